@@ -1,0 +1,494 @@
+"""What a user may write in ``config/pipelines/*.yaml`` and ``config/clusters/*.yaml``.
+
+Every model is frozen and forbids unknown keys. Durations and sizes carry their unit in the YAML value (``10m``,
+``64MB``) and in the field's name in code (``_seconds``, ``_bytes``). The JSON Schemas for editors and the option
+reference are generated from here, so a field's description is the documentation.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
+from shipper.config.rules import (
+    COLUMN_PATTERN,
+    MEMORY_PATTERN,
+    NAME_PATTERN,
+    TOPIC_COLUMN,
+    check_cron,
+    check_source_placeholders,
+    check_timezone,
+    legal_topic,
+    suggestion,
+)
+from shipper.config.units import Bytes, Seconds
+
+#: Columns that every line has before `records.columns`. The last one is shipper's own: the split that the line lies in.
+GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
+
+
+def refuse(faults: Iterable[tuple[tuple[str | int, ...], str]]) -> None:
+    """Raises all faults of a validator at once, each at its own place below what is validated: ``((0, "when"), "why")``.
+
+    pydantic merges a ValidationError that a validator raises into its own, so the places survive.
+    """
+    details = [
+        InitErrorDetails(type=PydanticCustomError("fault", "{why}", {"why": why}), loc=place, input=None) for place, why in faults
+    ]
+    if details:
+        raise ValidationError.from_exception_data("", details)
+
+
+class Model(BaseModel):
+    """Frozen, no unknown keys, and loadable by field name as well as by YAML key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True)
+
+
+class Schedule(Model):
+    """When a window closes and its run starts. A bare string is taken as `cron`."""
+
+    cron: str = Field(min_length=1, examples=["0 * * * *"])
+    """Cron expression of five fields, or an Airflow preset such as `@hourly`. Each interval between two ticks is one window."""
+    timezone: str = "UTC"
+    """IANA name of the time zone in which `cron` is read. Windows themselves are always UTC."""
+    start: dt.datetime | None = None
+    """First moment that belongs to a window (a date means midnight UTC). Without it only windows after deployment run."""
+    catchup: StrictBool = False
+    """Whether the scheduler also runs every window between `start` and now. Off: use a backfill, which can be one wide window."""
+
+    @field_validator("cron")
+    @classmethod
+    def _readable_cron(cls, value: str) -> str:
+        check_cron(value)
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_timezone(cls, value: str) -> str:
+        check_timezone(value)
+        return value
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _date_is_midnight(cls, value: Any) -> Any:
+        if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            value = dt.date.fromisoformat(value)
+        if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
+            raise ValueError("a date or time is written 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00")
+        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+            return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
+        return value
+
+    @field_validator("start")
+    @classmethod
+    def _start_is_utc(cls, value: dt.datetime | None) -> dt.datetime | None:
+        return value and (value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC))
+
+    @model_validator(mode="after")
+    def _catchup_needs_start(self) -> Schedule:
+        if self.catchup and self.start is None:
+            raise ValueError("`catchup: true` needs `start`: without it there is no first window to catch up from")
+        return self
+
+
+class Source(Model):
+    """Where the files of a window lie. A bare string is taken as `path`."""
+
+    path: str = Field(min_length=1, examples=["s3a://logs/web/{window_start:%Y/%m/%d/%H}/"])
+    """URI of a folder or a glob: `s3a://`, `hdfs://`, `file://`, or a path relative to the folder above `config/`.
+    `{window_start:%Y-%m-%d}` is filled in for every hour, day, … (the finest unit in the pattern) of the window, so that a
+    wide window reads every folder in it. `${NAME}` and `${NAME:-default}` are taken from the environment."""
+    include: str = "*"
+    """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_` or `.inprogress`, never count."""
+    recursive: StrictBool = False
+    """Whether files in folders below `path` count too."""
+    format: Literal["text"] = "text"
+    """`text`: every line, cut at `\\n` alone, is one record, byte for byte (a `\\r` stays).
+    gzip, bzip2, zstd, lz4 and snappy by suffix."""
+    settle_seconds: Seconds = Field(default=600.0, alias="settle")
+    """A file that was modified less than this ago is still being written: the plan leaves it for the next run and says so."""
+    split_size_bytes: Bytes = Field(default=32 * 2**20, alias="split_size", ge=64 * 2**10)
+    """Files are cut into splits of this size. It is part of a split's identity: a file half-shipped under one size is
+    refused under another."""
+    on_replaced: Literal["fail", "skip", "reship"] = "fail"
+    """What to do with a file that has other bytes (size or modification time) than when it was shipped: stop, leave it,
+    or ship it anew."""
+    when_empty: Literal["fail", "succeed"] = "fail"
+    """What a window without any file means: a failed run (a source went silent), or nothing to do."""
+
+    @field_validator("path")
+    @classmethod
+    def _placeholders_exist(cls, value: str) -> str:
+        check_source_placeholders(value)
+        return value
+
+
+class Records(Model):
+    """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value` (the line), `file_path`,
+    `file_name` and the columns named before it."""
+
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Named expressions, evaluated in order; later ones, `routes`, topics as `{name}` and gates may use them."""
+    value: str = "value"
+    """The record's value. The default ships the line's bytes untouched; any string function reads them as UTF-8."""
+    key: str | None = None
+    """The record's key. Keyed records go to the partition that Java's default partitioner (murmur2) would choose."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Header name → expression. A null leaves the header out of that record."""
+    timestamp: str | None = None
+    """The record's timestamp (type TIMESTAMP). Without it the producer's clock is used."""
+
+    @field_validator("columns")
+    @classmethod
+    def _columns_can_be_named(cls, value: dict[str, str]) -> dict[str, str]:
+        faults: list[tuple[tuple[str, ...], str]] = []
+        seen: dict[str, str] = {}
+        for name in value:
+            first = seen.setdefault(name.lower(), name)
+            if not re.fullmatch(COLUMN_PATTERN, name):
+                faults.append(((name,), "a column's name has letters, digits and '_' only, and does not begin with a digit"))
+            elif name.lower() in (*GIVEN_COLUMNS, "key"):
+                faults.append(((name,), f"{name!r} is taken: every record has it; choose another name"))
+            elif first != name:
+                faults.append(((name,), f"differs from {first!r} in letter case only, which Spark SQL does not tell apart"))
+        refuse(faults)
+        return value
+
+
+class Route(Model):
+    """One line of the routing table; the first whose `when` holds takes the record."""
+
+    topic: str = Field(min_length=1, examples=["logs.web", "logs.{service}"])
+    """Topic name; `{column}` is filled in from each record (`file_name`, or a column of `records.columns`)."""
+    when: str | None = None
+    """Spark SQL condition. The last route has none: it takes what is left."""
+
+    @field_validator("topic")
+    @classmethod
+    def _legal_topic(cls, value: str) -> str:
+        if not legal_topic(TOPIC_COLUMN.sub("x", value)):
+            raise ValueError("a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters")
+        return value
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the topic is made of; empty for a fixed topic."""
+        return tuple(TOPIC_COLUMN.findall(self.topic))
+
+
+class Delivery(Model):
+    """How records travel and what is promised about them."""
+
+    guarantee: Literal["exactly_once"] = "exactly_once"
+    """`exactly_once`: a chunk's records and its ledger record commit in one Kafka transaction."""
+    chunk_size_bytes: Bytes = Field(default=8_000_000, alias="chunk_size", ge=1_000, le=256_000_000)
+    """Values per transaction, in uncompressed bytes. May change from run to run."""
+    lanes: StrictInt = Field(default=2, ge=1, le=64)
+    """Transactional producers per Spark task. May change from run to run."""
+    batch_size_bytes: Bytes = Field(default=1_000_000, alias="batch_size", ge=1_000, le=100_000_000)
+    """Largest batch, in uncompressed bytes. The broker compares the compressed batch with the topic's `max.message.bytes`."""
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
+    """Codec of the batches on the wire and in the topic."""
+    metadata_wait_seconds: Seconds = Field(default=600.0, alias="metadata_wait", ge=1)
+    """How long a chunk may wait for a topic that is unknown or has no leader, before the run fails."""
+    transaction_timeout_seconds: Seconds = Field(default=120.0, alias="transaction_timeout", ge=10, le=900)
+    """After this the broker aborts a transaction that nobody ends. Brokers allow 15m at most by default."""
+    lease_seconds: Seconds = Field(default=30.0, alias="lease", ge=1)
+    """How long a run that has died without a word keeps the next one waiting. Renewed every third of it."""
+    lease_wait_seconds: Seconds = Field(default=60.0, alias="lease_wait", ge=0)
+    """How long a second run of the same pipeline and cluster waits for the first before it stops and says who holds the lease."""
+
+    @model_validator(mode="after")
+    def _batch_fits_chunk(self) -> Delivery:
+        if "batch_size_bytes" in self.model_fields_set and self.batch_size_bytes > self.chunk_size_bytes:
+            raise ValueError(
+                "`batch_size` is larger than `chunk_size`: a chunk is one transaction, so such a batch could never fill"
+            )
+        return self
+
+
+class _Check(Model):
+    severity: Literal["block", "warn"] = "block"
+    """`block`: a check that does not hold closes the gate. `warn`: it is only reported."""
+
+
+class _ContentCheck(_Check):
+    on: Literal["sample", "full"] = "sample"
+    """`sample`: `gates.sample_files` of the files that are about to be shipped, the same ones each time. `full`: all of them."""
+
+
+class _CountCheck(_Check):
+    min: StrictInt | None = Field(default=1, ge=0)
+    """The fewest that are right."""
+    max: StrictInt | None = Field(default=None, ge=0)
+    """The most that are right; unlimited by default."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"`min` ({self.min}) is larger than `max` ({self.max}): no number is right")
+        return self
+
+
+class FilesCheck(_CountCheck):
+    """The number of files in the window."""
+
+    check: Literal["files"]
+
+
+class FreshnessCheck(_Check):
+    """The newest file must be young enough against the window's end: a source that stopped writing is found the same hour."""
+
+    check: Literal["freshness"]
+    max_age_seconds: Seconds = Field(alias="max_age")
+    """Longest time between the newest file's modification and the window's end."""
+
+
+class RowsCheck(_CountCheck, _ContentCheck):
+    """The number of lines."""
+
+    check: Literal["rows"]
+
+
+class NotNullCheck(_ContentCheck):
+    """The share of records whose column is not null."""
+
+    check: Literal["not_null"]
+    column: str = Field(min_length=1)
+    """`value`, `key`, or a column of `records.columns`."""
+    min_rate: StrictFloat = Field(default=1.0, gt=0, le=1)
+    """Smallest share, 0–1."""
+
+
+class SumClosesCheck(_Check):
+    """Lines read by Spark = records delivered by this run + records that were already there, as the receipts and the
+    ledger count them independently, per topic."""
+
+    check: Literal["sum_closes"]
+
+
+SourceCheck = Annotated[FilesCheck | FreshnessCheck | RowsCheck | NotNullCheck, Field(discriminator="check")]
+
+
+class Gates(Model):
+    """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
+
+    sample_files: StrictInt = Field(default=4, ge=1)
+    """How many files a `sample` is."""
+    source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
+    """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
+    delivery: tuple[SumClosesCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
+    """Checks after shipping."""
+
+
+class Limits(Model):
+    """A run that would go beyond one of these stops at the plan: nothing is sent."""
+
+    max_files: StrictInt = Field(default=100_000, ge=1)
+    """Most files in one window."""
+    max_bytes: Bytes | None = None
+    """Most bytes (as stored) in one window; unlimited by default."""
+
+
+class Runner(Model):
+    """Where the Spark job runs. Scaling out is Spark's."""
+
+    kind: Literal["local", "standalone", "yarn", "kubernetes"] = "local"
+    """`local`: in one process on the machine of the Airflow worker. The others: Spark in client mode on that cluster manager."""
+    cores: StrictInt = Field(default=2, ge=1)
+    """`local`: threads. Otherwise the number of Spark tasks that ship side by side; give Spark that many cores."""
+    master: str | None = None
+    """Spark master URL, for `standalone` (`spark://host:7077`) and `kubernetes` (`k8s://https://…`)."""
+    python: str | None = None
+    """Python of an environment with `shipper[spark]`, on the driver and the executors. Default: the one that runs shipper."""
+    spark_submit: str | None = None
+    """Path of a `spark-submit`. Default: `python`'s own pyspark starts Spark."""
+    driver_memory: str = Field(default="2g", pattern=MEMORY_PATTERN)
+    """Heap of Spark's driver (which is everything in `local`)."""
+    conf: dict[str, str] = Field(default_factory=dict)
+    """Further Spark settings (`spark.…`). No secrets: Spark shows them."""
+
+    @model_validator(mode="after")
+    def _master_fits_kind(self) -> Runner:
+        needs = self.kind in ("standalone", "kubernetes")
+        if needs and self.master is None:
+            raise ValueError(f"`kind: {self.kind}` needs `master`")
+        if not needs and self.master is not None:
+            raise ValueError(f"`master` and `kind: {self.kind}` contradict each other; remove `master` or change `kind`")
+        return self
+
+    @field_validator("conf")
+    @classmethod
+    def _spark_conf(cls, value: dict[str, str]) -> dict[str, str]:
+        refuse(
+            [((key,), "not a Spark setting; they begin with 'spark.'") for key in value if not key.startswith("spark.")]
+            + [((key,), f"pinned by shipper: {why}") for key, why in PINNED_SPARK_SETTINGS.items() if key in value]
+        )
+        return value
+
+    @property
+    def spark_master(self) -> str:
+        """Master URL. `local[n,4]`: without the second number local Spark never retries a failed task."""
+        if self.kind == "local":
+            return f"local[{self.cores},4]"
+        return self.master or "yarn"
+
+
+class Pipeline(Model):
+    """One stream of log files."""
+
+    name: str = Field(alias="pipeline", pattern=NAME_PATTERN)
+    """Name, and the file's: the DAG's id, and part of every transactional.id and ledger key. Renaming a pipeline makes it
+    a new one, with an empty ledger."""
+    owner: str = "shipper"
+    """Team that is called when a run is red."""
+    description: str = ""
+    """One sentence for people."""
+    schedule: Schedule | None = None
+    """When windows close; without it the pipeline runs by hand only."""
+    source: Source
+    records: Records = Records()
+    routes: tuple[Route, ...] = Field(min_length=1)
+    """Routing table, first match wins; the last one has no `when`. `topic: x` at the top is short for a table of one line."""
+    clusters: tuple[str, ...] = Field(min_length=1)
+    """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from the others."""
+    delivery: Delivery = Delivery()
+    gates: Gates = Gates()
+    limits: Limits = Limits()
+    runner: Runner = Runner()
+    runs_uri: str = "runs"
+    """Where step results and reports are written: a folder (relative to the one above `config/`) or any fsspec URL."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthands(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        data = dict(data)
+        if "topic" in data and "routes" not in data:  # with both, `topic` stays, and is refused as no key of a pipeline
+            data["routes"] = [{"topic": data.pop("topic")}]
+        for key, field in (("schedule", "cron"), ("source", "path")):
+            if isinstance(data.get(key), str):
+                data[key] = {field: data[key]}
+        return data
+
+    # What follows are validators of fields and not of the whole, so that a fault elsewhere in the file does not hide
+    # theirs. Each sees the fields above its own, if those are right.
+
+    @field_validator("routes")
+    @classmethod
+    def _every_record_has_a_route(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
+        faults: list[tuple[tuple[str | int, ...], str]] = [
+            ((index,), f"the route to {route.topic!r} has no `when`, so the routes after it can never match")
+            for index, route in enumerate(routes[:-1])
+            if route.when is None
+        ]
+        if routes[-1].when is not None:
+            last = len(routes) - 1
+            faults.append(((last, "when"), "the last route must have no `when`: it takes the records that match none before it"))
+        if "records" in info.data:
+            known = [*GIVEN_COLUMNS[:3], *info.data["records"].columns]
+            faults += [
+                ((index, "topic"), f"no column {column!r}{suggestion(column, known)}; `records.columns` defines them")
+                for index, route in enumerate(routes)
+                for column in route.columns
+                if column not in known
+            ]
+        refuse(faults)
+        return routes
+
+    @field_validator("clusters")
+    @classmethod
+    def _clusters_differ(cls, clusters: tuple[str, ...]) -> tuple[str, ...]:
+        refuse(((i,), f"{name!r} is named twice") for i, name in enumerate(clusters) if name in clusters[:i])
+        return clusters
+
+    @field_validator("gates")
+    @classmethod
+    def _checked_columns_exist(cls, gates: Gates, info: ValidationInfo) -> Gates:
+        if "records" not in info.data:
+            return gates
+        records: Records = info.data["records"]
+        known = ["value", *(["key"] if records.key is not None else []), *records.columns]
+        refuse(
+            (("source", index, "column"), f"no column {check.column!r}{suggestion(check.column, known)}")
+            for index, check in enumerate(gates.source)
+            if isinstance(check, NotNullCheck) and check.column not in known
+        )
+        return gates
+
+    def fixed_topics(self) -> Iterator[str]:
+        """Topics whose name is known before any record is read, in routing order, each once."""
+        yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
+
+    def transform_digest(self) -> str:
+        """12 hex digits over all that decides which records a file becomes and where they go. A file that was shipped
+        under another digest is refused unless the run says `reship`."""
+        decides = {
+            "format": self.source.format,
+            "split_size": self.source.split_size_bytes,
+            "records": self.records.model_dump(),
+            "routes": [route.model_dump() for route in self.routes],
+        }
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class Ledger(Model):
+    """The compacted topic on the target cluster that knows what was delivered."""
+
+    topic: str = "_shipper.{pipeline}"
+    """Its name. `{pipeline}` gives every pipeline a ledger of its own, so that none waits for another's open transactions."""
+    replication_factor: int | None = Field(default=None, ge=1)
+    """For creating it; the broker's default if not given."""
+    create: bool = True
+    """Whether a run may create it. If not, create it yourself: one partition, cleanup.policy=compact,
+    message.timestamp.type=LogAppendTime."""
+
+    @field_validator("topic")
+    @classmethod
+    def _legal_topic(cls, value: str) -> str:
+        if not legal_topic(value.replace("{pipeline}", "x")):
+            raise ValueError("a topic name has letters, digits, '.', '_' and '-' only; the one placeholder is {pipeline}")
+        return value
+
+
+class Cluster(Model):
+    """One Kafka target."""
+
+    name: str = Field(alias="cluster", pattern=NAME_PATTERN)
+    """Name that pipelines use."""
+    bootstrap: str = Field(min_length=1, examples=["kafka-1.example:9092,kafka-2.example:9092"])
+    """Comma-separated host:port. `${NAME}` and `${NAME:-default}` are taken from the environment, here and in `properties`."""
+    properties: dict[str, str | int | float | bool] = Field(default_factory=dict, repr=False)
+    """Further librdkafka settings, such as `security.protocol`, `sasl.mechanisms`, `sasl.username`, `sasl.password`,
+    `ssl.ca.location`. Write secrets as `${NAME}`; they are never printed or logged."""
+    ledger: Ledger = Ledger()
+
+    @field_validator("properties")
+    @classmethod
+    def _not_ours(cls, value: dict[str, Any]) -> dict[str, Any]:
+        refuse(((key,), f"set by shipper: {why}") for key, why in OWNED_KAFKA_PROPERTIES.items() if key in value)
+        return value
+
+    def ledger_topic(self, pipeline: str) -> str:
+        return self.ledger.topic.replace("{pipeline}", pipeline)

@@ -1,0 +1,98 @@
+"""Durations and sizes as people write them: ``10m``, ``1h30m``, ``50MB``, ``64MiB``."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+_MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+# [0-9] and not \d: these are also the patterns of the JSON Schema, and Python's \d takes digits of every script.
+_DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
+_SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? ?(B|kB|MB|GB|TB|KiB|MiB|GiB)$"
+_LONGEST_DAYS = 36_500
+_LARGEST_TB = 1_000_000
+
+
+def parse_duration(value: Any) -> float:
+    """``"1h30m"`` → 5400.0 seconds. A bare number is refused, since nobody can see its unit. Raises ValueError."""
+    if not isinstance(value, str) or not re.fullmatch(_DURATION_PATTERN, value):
+        raise ValueError("a duration has a unit: 500ms, 30s, 10m, 2h, 1d or 1h30m")
+    parts = re.findall(r"([0-9.]+)(ms|s|m|h|d)", value)
+    milliseconds = sum(Decimal(number) * _MILLISECONDS[unit] for number, unit in parts)
+    if milliseconds > _LONGEST_DAYS * _MILLISECONDS["d"]:  # beyond it, dates leave the range that Python has
+        raise ValueError(f"the longest duration is {_LONGEST_DAYS}d")
+    return float(milliseconds / 1000)
+
+
+def parse_size(value: Any) -> int:
+    """``"64MiB"`` → 67108864 bytes. A bare number is refused, since nobody can see its unit. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)", value) if isinstance(value, str) else None
+    if match is None or match[2] not in _BYTES:
+        raise ValueError("a size has a unit: 256B, 500kB, 50MB, 64MiB or 2GB")
+    count = Decimal(match[1]) * _BYTES[match[2]]
+    if count > _LARGEST_TB * _BYTES["TB"]:
+        raise ValueError(f"the largest size is {_LARGEST_TB}TB")
+    if count != int(count):
+        raise ValueError("a size is a whole number of bytes")
+    return int(count)
+
+
+def write_duration(seconds: float) -> str:
+    """The shortest text that :func:`parse_duration` reads as ``seconds``, to the millisecond: ``600.0`` → ``"10m"``."""
+    rest, parts = round(seconds * 1000), []
+    for unit, milliseconds in _MILLISECONDS.items():
+        count, rest = divmod(rest, milliseconds)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+def write_size(count: int) -> str:
+    """The shortest text that :func:`parse_size` reads as ``count``: ``8_000_000`` → ``"8MB"``, ``2**25`` → ``"32MiB"``."""
+    return min((f"{count // size}{unit}" for unit, size in _BYTES.items() if count % size == 0), key=len)
+
+
+def format_bytes(count: float) -> str:
+    """``137_000_000`` → ``"137.0 MB"``; decimal units, as in the figures of networks and of Kafka."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if round(abs(count), 1) < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def format_duration(seconds: float) -> str:
+    """``5400`` → ``"1h30m"``, ``2.34`` → ``"2.3s"``. For people; see :func:`write_duration` for an exact text."""
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"
+
+
+def _keep_parsed(parse: Any, kind: type | tuple[type, ...]) -> Any:
+    """Defaults and values read back from JSON are numbers already; only YAML text is parsed."""
+
+    def validate(value: Any, info: Any) -> Any:
+        if info.context and info.context.get("parsed") and isinstance(value, kind):
+            return value
+        return parse(value)
+
+    return validate
+
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(_keep_parsed(parse_duration, (int, float))),
+    WithJsonSchema({"type": "string", "pattern": _DURATION_PATTERN, "examples": ["30s", "10m", "1h30m"]}),
+]
+Bytes = Annotated[
+    int,
+    BeforeValidator(_keep_parsed(parse_size, int)),
+    WithJsonSchema({"type": "string", "pattern": _SIZE_PATTERN, "examples": ["500kB", "64MiB", "2GB"]}),
+]

@@ -1,0 +1,82 @@
+"""What the driver tells every task of a ship: which splits, what is there already, under which generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shipper.producer.client import LaneSettings
+from shipper.terms import SplitId
+
+
+@dataclass(frozen=True)
+class OrderedSplit:
+    """A split that the run reads, and what the ledger held of it when the run took over."""
+
+    id: SplitId
+    bom: bool = False
+    """The file begins with a UTF-8 byte order mark, which Hadoop's line reader drops; the sink puts it back."""
+    there: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Topic → ordinals [first, last) that are on the cluster."""
+    end_known: bool = False
+
+
+@dataclass(frozen=True)
+class ShipOrder:
+    """Picklable: it travels with the writer to Spark's workers. Holds secrets in ``lane_settings``: never log it."""
+
+    pipeline: str
+    cluster: str
+    run_id: str
+    window: str
+    digest: str
+    generation: int
+    chunks_end: int
+    """Offset in the ledger's chunk partition up to which ``OrderedSplit.there`` is true."""
+    ledger_topic: str
+    lane_settings: LaneSettings
+    lanes: int
+    chunk_size_bytes: int
+    deadline_seconds: float
+    splits: dict[int, OrderedSplit]
+    """Spark's hash of the split (see shipper.plan.files.split_hash) → split."""
+
+
+@dataclass
+class SplitReceipt:
+    """What a task did with one split."""
+
+    records: int = 0
+    before: int = 0
+    delivered: int = 0
+
+
+@dataclass
+class TopicReceipt:
+    delivered: int = 0
+    bytes: int = 0
+    before: int = 0
+
+
+@dataclass
+class Receipt:
+    """What a task returns. With ``error`` set the rest says what was done until then."""
+
+    task: int
+    retries: int = 0
+    """Attempts of this task before this one."""
+    splits: dict[int, SplitReceipt] = field(default_factory=dict)
+    topics: dict[str, TopicReceipt] = field(default_factory=dict)
+    lane_reopened: int = 0
+    first_at: float | None = None
+    """Seconds since the epoch when the task began."""
+    last_at: float | None = None
+    """When the last transaction was committed."""
+    error: str | None = None
+    error_kind: str | None = None
+    """Class name in shipper.errors."""
+
+    def split(self, split: int) -> SplitReceipt:
+        return self.splits.setdefault(split, SplitReceipt())
+
+    def topic(self, topic: str) -> TopicReceipt:
+        return self.topics.setdefault(topic, TopicReceipt())

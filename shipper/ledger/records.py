@@ -1,0 +1,150 @@
+"""The ledger's records: keys and values as they lie in the topic, and back.
+
+The ledger has two partitions. CONTROL holds what runs say of themselves (lease, generation, attempt, void); nothing in it is ever
+transactional, so it can be read to its end at any moment. CHUNKS holds one record per (split, first ordinal, topic),
+written in the transaction of the chunk's records, so a read_committed reader sees it exactly when those are there.
+
+Keys and values are JSON, so that ``kcat -C -t _shipper.web`` is all that a person needs to look.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from shipper.terms import FileId, LogRecord, SplitId
+
+CONTROL, CHUNKS = 0, 1
+PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class ChunkKey:
+    split: SplitId
+    first: int
+    """Ordinal of the chunk's first record in its split."""
+    topic: str
+    """Empty for a record that only says where the split ends."""
+
+
+@dataclass(frozen=True)
+class ChunkValue:
+    """What was committed."""
+
+    last: int
+    """Ordinal behind the last record: the chunk is [first, last)."""
+    end: bool
+    """Whether the split ends at ``last``."""
+    records: int
+    """Records of this topic in the interval."""
+    bytes: int
+    """Bytes of their keys and values, uncompressed."""
+    checksum: int
+    """Sum over the records of Spark's xxhash64(value), modulo 2^64: independent of order, partition and batch."""
+    digest: str
+    generation: int
+    run_id: str
+    window: str
+    partition: int | None = None
+    """Where all of them lie, if in one partition."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Says which run may ship. Its offset is the generation's number: unique and growing."""
+
+    run_id: str
+    tasks: int
+    lanes: int
+    """Most tasks, and most lanes per task, of this and all earlier runs: what a later run has to fence."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One run's claim to be the only one. ``held`` is false while it only asks."""
+
+    run_id: str
+    host: str
+    pid: int
+    held: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A Spark task attempt that opens its lanes now. A later one of the same task supersedes it."""
+
+    generation: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Void:
+    """Chunks of a file below this generation no longer count: it is shipped anew."""
+
+    generation: int
+    run_id: str
+    """The run that declared it: tried again, it does not ship the file a third time."""
+
+
+def _pack(*parts: Any) -> bytes:
+    return json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _value(record: object) -> bytes:
+    return json.dumps(asdict(record), separators=(",", ":"), ensure_ascii=False).encode()  # type: ignore[call-overload]
+
+
+def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> tuple[bytes, bytes]:
+    return _pack("chunk", pipeline, *key.split.file, key.split.start, key.first, key.topic), _value(value)
+
+
+def encode_generation(pipeline: str, value: Generation) -> tuple[bytes, bytes]:
+    return _pack("generation", pipeline), _value(value)
+
+
+def encode_lease(pipeline: str, value: Lease) -> tuple[bytes, bytes]:
+    """One key per run, so that compaction never lets one run's claim hide another's."""
+    return _pack("lease", pipeline, value.run_id), _value(value)
+
+
+def encode_attempt(pipeline: str, task: int, value: Attempt) -> tuple[bytes, bytes]:
+    return _pack("attempt", pipeline, task), _value(value)
+
+
+def encode_void(pipeline: str, file: FileId, value: Void) -> tuple[bytes, bytes]:
+    return _pack("void", pipeline, *file), _value(value)
+
+
+Entry = (
+    tuple[ChunkKey, ChunkValue] | tuple[None, Generation] | tuple[str, Lease | None] | tuple[int, Attempt] | tuple[FileId, Void]
+)
+
+
+def decode(pipeline: str, record: LogRecord) -> Entry | None:
+    """The record, if it is of this pipeline. None for others' (a ledger may be shared) and for tombstones but a lease's.
+
+    Raises ValueError for a record that shipper did not write.
+    """
+    try:
+        kind, owner, *rest = json.loads(record.key)
+        if owner != pipeline:
+            return None
+        fields = None if record.value is None else json.loads(record.value)
+        if kind == "lease":
+            return rest[0], None if fields is None else Lease(**fields)
+        if fields is None:
+            return None
+        if kind == "chunk":
+            path, size, modified, start, first, topic = rest
+            return ChunkKey(SplitId(FileId(path, size, modified), start), first, topic), ChunkValue(**fields)
+        if kind == "generation":
+            return None, Generation(**fields)
+        if kind == "attempt":
+            return rest[0], Attempt(**fields)
+        if kind == "void":
+            return FileId(*rest), Void(**fields)
+    except (ValueError, TypeError, IndexError) as error:
+        raise ValueError(f"the ledger's record at offset {record.offset} is not shipper's: key {record.key[:200]!r}") from error
+    raise ValueError(f"the ledger's record at offset {record.offset} has an unknown kind: {kind!r}; is it of a newer shipper?")

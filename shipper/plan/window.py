@@ -1,0 +1,88 @@
+"""Windows: half-open UTC intervals, and the folders that a source pattern names for one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+
+from shipper.errors import WindowError
+
+_PLACEHOLDER = re.compile(r"\{(window_start|window_end):([^}]*)\}")
+_MAX_FOLDERS = 100_000
+
+
+@dataclass(frozen=True)
+class Window:
+    """[start, end), both in UTC. Never empty."""
+
+    start: dt.datetime
+    end: dt.datetime
+
+    def __post_init__(self) -> None:
+        if self.end == self.start:
+            raise WindowError(
+                f"the window is empty: it starts and ends at {self.start.isoformat()}; a window is START/END"
+            )
+        if self.end < self.start:
+            raise WindowError(
+                f"the window ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}); swap the two"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.start:%Y-%m-%dT%H:%M:%SZ}/{self.end:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def parse_moment(text: str) -> dt.datetime:
+    """ISO 8601 date or date-time; without an offset it is UTC. Raises WindowError."""
+    try:
+        moment = dt.datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise WindowError(
+            f"{text!r} is no date or time; write 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00"
+        ) from error
+    return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def parse_window(text: str) -> Window:
+    """``START/END`` → Window. Raises WindowError."""
+    start, slash, end = text.partition("/")
+    if not slash:
+        raise WindowError(f"{text!r} is no window; write START/END, for example 2026-11-01T06:00/2026-11-01T07:00")
+    return Window(parse_moment(start), parse_moment(end))
+
+
+def _step(pattern: str) -> dt.timedelta:
+    """The finest unit that strftime pattern ``pattern`` shows; nothing coarser than a day, whose names then repeat."""
+    for directives, step in (
+        ("%S%s%T%c%X", dt.timedelta(seconds=1)),
+        ("%M%R", dt.timedelta(minutes=1)),
+        ("%H%I", dt.timedelta(hours=1)),
+    ):
+        if any(d in pattern for d in re.findall(r"%\w", directives)):
+            return step
+    return dt.timedelta(days=1)
+
+
+def source_paths(pattern: str, window: Window) -> list[str]:
+    """The folders or globs that ``pattern`` names for ``window``, in time order, each once.
+
+    ``{window_start:%Y/%m/%d/%H}`` is filled in for every hour that the window touches, since hours are the finest unit
+    in it; so a backfill over one wide window reads every folder that the hourly runs would have read.
+    ``{window_end:…}`` is the window's end. Raises WindowError beyond 100,000 folders.
+    """
+    starts = [fmt for name, fmt in _PLACEHOLDER.findall(pattern) if name == "window_start"]
+    moments = [window.start]
+    if starts:
+        step = min(_step(fmt) for fmt in starts)
+        if (window.end - window.start) / step > _MAX_FOLDERS:
+            raise WindowError(f"window {window} names more than {_MAX_FOLDERS} folders of {pattern}; use a shorter one")
+        epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+        first = epoch + (window.start - epoch) // step * step
+        count = -((first - window.end) // step)
+        moments = [first + i * step for i in range(count)]
+
+    def fill(moment: dt.datetime) -> str:
+        return _PLACEHOLDER.sub(lambda m: (moment if m[1] == "window_start" else window.end).strftime(m[2]), pattern)
+
+    return list(dict.fromkeys(fill(moment) for moment in moments))

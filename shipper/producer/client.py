@@ -1,0 +1,357 @@
+"""Kafka, as shipper uses it. The only module that imports ``confluent_kafka``.
+
+Everything that goes wrong leaves here as a KafkaFault that carries librdkafka's name of the error; what a fault means is
+decided in one table, :mod:`shipper.producer.outcomes`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from shipper.config.models import Cluster
+from shipper.errors import ClusterError, OutcomeUnknown
+from shipper.terms import LogRecord
+
+log = logging.getLogger("shipper.kafka")
+
+_MEGABYTES_256_IN_KB = 262_144
+#: The broker's limit holds for the batch as it is stored: a header of 61 bytes and about 20 per record come on top of values.
+BATCH_OVERHEAD_BYTES = 512
+
+
+class KafkaFault(Exception):
+    """An error of librdkafka or of the broker, by its name in librdkafka (``_TIMED_OUT``, ``UNKNOWN_TOPIC_OR_PART``)."""
+
+    def __init__(
+        self, name: str, text: str, *, retriable: bool = False, topic: str | None = None, value: bytes | None = None
+    ) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+        self.text = text
+        self.retriable = retriable
+        self.topic = topic
+        self.value = value
+        """The value of the record that failed, if one did."""
+
+
+def _fault(error: KafkaError, topic: str | None = None, value: bytes | None = None) -> KafkaFault:
+    return KafkaFault(error.name(), error.str(), retriable=error.retriable(), topic=topic, value=value)
+
+
+def _call(operation: Any, *arguments: Any) -> Any:
+    try:
+        return operation(*arguments)
+    except KafkaException as error:
+        raise _fault(error.args[0]) from error
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """What the cluster says of a topic. Byte counts are of compressed batches."""
+
+    partitions: int
+    max_message_bytes: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LaneSettings:
+    """What a lane's producer is made of; picklable, since it travels to Spark's workers."""
+
+    connection: Mapping[str, Any]
+    batch_size_bytes: int
+    compression: str
+    transaction_timeout_ms: int
+
+
+def connection(cluster: Cluster) -> dict[str, Any]:
+    """Settings shared by every client of the cluster. Holds secrets: never log it."""
+    return {
+        "bootstrap.servers": cluster.bootstrap,
+        "client.id": "shipper",
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.max.ms": 2000,
+        **cluster.properties,
+    }
+
+
+class LaneProducer:
+    """One transactional producer. Thrown away after any fault in a transaction, never repaired.
+
+    ``produce`` is librdkafka's own bound method, since it is called once per record; see :meth:`put` for a full queue.
+    """
+
+    def __init__(self, settings: LaneSettings, transactional_id: str) -> None:
+        self._failed: KafkaFault | None = None
+        # What is not acknowledged before the transaction times out cannot become part of it.
+        timeout_ms = settings.transaction_timeout_ms
+        self._producer = Producer(
+            {
+                **settings.connection,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                "message.timeout.ms": timeout_ms,
+                "batch.size": settings.batch_size_bytes,
+                "batch.num.messages": 1_000_000,
+                "linger.ms": 1000,
+                "message.max.bytes": 1_000_000_000,
+                "queue.buffering.max.messages": 2_000_000,
+                "queue.buffering.max.kbytes": 2 * _MEGABYTES_256_IN_KB,
+                "compression.type": settings.compression,
+                "partitioner": "murmur2_random",
+                "delivery.report.only.error": True,
+                "on_delivery": self._report,
+            },
+            logger=log,
+        )
+        self.produce = self._producer.produce
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = _fault(error, message.topic(), message.value())
+
+    def init(self, timeout_seconds: float) -> None:
+        """Fences every earlier producer with this transactional.id and ends its open transaction."""
+        _call(self._producer.init_transactions, timeout_seconds)
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """Around calls of ``produce``: what it raises (but BufferError) becomes a KafkaFault."""
+        try:
+            yield
+        except KafkaException as error:
+            raise _fault(error.args[0]) from error
+
+    def begin(self) -> None:
+        self._failed = None
+        _call(self._producer.begin_transaction)
+
+    def wait_for_space(self, deadline: float) -> None:
+        """Called when ``produce`` raised BufferError: serves delivery reports until some record left the queue."""
+        if time.monotonic() > deadline:
+            raise KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True)
+        self._producer.poll(0.05)
+
+    def flush(self, deadline: float) -> None:
+        """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT at the deadline."""
+        left = 1
+        while left and self._failed is None and time.monotonic() < deadline:
+            left = self._producer.flush(min(1.0, max(0.0, deadline - time.monotonic())))
+        if self._failed is not None:
+            raise self._failed
+        if left:
+            raise KafkaFault("_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True)
+
+    def commit(self, deadline: float) -> None:
+        """Commits. A commit that timed out is resumed until the deadline, since nobody knows whether the first one arrived."""
+        while True:
+            try:
+                _call(self._producer.commit_transaction, max(0.1, min(30.0, deadline - time.monotonic())))
+                return
+            except KafkaFault as fault:
+                if not fault.retriable or time.monotonic() > deadline:
+                    raise
+                log.info("commit is resumed after %s", fault)
+
+    def partitions(self, topic: str, timeout_seconds: float) -> int:
+        """Number of partitions; 0 if the topic is unknown or none of its partitions is."""
+        found = _call(self._producer.list_topics, topic, timeout_seconds).topics.get(topic)
+        return 0 if found is None or found.error is not None else len(found.partitions)
+
+    def discard(self) -> None:
+        """Drops what is queued and leaves; an open transaction ends when its id is fenced or its timeout is over."""
+        try:
+            self._producer.purge(True, True, True)
+            self._producer.flush(0)
+        except KafkaException as error:
+            log.debug("purge of a discarded producer: %s", error)
+        self.produce = None  # type: ignore[assignment]
+        del self._producer
+
+    def close(self) -> None:
+        self.produce = None  # type: ignore[assignment]
+        del self._producer
+
+
+class ClusterClient:
+    """Everything but producing records: metadata, settings, topics, and reading and writing logs one partition at a time."""
+
+    def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
+        self._name = cluster.name
+        self._bootstrap = cluster.bootstrap
+        self._connection = connection(cluster)
+        self._timeout = timeout_seconds
+        self._admin = AdminClient(self._connection, logger=log)
+        self._producer: Producer | None = None
+
+    def topics(self) -> dict[str, int]:
+        """Topic → number of partitions. Raises ClusterError when no broker answers."""
+        try:
+            found = self._admin.list_topics(timeout=self._timeout).topics
+        except KafkaException as error:
+            raise ClusterError(
+                f"cluster {self._name}: no broker at {self._bootstrap} answers within {self._timeout:g} s "
+                f"({error.args[0].str()}). Check `bootstrap` and the security settings in config/clusters/{self._name}.yaml, "
+                "and that this machine can reach the brokers."
+            ) from error
+        return {name: len(topic.partitions) for name, topic in found.items()}
+
+    def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        """Facts on those of ``topics`` that are there."""
+        known = self.topics()
+        there = [topic for topic in topics if topic in known]
+        if not there:
+            return {}
+        futures = self._admin.describe_configs(
+            [ConfigResource(ResourceType.TOPIC, topic) for topic in there], request_timeout=self._timeout
+        )
+        found = {}
+        for resource, future in futures.items():
+            settings = {name: entry.value for name, entry in self._result(future).items()}
+            limit = int(settings.get("max.message.bytes") or 1_048_588)
+            found[resource.name] = TopicFacts(known[resource.name], limit, settings)
+        return found
+
+    def create_topics(
+        self,
+        topics: Mapping[str, int],
+        settings: Mapping[str, str] | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
+        """Creates topics (name → partitions). One that is there already stays as it is. Raises ClusterError."""
+        new = [
+            NewTopic(name, num_partitions=count, replication_factor=replication_factor or -1, config=dict(settings or {}))
+            for name, count in topics.items()
+        ]
+        for future in self._admin.create_topics(new, request_timeout=self._timeout).values():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    raise ClusterError(
+                        f"cluster {self._name}: cannot create {', '.join(topics)}: {error.args[0].str()}"
+                    ) from error
+        deadline = time.monotonic() + self._timeout
+        while not set(topics) <= set(self.topics()):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"cluster {self._name}: {', '.join(topics)} created, but no broker shows them yet; try again")
+            time.sleep(0.1)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset behind the last record, committed or not (READ_UNCOMMITTED)."""
+        where = TopicPartition(topic, partition)
+        futures = self._admin.list_offsets(
+            {where: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._timeout,
+        )
+        return int(self._result(futures[where]).offset)
+
+    def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> list[LogRecord]:
+        """Committed records from ``start`` on. The last-read position is not kept anywhere.
+
+        With ``wait_seconds`` it reads up to the READ_UNCOMMITTED end offset as of now, waiting for open transactions in
+        front of it, and raises OutcomeUnknown if one is still open at the end of the wait. With None it takes what is
+        readable at once, which is what a plan wants.
+        """
+        target = self.end_offset(topic, partition)
+        if start >= target:
+            return []
+        deadline = time.monotonic() + (self._timeout if wait_seconds is None else wait_seconds)
+        consumer = Consumer(
+            {
+                **self._connection,
+                "group.id": "shipper-reads-without-a-group",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 50,
+            },
+            logger=log,
+        )
+        try:
+            consumer.assign([TopicPartition(topic, partition, start)])
+            return self._drain(consumer, f"{topic}-{partition}", target, deadline, stop_at_lso=wait_seconds is None)
+        finally:
+            consumer.close()
+
+    def _drain(self, consumer: Consumer, name: str, target: int, deadline: float, *, stop_at_lso: bool) -> list[LogRecord]:
+        entries: list[LogRecord] = []
+        position = 0
+        while position < target:
+            # It waits for that many or that long: short, so that a small ledger is read in a few milliseconds.
+            messages = consumer.consume(10_000, 0.02)
+            for message in messages:
+                error, offset = message.error(), int(message.offset() or 0)
+                if error is None:
+                    entries.append(LogRecord(offset, message.timestamp()[1], message.key() or b"", message.value()))
+                    position = offset + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    # At the LSO: the end, or the first record of a transaction that is still open.
+                    position = offset
+                    if stop_at_lso:
+                        return entries
+                else:
+                    raise ClusterError(f"cluster {self._name}: cannot read {name}: {error.str()}")
+            if time.monotonic() > deadline and position < target:
+                raise OutcomeUnknown(
+                    f"cluster {self._name}: {name} could be read up to offset {position} of {target} only: a transaction is "
+                    "still open in front of it. It ends at its timeout at the latest; run again then."
+                )
+        return entries
+
+    def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
+        """Writes records outside any transaction, acknowledged by all in-sync replicas; returns their offsets."""
+        offsets: list[int] = []
+        faults: list[KafkaFault] = []
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offsets.append(int(message.offset() or 0))
+            else:
+                faults.append(_fault(error, message.topic()))
+
+        producer = self._log_producer()
+        for key, value in records:
+            producer.produce(topic, value, key, partition, on_delivery=report)
+        producer.flush(self._timeout + 1)
+        if faults:
+            raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {faults[0]}") from faults[0]
+        return offsets
+
+    def _log_producer(self) -> Producer:
+        """Made on first use and kept: a new one would ask for an id and connect again for every record."""
+        if self._producer is None:
+            timeout_ms = int(self._timeout * 1000)
+            settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
+            self._producer = Producer({**self._connection, **settings}, logger=log)
+        return self._producer
+
+    def _result(self, future: Any) -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise ClusterError(f"cluster {self._name}: {error.args[0].str()}") from error

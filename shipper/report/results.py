@@ -1,0 +1,267 @@
+"""What each step of a run leaves behind: one JSON file per step, in the run's folder, always, also when it failed.
+
+::
+
+    {runs_uri}/{pipeline}/{start}--{end}/{run_id}/
+        plan.json                       PlanResult
+        gate_source.json                GateResult
+        ship.{cluster}.json             ShipResult
+        gate_delivery.{cluster}.json    GateResult
+        report.json  report.html        RunReport, and the page for people
+
+A step reads its predecessors' results and nothing else. Each result names its run, so that one left over from an
+earlier run of the same window is never taken for this one's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Literal, TypeVar
+
+import fsspec
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from shipper.errors import StepResultError
+
+Status = Literal["succeeded", "failed", "skipped"]
+
+
+class Result(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StepResult(Result):
+    """Common to all steps. Times are UTC."""
+
+    version: Literal[1] = 1
+    step: str
+    pipeline: str
+    window_start: dt.datetime
+    window_end: dt.datetime
+    run_id: str
+    status: Status = "succeeded"
+    error: str | None = None
+    """One paragraph: what happened and what to do. Set exactly when `status` is failed."""
+    started_at: dt.datetime
+    finished_at: dt.datetime
+
+
+class PlannedFile(Result):
+    """One file of the window, as listed."""
+
+    path: str
+    uri: str = ""
+    """The path as Spark's `_metadata.file_path` writes it, percent-encoded."""
+    size_bytes: int
+    modified_ms: int
+    """Milliseconds since the epoch, as the file system says."""
+    splits: int
+
+
+class LeftOut(Result):
+    """A file that is in the window's folders but not in the run, and why."""
+
+    path: str
+    reason: str
+
+
+class ClusterPlan(Result):
+    """What one cluster already holds of the window, and what is left."""
+
+    cluster: str
+    problem: str | None = None
+    """Why nothing can be shipped there right now (unreachable, topic missing, transform changed, …), with the remedy."""
+    missing_topics: list[str] = []
+    complete_files: int = 0
+    """Files whose every record is on the cluster, by the ledger."""
+    partial_files: int = 0
+    left_files: int = 0
+    left_bytes: int = 0
+    """Bytes of the files that are left, as stored. Of a partial file all of them are read again, and only the rest is sent."""
+    records_there: int = 0
+    """Records of this window's files that the ledger holds."""
+
+
+class PlanResult(StepResult):
+    step: str = "plan"
+    source: str = ""
+    """The folders that were listed, as a pattern."""
+    transform_digest: str = ""
+    reship: bool = False
+    files: list[PlannedFile] = []
+    left_out: list[LeftOut] = []
+    topics: list[str] = []
+    """Topics known before reading; those with a `{column}` keep their placeholder."""
+    clusters: list[ClusterPlan] = []
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def total_splits(self) -> int:
+        return sum(file.splits for file in self.files)
+
+
+class CheckResult(Result):
+    """One check of a gate. Holds figures only, never a log line."""
+
+    check: str
+    """Name with its subject, such as `not_null(value)`."""
+    severity: Literal["block", "warn"]
+    passed: bool
+    expected: str
+    observed: str
+
+
+class GateResult(StepResult):
+    """`gate_source` or `gate_delivery`."""
+
+    cluster: str | None = None
+    checks: list[CheckResult] = []
+    scope: str = ""
+    """What was looked at, such as `4 of 120 files`."""
+
+
+class TopicAccount(Result):
+    """Records of one topic in one run, each counted in its own place."""
+
+    topic: str
+    delivered: int = 0
+    """Sent by this run, by the receipts of the Spark tasks."""
+    delivered_bytes: int = 0
+    """Of these, the bytes of values and keys, uncompressed."""
+    before: int = 0
+    """On the cluster before this run, by the ledger: skipped, or in files that were not even read."""
+    ledger: int | None = None
+    """Of this window's files, in the ledger after the run, read anew. None: not counted yet."""
+
+
+class FileAccount(Result):
+    """One file on one cluster."""
+
+    path: str
+    records: int
+    delivered: int
+    before: int
+
+
+class TimelinePoint(Result):
+    """What was committed in one interval that ends at `at`, by the ledger's broker timestamps."""
+
+    at: dt.datetime
+    records: int
+    bytes: int
+
+
+class ShipResult(StepResult):
+    step: str = "ship"
+    cluster: str
+    generation: int = 0
+    """Count of ships of this pipeline to this cluster, in the ledger; a higher one fences all lower ones."""
+    tasks: int = 0
+    lanes: int = 0
+    """Lanes per task."""
+    read: int = 0
+    """Lines that Spark read, by its own observation."""
+    unread: int = 0
+    """Records of files that were not even read, because the ledger held all of them. read + unread = delivered + before."""
+    unread_files: int = 0
+    topics: list[TopicAccount] = []
+    files: list[FileAccount] = []
+    ship_seconds: float = 0.0
+    """From the first byte read to the last commit, without Spark's start."""
+    task_retries: int = 0
+    lane_reopened: int = 0
+    """How often a lane was thrown away and opened anew (abort, timeout, broker gone)."""
+    timeline: list[TimelinePoint] = []
+    notes: list[str] = []
+    """Sentences an operator should read: took over a dead run's lease, waited for a topic, …"""
+
+    @property
+    def delivered(self) -> int:
+        return sum(topic.delivered for topic in self.topics)
+
+    @property
+    def before(self) -> int:
+        return sum(topic.before for topic in self.topics)
+
+
+class DeliveryGateResult(GateResult):
+    step: str = "gate_delivery"
+    cluster: str
+    topics: list[TopicAccount] = []
+    """The ship step's account with `ledger` filled in."""
+
+
+class RunReport(StepResult):
+    """Everything about one run; `report.json`. The page shows nothing that is not in here."""
+
+    step: str = "report"
+    owner: str = ""
+    plan: PlanResult | None = None
+    gate_source: GateResult | None = None
+    ships: list[ShipResult] = []
+    delivery_gates: list[DeliveryGateResult] = []
+    first_cause: str | None = None
+    """The first failed or missing step, in one paragraph; None: the run succeeded. (`status` is the report's own.)"""
+    page: str | None = None
+    """Where the HTML page lies."""
+
+
+R = TypeVar("R", bound=StepResult)
+
+
+class RunFolder:
+    """The folder of one run. Any file system that fsspec knows; results are written whole or not at all."""
+
+    def __init__(self, runs_uri: str, pipeline: str, start: dt.datetime, end: dt.datetime, run_id: str) -> None:
+        stamp = "%Y%m%dT%H%M%SZ"
+        self.run_id = run_id
+        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{start.strftime(stamp)}--{end.strftime(stamp)}/{run_id}"
+
+    def path(self, name: str) -> str:
+        return f"{self.uri}/{name}"
+
+    def write_text(self, name: str, text: str) -> str:
+        """Returns the path. On object stores a put is atomic; elsewhere a rename makes it so."""
+        target = self.path(name)
+        fs, path = fsspec.core.url_to_fs(target)
+        fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        part = f"{path}.part"
+        fs.pipe_file(part, text.encode())
+        fs.mv(part, path)
+        return target
+
+    def read_text(self, name: str) -> str | None:
+        """None if there is no such file."""
+        fs, path = fsspec.core.url_to_fs(self.path(name))
+        try:
+            return bytes(fs.cat_file(path)).decode()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, result: StepResult) -> str:
+        return self.write_text(f"{name}.json", result.model_dump_json(indent=1) + "\n")
+
+    def find(self, name: str, kind: type[R]) -> R | None:
+        """The result of a step, or None if it left none. Raises StepResultError if it is not this run's or unreadable."""
+        text = self.read_text(f"{name}.json")
+        if text is None:
+            return None
+        try:
+            result = kind.model_validate_json(text)
+        except ValidationError as error:
+            raise StepResultError(f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}") from error
+        if result.run_id != self.run_id:
+            raise StepResultError(f"{self.path(name)}.json is of run {result.run_id}, not of {self.run_id}: run it again")
+        return result
+
+    def need(self, name: str, kind: type[R]) -> R:
+        """The result of a step that must have succeeded. Raises StepResultError if it is missing or failed."""
+        result = self.find(name, kind)
+        if result is None:
+            raise StepResultError(f"step {name} left no result in {self.uri}: it did not run or was killed; run it first")
+        if result.status == "failed":
+            raise StepResultError(f"step {name} failed: {result.error}")
+        return result

@@ -1,0 +1,31 @@
+"""The words that plan, ledger, producer and sink share. Tuples, since there may be millions of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FileId(NamedTuple):
+    """A file with the bytes that it has now: one that is rewritten is another file."""
+
+    path: str
+    """As the file system's client prints it, with scheme: ``s3a://logs/web/a.gz``."""
+    size_bytes: int
+    modified_ms: int
+    """Milliseconds since the epoch."""
+
+
+class SplitId(NamedTuple):
+    """A fixed byte range of one file: from ``start`` to the next split's start."""
+
+    file: FileId
+    start: int
+
+
+class LogRecord(NamedTuple):
+    """A record of a Kafka topic, as read."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None

@@ -1,0 +1,173 @@
+"""From Spark's Arrow batches to chunks: which rows belong to which split, and where to cut.
+
+Rows of a split arrive one after the other and in file order; its ordinals count them. A piece is cut when it has
+enough bytes, but only when the next row is there: so it is always known whether the split ends with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from shipper.delivery.order import OrderedSplit, Receipt, ShipOrder
+from shipper.delivery.task import Records, TaskShipment
+from shipper.errors import DeliveryError, SourceError
+
+_UTF8_BOM = b"\xef\xbb\xbf"
+_UINT64 = 1 << 64
+
+
+@dataclass
+class Piece:
+    """Consecutive rows of one split: ordinals [first, first + rows)."""
+
+    split: int
+    first: int
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+
+
+def pieces(batches: Iterator[pa.RecordBatch], piece_bytes: int) -> Iterator[tuple[Piece, bool]]:
+    """Cuts the stream into (piece, whether its split ends there). A piece has about ``piece_bytes`` of values, one row at least."""
+    piece: Piece | None = None
+    for batch in batches:
+        for split, start, stop in _runs(batch.column("split")):
+            if piece is not None and piece.split != split:
+                yield piece, True
+                piece = None
+            while start < stop:
+                if piece is not None and piece.bytes >= piece_bytes:
+                    yield piece, False
+                    piece = Piece(split, piece.first + piece.rows)
+                piece = piece or Piece(split, 0)
+                count, size = _fitting(batch.column("value"), start, stop, piece_bytes - piece.bytes)
+                piece.batches.append(batch.slice(start, count))
+                piece.rows += count
+                piece.bytes += size
+                start += count
+    if piece is not None:
+        yield piece, True
+
+
+def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:
+    """(split, first row, row behind the last) of each run of equal values."""
+    if len(split) == 0:
+        return
+    runs = pc.run_end_encode(split)
+    start = 0
+    for value, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield value, start, stop
+        start = stop
+
+
+def _fitting(values: pa.Array, start: int, stop: int, room: int) -> tuple[int, int]:
+    """How many rows from ``start`` have ``room`` bytes, one at least, and their bytes."""
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset + start : values.offset + stop + 1]
+    count = max(1, int(np.searchsorted(offsets, int(offsets[0]) + room, side="right")) - 1)
+    return count, int(offsets[count] - offsets[0])
+
+
+def ship(batches: Iterator[pa.RecordBatch], order: ShipOrder, shipment: TaskShipment) -> None:
+    """Hands every record that is not on the cluster yet to ``shipment``, and counts all of them in its receipt."""
+    for piece, end in pieces(batches, order.chunk_size_bytes):
+        split = order.splits.get(piece.split)
+        if split is None:
+            raise SourceError(
+                "a file is not as the plan saw it: it was replaced or written to meanwhile. Run again: the plan is made anew."
+            )
+        _ship_piece(piece, end, split, shipment)
+
+
+def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, shipment: TaskShipment) -> None:
+    table = pa.Table.from_batches(piece.batches).combine_chunks()
+    last = piece.first + piece.rows
+    receipt = shipment.receipt
+    receipt.split(piece.split).records += piece.rows
+    end_written = shipment.end_known(split.id)
+    for topic, rows in _rows_by_topic(table, split, piece.first):
+        ordinals = rows + piece.first if rows is not None else None
+        gaps = shipment.gaps(split.id, topic, piece.first, last)
+        count = piece.rows if ordinals is None else len(ordinals)
+        for first, behind in gaps:
+            chosen = _within(ordinals, first - piece.first, behind - piece.first, piece.first)
+            if len(chosen) == 0:
+                continue
+            count -= len(chosen)
+            ends_here = end and behind == last
+            end_written |= ends_here
+            records = _records(topic, table, chosen, split.bom and first == 0)
+            shipment.add(piece.split, first, behind, ends_here, records)
+        _count_before(receipt, piece.split, topic, count)
+    if end and not end_written:
+        shipment.add(piece.split, last, last, True, Records("", (), 0, 0))
+
+
+def _count_before(receipt: Receipt, split: int, topic: str, count: int) -> None:
+    if count:
+        receipt.split(split).before += count
+        receipt.topic(topic).before += count
+
+
+def _rows_by_topic(table: pa.Table, split: OrderedSplit, first: int) -> Iterator[tuple[str, npt.NDArray[np.int64] | None]]:
+    """(topic, its row numbers); None stands for all rows."""
+    codes = table.column("topic").combine_chunks().dictionary_encode()
+    if codes.null_count:
+        at = int(np.flatnonzero(codes.is_null().to_numpy(zero_copy_only=False))[0])
+        raise DeliveryError(
+            f"{split.id.file.path} (split at byte {split.id.start}), record {first + at + 1}: its topic is null: a column in the "
+            "route's topic is null for it. Nothing of its chunk was sent; use coalesce(…) in `records.columns`, or a `when`."
+        )
+    topics = codes.dictionary.to_pylist()
+    if len(topics) == 1:
+        yield topics[0], None
+        return
+    indices = codes.indices.to_numpy()
+    for code, topic in enumerate(topics):
+        yield topic, np.flatnonzero(indices == code)
+
+
+def _within(ordinals: npt.NDArray[np.int64] | None, start: int, stop: int, first: int) -> Any:
+    """Row numbers of the piece whose ordinal lies in the gap; ``start`` and ``stop`` are row numbers."""
+    if ordinals is None:
+        return range(start, stop)
+    low, high = np.searchsorted(ordinals, (first + start, first + stop))
+    return ordinals[low:high] - first
+
+
+def _records(topic: str, table: pa.Table, rows: Any, restore_bom: bool) -> Records:
+    if isinstance(rows, range):
+        chosen = table.slice(rows.start, len(rows))
+    else:
+        chosen = table.take(pa.array(rows))
+    values = chosen.column("value").to_pylist()
+    checksums = chosen.column("checksum").to_numpy().view(np.uint64)
+    checksum = int(checksums.sum(dtype=np.uint64))
+    if restore_bom and rows[0] == 0:
+        without = values[0]
+        values[0] = _UTF8_BOM + without
+        checksum = (checksum - _spark_hash(without) + _spark_hash(values[0])) % _UINT64
+    size = pc.sum(pc.binary_length(chosen.column("value"))).as_py() or 0
+    names = table.schema.names
+    keys = headers = timestamps = None
+    if "key" in names:
+        keys = chosen.column("key").to_pylist()
+        size += pc.sum(pc.binary_length(chosen.column("key"))).as_py() or 0
+    if "headers" in names:
+        headers = [
+            [(name, value) for name, value in row.items() if value is not None] for row in chosen.column("headers").to_pylist()
+        ]
+    if "timestamp" in names:
+        timestamps = chosen.column("timestamp").fill_null(0).to_pylist()  # librdkafka reads 0 as "now"
+    return Records(topic, values, size, checksum, keys, headers, timestamps)
+
+
+def _spark_hash(value: bytes) -> int:
+    return int(xxhash.xxh64_intdigest(value, 42))

@@ -1,0 +1,105 @@
+"""Listing the window's files, with the file system clients and credentials that will read them: Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.utils import AnalysisException
+
+from shipper.errors import SourceError
+from shipper.plan.files import ListedFile
+from shipper.terms import FileId
+
+_UTF8_BOM = (0xEF, 0xBB, 0xBF)
+_OPEN_AT_ONCE = 16
+
+
+def list_files(spark: SparkSession, paths: Sequence[str], *, recursive: bool) -> list[ListedFile]:
+    """Files under ``paths`` (folders or globs; one that does not exist holds none). Hidden files (``_…``, ``.…``) are left out.
+
+    The listing is Spark's own, for a source that reads no content as long as nobody asks for it. Raises SourceError.
+    """
+    there = [path for path in paths if _exists(spark, path)]
+    if not there:
+        return []
+    folders = {found for path in there for found in _qualified(spark, path)}
+    previous = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    # binaryFile never cuts a file; packed by size, as text is, every file would be a task of its own.
+    spark.conf.set("spark.sql.files.maxPartitionBytes", str(2**62))
+    try:
+        frame = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(there))
+        # Microseconds since the epoch would need no time zone, milliseconds are what the file system has.
+        modified_ms = F.unix_millis("modificationTime").alias("modified_ms")
+        rows = frame.select("path", "length", modified_ms, F.col("_metadata.file_path").alias("uri")).collect()
+    except Exception as error:
+        raise SourceError(f"cannot list {', '.join(there)}: {first_line(error)}. Check the path and the credentials.") from error
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(previous))
+    files = [ListedFile(FileId(row.path, row.length, row.modified_ms), row.uri) for row in rows]
+    if recursive:
+        return files
+    return [file for file in files if file.id.path.rsplit("/", 1)[0] in folders or file.id.path in folders]
+
+
+def _exists(spark: SparkSession, path: str) -> bool:
+    try:
+        return bool(_glob(spark, path))
+    except Exception as error:
+        raise SourceError(
+            f"cannot look at {path}: {first_line(error)}. Check the path, the scheme and the credentials."
+        ) from error
+
+
+def _glob(spark: SparkSession, path: str) -> Any:
+    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+    return hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).globStatus(hadoop_path)
+
+
+def _qualified(spark: SparkSession, path: str) -> set[str]:
+    return {status.getPath().toString() for status in _glob(spark, path)}
+
+
+def files_with_bom(spark: SparkSession, paths: Sequence[str]) -> set[str]:
+    """Those of ``paths`` whose (decompressed) content begins with a UTF-8 byte order mark.
+
+    Hadoop's line reader drops the mark from the first line of a file, and there is no setting against it; so the sink has to
+    know where to put it back. Costs one open and three bytes per file.
+    """
+    hadoop = spark._jvm.org.apache.hadoop
+    conf = spark._jsc.hadoopConfiguration()
+    codecs = hadoop.io.compress.CompressionCodecFactory(conf)
+
+    def begins_with_bom(path: str) -> bool:
+        hadoop_path = hadoop.fs.Path(path)
+        stream = hadoop_path.getFileSystem(conf).open(hadoop_path)
+        try:
+            codec = codecs.getCodec(hadoop_path)
+            content = stream if codec is None else codec.createInputStream(stream)
+            return all(content.read() == byte for byte in _UTF8_BOM)
+        finally:
+            stream.close()
+
+    def look(path: str) -> bool:
+        try:
+            return begins_with_bom(path)
+        except Exception as error:
+            raise SourceError(f"cannot read {path}: {first_line(error)}. Nothing was sent; repair or remove the file.") from error
+
+    with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
+        return {path for path, found in zip(paths, pool.map(look, paths), strict=True) if found}
+
+
+def first_line(error: Exception) -> str:
+    """The sentence of a Spark or Py4J error that people can use, without the JVM's stack."""
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        while java.getCause() is not None:
+            java = java.getCause()
+        return str(java.toString()).splitlines()[0]
+    if isinstance(error, AnalysisException):
+        return (error.getMessage() or str(error)).splitlines()[0]
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,135 @@
+"""From the window's files to the frame that the sink takes. All of it is Spark SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from shipper.config.models import Pipeline, Route
+from spark_jobs.listing import first_line
+
+_GLOB_CHARACTERS = re.compile(r"([\\*?\[\]{}])")
+_LINES = StructType(
+    [
+        StructField("value", StringType()),
+        StructField("file_path", StringType()),
+        StructField("file_name", StringType()),
+        StructField("split", LongType()),
+    ]
+)
+
+
+def lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Every line of the files: value, file_path, file_name, and the split's hash (see shipper.plan.files.split_hash).
+
+    A line ends at ``\\n`` alone, so a ``\\r`` stays. Paths are taken literally: Spark would read ``[``, ``{``, ``*`` in them as a
+    glob, and with its globbing turned off it reads files twice as soon as a name holds such a character.
+    """
+    escaped = [_GLOB_CHARACTERS.sub(r"\\\1", path) for path in paths]
+    frame = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true").text(escaped)
+    of = [f"_metadata.{name}" for name in ("file_path", "file_size", "file_modification_time", "file_block_start")]
+    return frame.select("value", "_metadata.file_path", "_metadata.file_name", F.xxhash64(*of).alias("split"))
+
+
+def with_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Adds ``records.columns``, in order; later ones may use earlier ones."""
+    for name, expression in pipeline.records.columns.items():
+        frame = frame.withColumn(name, F.expr(expression))
+    return frame
+
+
+def gate_frame(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """What the content checks of the source gate look at: the line, the named columns, and the key if there is one."""
+    frame = with_columns(frame, pipeline).drop("split", "file_path", "file_name")
+    return frame if pipeline.records.key is None else frame.withColumn("key", F.expr(pipeline.records.key))
+
+
+def records(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """The sink's columns: split, topic, value, checksum, and key, headers, timestamp (ms) where the pipeline has them."""
+    frame = with_columns(frame, pipeline)
+    mapping = pipeline.records
+    value = _as_bytes(frame, mapping.value)
+    columns = [F.col("split"), topic(pipeline.routes).alias("topic"), value.alias("value"), F.xxhash64(value).alias("checksum")]
+    if mapping.key is not None:
+        columns.append(_as_bytes(frame, mapping.key).alias("key"))
+    if mapping.headers:
+        fields = [_as_bytes(frame, expression).alias(name) for name, expression in mapping.headers.items()]
+        columns.append(F.struct(*fields).alias("headers"))
+    if mapping.timestamp is not None:
+        columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
+    return frame.select(*columns)
+
+
+def _as_bytes(frame: DataFrame, expression: str) -> Column:
+    """A cast of a number to binary would give its big-endian bytes, which nobody expects in Kafka."""
+    column = F.expr(expression)
+    if isinstance(frame.select(column).schema[0].dataType, BinaryType):
+        return column
+    return column.cast("string").cast("binary")
+
+
+def topic(routes: Sequence[Route]) -> Column:
+    """First match wins; the last route has no condition (the config says so)."""
+    chosen = _topic_name(routes[-1])
+    for route in reversed(routes[:-1]):
+        chosen = F.when(F.expr(str(route.when)), _topic_name(route)).otherwise(chosen)
+    return chosen
+
+
+def _topic_name(route: Route) -> Column:
+    parts = re.split(r"\{(\w+)\}", route.topic)
+    columns = [F.col(part).cast("string") if index % 2 else F.lit(part) for index, part in enumerate(parts) if part]
+    return F.concat(*columns)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """One SQL expression of a pipeline, with the field that holds it."""
+
+    field: str
+    sql: str
+    kind: str = "value"
+    """``value``, ``condition`` (must be boolean) or ``timestamp``."""
+
+
+def expressions(pipeline: Pipeline) -> Iterator[Expression]:
+    """All SQL of a pipeline but ``records.columns``, which build on each other."""
+    mapping = pipeline.records
+    yield Expression("records.value", mapping.value)
+    if mapping.key is not None:
+        yield Expression("records.key", mapping.key)
+    for name, sql in mapping.headers.items():
+        yield Expression(f"records.headers.{name}", sql)
+    if mapping.timestamp is not None:
+        yield Expression("records.timestamp", mapping.timestamp, "timestamp")
+    for index, route in enumerate(pipeline.routes):
+        if route.when is not None:
+            yield Expression(f"routes[{index}].when", route.when, "condition")
+
+
+def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]:
+    """(field, message) for every expression that Spark cannot analyse, all at once. Reads no data."""
+    frame = spark.createDataFrame([], _LINES)
+    faults = []
+    for name, sql in pipeline.records.columns.items():
+        try:
+            frame = frame.withColumn(name, F.expr(sql))
+        except Exception as error:
+            faults.append((f"records.columns.{name}", f"{sql!r}: {first_line(error)}"))
+            frame = frame.withColumn(name, F.lit(None).cast("string"))
+    wanted = {"condition": "boolean", "timestamp": "timestamp"}
+    for expression in expressions(pipeline):
+        try:
+            found = frame.select(F.expr(expression.sql)).schema[0].dataType.simpleString()
+        except Exception as error:
+            faults.append((expression.field, f"{expression.sql!r}: {first_line(error)}"))
+            continue
+        want = wanted.get(expression.kind)
+        if want and found != want and not (want == "timestamp" and found in ("string", "timestamp_ntz", "date")):
+            faults.append((expression.field, f"{expression.sql!r} is of type {found}; it must be {want}"))
+    return faults

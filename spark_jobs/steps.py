@@ -1,0 +1,225 @@
+"""The steps of a run, in their order, and what each leaves behind, whatever happens to it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import traceback
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+from pyspark.sql import DataFrame
+
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.errors import ShipperError, UsageError
+from shipper.ledger.chunks import Chunks
+from shipper.producer.client import ClusterClient
+from shipper.report.page import render
+from shipper.report.results import (
+    CheckResult,
+    DeliveryGateResult,
+    GateResult,
+    PlannedFile,
+    PlanResult,
+    RunReport,
+    ShipResult,
+    StepResult,
+)
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+from shipper.terms import SplitId
+from spark_jobs.context import RunContext, file_id, say
+from spark_jobs.listing import first_line
+from spark_jobs.plan import plan
+from spark_jobs.records import gate_frame, lines
+from spark_jobs.ship import ship
+
+
+G = TypeVar("G", bound=GateResult)
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def run_steps(context: RunContext, steps: Sequence[str]) -> int:
+    """Runs steps (``plan``, ``ship:CLUSTER``, …) in the given order; returns the exit code of the first that failed, or 0.
+
+    A step whose predecessor failed is not tried, except `report`; a failed cluster does not hold up another.
+    """
+    exit_code = 0
+    blocked: set[str] = set()
+    for step in steps:
+        name, _, cluster = step.partition(":")
+        if name != REPORT and ("*" in blocked or cluster in blocked):
+            continue
+        code = run_step(context, name, cluster or None)
+        if code:
+            blocked.add(cluster or "*")
+            exit_code = exit_code or code
+    return exit_code
+
+
+def run_step(context: RunContext, name: str, cluster: str | None) -> int:
+    """One step; its result is written whether it succeeds or fails. Returns an exit code."""
+    started_at = now()
+    result_name = f"{name}.{cluster}" if cluster else name
+    code = 0
+    try:
+        result = _call(context, name, cluster, started_at)
+    except Exception as error:
+        if not isinstance(error, ShipperError):
+            traceback.print_exc()
+        message = error.message if isinstance(error, ShipperError) else f"{name}: {first_line(error)}"
+        code = error.exit_code if isinstance(error, ShipperError) else 1
+        result = _failed(context, name, cluster, started_at, message)
+    context.folder.write(result_name, result)
+    if result.status == "failed":
+        say(f"{step_label(name, cluster)} FAILED: {result.error}")
+        return code or 1
+    say(f"{step_label(name, cluster)}: {result.status} in {(result.finished_at - started_at).total_seconds():.1f} s")
+    return 0
+
+
+def step_label(name: str, cluster: str | None) -> str:
+    return f"{name} to {cluster}" if cluster and name == SHIP else f"{name} of {cluster}" if cluster else name
+
+
+def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.datetime) -> StepResult:
+    if name == PLAN:
+        return plan(context, started_at)
+    if name == GATE_SOURCE:
+        return gate_source(context, started_at)
+    if name == REPORT:
+        return report(context, started_at)
+    if cluster is None or cluster not in context.clusters:
+        known = ", ".join(context.clusters)
+        raise UsageError(
+            f"step {name!r} needs a cluster of the pipeline, as in {name}:{next(iter(context.clusters))}; it has {known}"
+        )
+    if name == SHIP:
+        return ship(context, cluster, started_at)
+    if name == GATE_DELIVERY:
+        return gate_delivery(context, cluster, started_at)
+    raise UsageError(f"unknown step {name!r}; steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, {GATE_DELIVERY}:CLUSTER, {REPORT}")
+
+
+def _failed(context: RunContext, name: str, cluster: str | None, started_at: dt.datetime, message: str) -> StepResult:
+    common = context.common(name) | {"status": "failed", "error": message, "started_at": started_at, "finished_at": now()}
+    if name == PLAN:
+        return PlanResult(**common, source=context.pipeline.source.path)
+    if name == SHIP and cluster:
+        return ShipResult(**common, cluster=cluster)
+    if name == GATE_DELIVERY and cluster:
+        return DeliveryGateResult(**common, cluster=cluster)
+    return GateResult(**common) if name == GATE_SOURCE else StepResult(**common)
+
+
+def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
+    """Before the first byte leaves. When every cluster holds everything already, there is nothing to guard: skipped, and said."""
+    planned = context.folder.need(PLAN, PlanResult)
+    result = GateResult(**context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at)
+    if planned.files and all(cluster.left_files == 0 and not cluster.problem for cluster in planned.clusters):
+        result.status, result.scope = "skipped", "nothing is left to ship"
+        result.finished_at = now()
+        return result
+    from spark_jobs import gates  # Great Expectations takes seconds to import
+
+    gate = context.pipeline.gates
+    sample = _sample(planned.files, gate.sample_files)
+    result.scope = f"{len(sample)} of {len(planned.files)} files" if sample else "no files"
+
+    def content(on: Literal["sample", "full"]) -> DataFrame:
+        chosen = sample if on == "sample" else planned.files
+        return gate_frame(lines(context.spark, [file.path for file in chosen]), context.pipeline)
+
+    result.checks = gates.evaluate_source(gate.source, planned, content)
+    return _close_if_needed(result, "before shipping: not one byte was sent")
+
+
+def _sample(files: Sequence[PlannedFile], count: int) -> list[PlannedFile]:
+    """The same files each time, spread evenly over the list, which is in the order of paths and so mostly of time."""
+    count = min(count, len(files))
+    return [files[index * len(files) // count] for index in range(count)]
+
+
+def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetime) -> DeliveryGateResult:
+    """After the last byte: the ledger is read anew and must agree with what Spark read and what the tasks say."""
+    from spark_jobs import gates
+
+    planned = context.folder.need(PLAN, PlanResult)
+    shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
+    cluster = context.clusters[cluster_name]
+    ledger = LedgerLog(ClusterClient(cluster), cluster, context.pipeline.name)
+    chunks = Chunks(context.pipeline.name, ledger.control().voids).feed(ledger.chunks(wait_seconds=60))
+    splits = [SplitId(file_id(file), start) for file in planned.files for start in context.split_starts(file_id(file))]
+    in_ledger = chunks.records_by_topic(splits)
+    topics = {account.topic: account.model_copy() for account in shipped.topics}
+    result = DeliveryGateResult(
+        **context.common(GATE_DELIVERY),
+        cluster=cluster_name,
+        started_at=started_at,
+        finished_at=started_at,
+        scope="the whole window",
+    )
+    rows = [
+        gates.SumRow(
+            "lines", shipped.read + shipped.unread, "read by Spark, or complete before",
+            shipped.delivered + shipped.before, "delivered + before, by the tasks' receipts",
+        )
+    ]  # fmt: skip
+    for topic in sorted(topics.keys() | in_ledger.keys()):
+        account = topics.get(topic)
+        receipts = account.delivered + account.before if account else 0
+        if account:
+            account.ledger = in_ledger[topic]
+            result.topics.append(account)
+        rows.append(
+            gates.SumRow(topic, in_ledger[topic], "in the ledger, read anew", receipts, "delivered + before, by the receipts")
+        )
+    result.checks = gates.evaluate_delivery(context.pipeline.gates.delivery, rows)
+    return _close_if_needed(result, f"after shipping to {cluster_name}: do not trust this window before it is cleared up")
+
+
+def _close_if_needed(result: G, what_it_means: str) -> G:
+    from spark_jobs import gates
+
+    result.finished_at = now()
+    closed: list[CheckResult] = gates.closed(result.checks)
+    if closed:
+        result.status, result.error = "failed", gates.closed_message(closed, what_it_means)
+    return result
+
+
+def report(context: RunContext, started_at: dt.datetime) -> RunReport:
+    """Gathers the steps' results into report.json and the page. The step itself succeeds when they are written; whether the
+    run did is in ``first_cause``."""
+    folder, pipeline = context.folder, context.pipeline
+    planned, gate = folder.find(PLAN, PlanResult), folder.find(GATE_SOURCE, GateResult)
+    ships = [folder.find(f"{SHIP}.{cluster}", ShipResult) for cluster in pipeline.clusters]
+    delivery_gates = [folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult) for cluster in pipeline.clusters]
+    expected: list[tuple[str, StepResult | None]] = [(PLAN, planned), (GATE_SOURCE, gate)]
+    for cluster, shipped, closed in zip(pipeline.clusters, ships, delivery_gates, strict=True):
+        expected += [(f"{SHIP}:{cluster}", shipped), (f"{GATE_DELIVERY}:{cluster}", closed)]
+    found = RunReport(
+        **context.common(REPORT),
+        owner=pipeline.owner,
+        plan=planned,
+        gate_source=gate,
+        ships=[shipped for shipped in ships if shipped],
+        delivery_gates=[closed for closed in delivery_gates if closed],
+        first_cause=_first_cause(expected),
+        page=folder.path("report.html"),
+        started_at=started_at,
+        finished_at=now(),
+    )
+    folder.write_text("report.html", render(found))
+    say(f"report: {found.page}")
+    return found
+
+
+def _first_cause(expected: Sequence[tuple[str, StepResult | None]]) -> str | None:
+    for name, result in expected:
+        if result is None:
+            return f"step {name} left no result: it was killed or never ran; look at its log, and run the window again"
+        if result.status == "failed":
+            return f"{name}: {result.error}"
+    return None

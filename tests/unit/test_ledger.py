@@ -1,0 +1,182 @@
+"""The ledger's records, and what is concluded from them."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from shipper.delivery.remaining import remaining
+from shipper.errors import DigestChanged, SourceError
+from shipper.ledger.chunks import Chunks
+from shipper.ledger.control import Control
+from shipper.ledger.records import (
+    Attempt,
+    ChunkKey,
+    ChunkValue,
+    Generation,
+    Lease,
+    Void,
+    decode,
+    encode_attempt,
+    encode_chunk,
+    encode_generation,
+    encode_lease,
+    encode_void,
+)
+from shipper.terms import FileId, LogRecord, SplitId
+
+FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
+SPLIT = SplitId(FILE, 0)
+VALUE = ChunkValue(
+    last=50, end=False, records=50, bytes=500, checksum=7, digest="d1", generation=3, run_id="r", window="w", partition=2
+)
+
+
+def log(*records, start=0, step_ms=1000):
+    return [LogRecord(start + n, (start + n) * step_ms, *record) for n, record in enumerate(records)]
+
+
+def chunk(first, last, records, *, topic="t", end=False, split=SPLIT, **fields):
+    value = replace(VALUE, last=last, records=records, end=end, **fields)
+    return encode_chunk("web", ChunkKey(split, first, topic), value)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "decoded"),
+    [
+        (encode_chunk("web", ChunkKey(SPLIT, 7, "t"), VALUE), (ChunkKey(SPLIT, 7, "t"), VALUE)),
+        (encode_generation("web", Generation("r", 2, 8)), (None, Generation("r", 2, 8))),
+        (encode_lease("web", Lease("r", "h", 1, True, 30.0)), ("r", Lease("r", "h", 1, True, 30.0))),
+        (encode_attempt("web", 3, Attempt(1, 9)), (3, Attempt(1, 9))),
+        (encode_void("web", FILE, Void(4, "r")), (FILE, Void(4, "r"))),
+    ],
+)
+def test_records_come_back_as_they_were_written(encoded, decoded):
+    assert decode("web", LogRecord(0, 0, *encoded)) == decoded
+    assert decode("other", LogRecord(0, 0, *encoded)) is None
+
+
+@pytest.mark.parametrize("key", [b"", b"hello", b"[]", b'["chunk","web"]', b'["later","web"]'])
+def test_a_foreign_record_is_named_by_its_offset(key):
+    with pytest.raises(ValueError, match="offset 12"):
+        decode("web", LogRecord(12, 0, key, b"{}"))
+
+
+class TestCompleteness:
+    def test_a_split_is_complete_when_its_end_is_known_and_the_counts_add_up(self):
+        chunks = Chunks("web").feed(log(chunk(0, 50, 50)))
+        assert not chunks.splits[SPLIT].complete
+        chunks.feed(log(chunk(50, 70, 20, end=True)))
+        assert chunks.splits[SPLIT].complete
+
+    def test_records_of_all_topics_count(self):
+        chunks = Chunks("web").feed(log(chunk(0, 50, 30, end=True)))
+        assert not chunks.splits[SPLIT].complete
+        chunks.feed(log(chunk(0, 50, 20, topic="errors", end=True)))
+        assert chunks.splits[SPLIT].complete
+        assert chunks.records_by_topic([SPLIT]) == {"t": 30, "errors": 20}
+
+    def test_a_split_without_records_is_complete_once_somebody_says_so(self):
+        chunks = Chunks("web").feed(log(chunk(0, 0, 0, topic="", end=True)))
+        assert chunks.splits[SPLIT].complete
+
+    def test_a_record_written_twice_counts_once(self):
+        chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True), chunk(0, 50, 50, end=True)))
+        assert chunks.records_by_topic([SPLIT]) == {"t": 50}
+
+    def test_voided_chunks_do_not_count_and_later_ones_do(self):
+        chunks = Chunks("web", {FILE: Void(5, "r")}).feed(log(chunk(0, 50, 50, generation=4), chunk(0, 20, 20, generation=5)))
+        assert chunks.splits[SPLIT].intervals("t") == [(0, 20)]
+
+
+class TestRemaining:
+    def left(self, chunks, **options):
+        settings = {"digest": "d1", "reship": False, "on_replaced": "fail"} | options
+        return remaining({FILE: [0]}, chunks, **settings)
+
+    def test_a_complete_file_is_not_shipped_again(self):
+        found = self.left(Chunks("web").feed(log(chunk(0, 50, 50, end=True))))
+        assert (found.complete, found.left, found.records_there) == ([FILE], [], 50)
+
+    def test_a_begun_file_is_left_and_its_records_are_known(self):
+        found = self.left(Chunks("web").feed(log(chunk(0, 50, 50))))
+        assert (found.left, found.partial, found.records_there) == ([FILE], [FILE], 50)
+
+    def test_an_empty_file_has_nothing_to_ship(self):
+        empty = FileId("e", 0, 1)
+        assert remaining({empty: []}, Chunks("web"), digest="d", reship=False, on_replaced="fail").complete == [empty]
+
+    @pytest.mark.parametrize("end", [True, False])
+    def test_another_transform_is_refused(self, end):
+        with pytest.raises(DigestChanged, match="--reship"):
+            self.left(Chunks("web").feed(log(chunk(0, 50, 50, end=end))), digest="d2")
+
+    def test_reship_voids_what_is_there_once_per_run(self):
+        chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True)))
+        assert FILE in self.left(chunks, digest="d2", reship=True).void
+        again = Chunks("web", {FILE: Void(4, "r")}).feed(log(chunk(0, 30, 30, generation=4, digest="d2")))
+        found = self.left(again, digest="d2", reship=True, reshipped=[FILE])
+        assert (found.void, found.partial) == ([], [FILE])
+
+    def test_a_replaced_file_is_an_error_skipped_or_shipped_anew(self):
+        older = FILE._replace(modified_ms=1)
+        chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True, split=SplitId(older, 0))))
+        with pytest.raises(SourceError, match="replaced after being shipped"):
+            self.left(chunks)
+        assert self.left(chunks, on_replaced="skip").skipped == [FILE]
+        found = self.left(chunks, on_replaced="reship")
+        assert found.left == [FILE]
+        assert older in found.void
+
+
+class TestLease:
+    def claim(self, run_id, *, held=False, seconds=10.0):
+        return encode_lease("web", Lease(run_id, "host", 1, held, seconds))
+
+    def holder(self, asking, *records, **options):
+        holder = Control("web").feed(log(*records, **options)).holder(asking)
+        return holder and holder.run_id
+
+    def test_the_first_to_ask_has_it(self):
+        assert self.holder("b", self.claim("a"), self.claim("b")) == "a"
+
+    def test_who_holds_it_goes_before_who_asks(self):
+        assert self.holder("b", self.claim("b"), self.claim("a", held=True)) == "a"
+
+    def test_a_lease_that_is_not_renewed_lapses_by_the_brokers_clock(self):
+        records = (self.claim("a", held=True), self.claim("b"))
+        assert self.holder("b", *records, step_ms=10_000) == "a"
+        assert self.holder("b", *records, step_ms=10_001) == "b"
+
+    def test_a_released_lease_is_free(self):
+        released = (self.claim("a", held=True)[0], None)
+        assert self.holder("b", self.claim("a", held=True), released, self.claim("b")) == "b"
+
+    @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
+    def test_of_several_that_ask_at_once_all_see_the_same_winner(self, order):
+        claims = [self.claim(run) for run in order]
+        assert {self.holder(run, *claims) for run in order} == {order[0]}
+
+
+class TestGenerations:
+    def test_the_latest_generation_is_the_one_that_may_ship(self):
+        control = Control("web").feed(log(encode_generation("web", Generation("a", 2, 2)), encode_generation("web", Generation("b", 1, 8))))
+        assert control.generation == 1
+        assert control.generations[1].run_id == "b"
+
+    def test_what_has_to_be_fenced_covers_all_earlier_generations(self):
+        control = Control("web").feed(log(encode_generation("web", Generation("a", 4, 2)), encode_generation("web", Generation("b", 2, 8))))
+        assert control.most_before() == (4, 8)
+        assert control.most_before(1) == (4, 2)
+        assert control.most_before(0) == (0, 0)
+
+    def test_an_attempt_of_an_earlier_generation_says_nothing_about_this_one(self):
+        control = Control("web").feed(
+            log(
+                encode_generation("web", Generation("a", 1, 1)),
+                encode_generation("web", Generation("b", 1, 1)),
+                encode_attempt("web", 0, Attempt(1, 5)),
+                encode_attempt("web", 0, Attempt(0, 9)),
+            )
+        )
+        assert control.attempts == {0: 5}
