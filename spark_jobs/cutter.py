@@ -143,10 +143,7 @@ def _within(ordinals: npt.NDArray[np.int64] | None, start: int, stop: int, first
 
 
 def _records(topic: str, table: pa.Table, rows: Any, restore_bom: bool) -> Records:
-    if isinstance(rows, range):
-        chosen = table.slice(rows.start, len(rows))
-    else:
-        chosen = table.take(pa.array(rows))
+    chosen = table.slice(rows.start, len(rows)) if isinstance(rows, range) else table.take(pa.array(rows))
     values = chosen.column("value").to_pylist()
     checksums = chosen.column("checksum").to_numpy().view(np.uint64)
     checksum = int(checksums.sum(dtype=np.uint64))

@@ -23,6 +23,7 @@ from shipper.report.results import (
     RunReport,
     ShipResult,
     StepResult,
+    TopicAccount,
 )
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.terms import SplitId
@@ -31,7 +32,6 @@ from spark_jobs.listing import first_line
 from spark_jobs.plan import plan
 from spark_jobs.records import gate_frame, lines
 from spark_jobs.ship import ship
-
 
 G = TypeVar("G", bound=GateResult)
 
@@ -167,11 +167,10 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         )
     ]  # fmt: skip
     for topic in sorted(topics.keys() | in_ledger.keys()):
-        account = topics.get(topic)
-        receipts = account.delivered + account.before if account else 0
-        if account:
-            account.ledger = in_ledger[topic]
-            result.topics.append(account)
+        account = topics.get(topic, TopicAccount(topic=topic))
+        account.ledger = in_ledger[topic]
+        result.topics.append(account)
+        receipts = account.delivered + account.before
         rows.append(
             gates.SumRow(topic, in_ledger[topic], "in the ledger, read anew", receipts, "delivered + before, by the receipts")
         )

@@ -11,23 +11,13 @@ import datetime as dt
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
+from shipper.config.base import THE_KEY, Model, refuse
+from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck, SumClosesCheck
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
 from shipper.config.rules import (
     COLUMN_PATTERN,
@@ -44,24 +34,6 @@ from shipper.config.units import Bytes, Seconds
 
 #: Columns that every line has before `records.columns`. The last one is shipper's own: the split that the line lies in.
 GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
-
-
-def refuse(faults: Iterable[tuple[tuple[str | int, ...], str]]) -> None:
-    """Raises all faults of a validator at once, each at its own place below what is validated: ``((0, "when"), "why")``.
-
-    pydantic merges a ValidationError that a validator raises into its own, so the places survive.
-    """
-    details = [
-        InitErrorDetails(type=PydanticCustomError("fault", "{why}", {"why": why}), loc=place, input=None) for place, why in faults
-    ]
-    if details:
-        raise ValidationError.from_exception_data("", details)
-
-
-class Model(BaseModel):
-    """Frozen, no unknown keys, and loadable by field name as well as by YAML key."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True)
 
 
 class Schedule(Model):
@@ -166,11 +138,11 @@ class Records(Model):
         for name in value:
             first = seen.setdefault(name.lower(), name)
             if not re.fullmatch(COLUMN_PATTERN, name):
-                faults.append(((name,), "a column's name has letters, digits and '_' only, and does not begin with a digit"))
+                faults.append(((name, THE_KEY), "a name has letters, digits and '_' only, and does not begin with a digit"))
             elif name.lower() in (*GIVEN_COLUMNS, "key"):
-                faults.append(((name,), f"{name!r} is taken: every record has it; choose another name"))
+                faults.append(((name, THE_KEY), f"{name!r} is taken: every record has it; choose another name"))
             elif first != name:
-                faults.append(((name,), f"differs from {first!r} in letter case only, which Spark SQL does not tell apart"))
+                faults.append(((name, THE_KEY), f"differs from {first!r} in letter case only, which SQL does not tell apart"))
         refuse(faults)
         return value
 
@@ -227,69 +199,6 @@ class Delivery(Model):
         return self
 
 
-class _Check(Model):
-    severity: Literal["block", "warn"] = "block"
-    """`block`: a check that does not hold closes the gate. `warn`: it is only reported."""
-
-
-class _ContentCheck(_Check):
-    on: Literal["sample", "full"] = "sample"
-    """`sample`: `gates.sample_files` of the files that are about to be shipped, the same ones each time. `full`: all of them."""
-
-
-class _CountCheck(_Check):
-    min: StrictInt | None = Field(default=1, ge=0)
-    """The fewest that are right."""
-    max: StrictInt | None = Field(default=None, ge=0)
-    """The most that are right; unlimited by default."""
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"`min` ({self.min}) is larger than `max` ({self.max}): no number is right")
-        return self
-
-
-class FilesCheck(_CountCheck):
-    """The number of files in the window."""
-
-    check: Literal["files"]
-
-
-class FreshnessCheck(_Check):
-    """The newest file must be young enough against the window's end: a source that stopped writing is found the same hour."""
-
-    check: Literal["freshness"]
-    max_age_seconds: Seconds = Field(alias="max_age")
-    """Longest time between the newest file's modification and the window's end."""
-
-
-class RowsCheck(_CountCheck, _ContentCheck):
-    """The number of lines."""
-
-    check: Literal["rows"]
-
-
-class NotNullCheck(_ContentCheck):
-    """The share of records whose column is not null."""
-
-    check: Literal["not_null"]
-    column: str = Field(min_length=1)
-    """`value`, `key`, or a column of `records.columns`."""
-    min_rate: StrictFloat = Field(default=1.0, gt=0, le=1)
-    """Smallest share, 0–1."""
-
-
-class SumClosesCheck(_Check):
-    """Lines read by Spark = records delivered by this run + records that were already there, as the receipts and the
-    ledger count them independently, per topic."""
-
-    check: Literal["sum_closes"]
-
-
-SourceCheck = Annotated[FilesCheck | FreshnessCheck | RowsCheck | NotNullCheck, Field(discriminator="check")]
-
-
 class Gates(Model):
     """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
 
@@ -341,8 +250,8 @@ class Runner(Model):
     @classmethod
     def _spark_conf(cls, value: dict[str, str]) -> dict[str, str]:
         refuse(
-            [((key,), "not a Spark setting; they begin with 'spark.'") for key in value if not key.startswith("spark.")]
-            + [((key,), f"pinned by shipper: {why}") for key, why in PINNED_SPARK_SETTINGS.items() if key in value]
+            [((key, THE_KEY), "not a Spark setting; they begin with 'spark.'") for key in value if not key.startswith("spark.")]
+            + [((key, THE_KEY), f"pinned by shipper: {why}") for key, why in PINNED_SPARK_SETTINGS.items() if key in value]
         )
         return value
 
@@ -431,7 +340,7 @@ class Pipeline(Model):
         records: Records = info.data["records"]
         known = ["value", *(["key"] if records.key is not None else []), *records.columns]
         refuse(
-            (("source", index, "column"), f"no column {check.column!r}{suggestion(check.column, known)}")
+            (("source", index, check.check, "column"), f"no column {check.column!r}{suggestion(check.column, known)}")
             for index, check in enumerate(gates.source)
             if isinstance(check, NotNullCheck) and check.column not in known
         )
@@ -461,7 +370,7 @@ class Ledger(Model):
     replication_factor: int | None = Field(default=None, ge=1)
     """For creating it; the broker's default if not given."""
     create: bool = True
-    """Whether a run may create it. If not, create it yourself: one partition, cleanup.policy=compact,
+    """Whether a run may create it. If not, create it yourself: two partitions, cleanup.policy=compact,
     message.timestamp.type=LogAppendTime."""
 
     @field_validator("topic")
@@ -487,7 +396,7 @@ class Cluster(Model):
     @field_validator("properties")
     @classmethod
     def _not_ours(cls, value: dict[str, Any]) -> dict[str, Any]:
-        refuse(((key,), f"set by shipper: {why}") for key, why in OWNED_KAFKA_PROPERTIES.items() if key in value)
+        refuse(((key, THE_KEY), f"set by shipper: {why}") for key, why in OWNED_KAFKA_PROPERTIES.items() if key in value)
         return value
 
     def ledger_topic(self, pipeline: str) -> str:

@@ -51,10 +51,10 @@ def legal_topic(name: str) -> bool:
 
 
 def check_cron(expression: str) -> None:
-    """Raises ValueError for what no scheduler would take, so that it shows with file and line and not as an import error of a DAG.
+    """Raises ValueError for what no scheduler would take, so that it shows with file and line not as a broken DAG.
 
-    Narrower than croniter, which has the last word on what is accepted here: five fields of ``*``, numbers, names,
-    ranges, steps, ``L`` and ``#n``, or one of Airflow's presets.
+    croniter, which reads the expression in Airflow, has the last word on what is accepted here: five fields of ``*``,
+    numbers, names, ranges, steps, ``L`` and ``#n``, or one of Airflow's presets.
     """
     if expression.startswith("@"):
         if expression not in CRON_PRESETS:

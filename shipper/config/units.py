@@ -11,15 +11,15 @@ from pydantic import BeforeValidator, WithJsonSchema
 _MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 # [0-9] and not \d: these are also the patterns of the JSON Schema, and Python's \d takes digits of every script.
-_DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
-_SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? ?(B|kB|MB|GB|TB|KiB|MiB|GiB)$"
+DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
+SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? ?(B|kB|MB|GB|TB|KiB|MiB|GiB)$"
 _LONGEST_DAYS = 36_500
 _LARGEST_TB = 1_000_000
 
 
 def parse_duration(value: Any) -> float:
     """``"1h30m"`` → 5400.0 seconds. A bare number is refused, since nobody can see its unit. Raises ValueError."""
-    if not isinstance(value, str) or not re.fullmatch(_DURATION_PATTERN, value):
+    if not isinstance(value, str) or not re.fullmatch(DURATION_PATTERN, value):
         raise ValueError("a duration has a unit: 500ms, 30s, 10m, 2h, 1d or 1h30m")
     parts = re.findall(r"([0-9.]+)(ms|s|m|h|d)", value)
     milliseconds = sum(Decimal(number) * _MILLISECONDS[unit] for number, unit in parts)
@@ -89,10 +89,10 @@ def _keep_parsed(parse: Any, kind: type | tuple[type, ...]) -> Any:
 Seconds = Annotated[
     float,
     BeforeValidator(_keep_parsed(parse_duration, (int, float))),
-    WithJsonSchema({"type": "string", "pattern": _DURATION_PATTERN, "examples": ["30s", "10m", "1h30m"]}),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["30s", "10m", "1h30m"]}),
 ]
 Bytes = Annotated[
     int,
     BeforeValidator(_keep_parsed(parse_size, int)),
-    WithJsonSchema({"type": "string", "pattern": _SIZE_PATTERN, "examples": ["500kB", "64MiB", "2GB"]}),
+    WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["500kB", "64MiB", "2GB"]}),
 ]

@@ -11,8 +11,8 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
 from shipper.delivery.takeover import transactional_id
 from shipper.errors import Superseded
-from shipper.ledger.records import Attempt, ChunkKey, ChunkValue, decode, encode_attempt, encode_chunk
 from shipper.ledger.records import CHUNKS as CHUNKS_PARTITION
+from shipper.ledger.records import Attempt, ChunkKey, ChunkValue, decode, encode_attempt, encode_chunk
 from shipper.plan.intervals import IntervalSet
 from shipper.producer.lane import Chunk, LaneOptions, LanePool
 from shipper.terms import SplitId

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from shipper.terms import FileId, LogRecord, SplitId
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, decode
+from shipper.terms import FileId, LogRecord, SplitId
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shipper.terms import FileId, LogRecord
 from shipper.ledger.records import Attempt, Generation, Lease, Void, decode
+from shipper.terms import FileId, LogRecord
 
 
 @dataclass

@@ -21,9 +21,7 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.end == self.start:
-            raise WindowError(
-                f"the window is empty: it starts and ends at {self.start.isoformat()}; a window is START/END"
-            )
+            raise WindowError(f"the window is empty: it starts and ends at {self.start.isoformat()}; a window is START/END")
         if self.end < self.start:
             raise WindowError(
                 f"the window ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}); swap the two"
@@ -38,9 +36,7 @@ def parse_moment(text: str) -> dt.datetime:
     try:
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise WindowError(
-            f"{text!r} is no date or time; write 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00"
-        ) from error
+        raise WindowError(f"{text!r} is no date or time; write 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00") from error
     return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 

@@ -1,5 +1,7 @@
 """Interval arithmetic against plain sets of integers."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +37,7 @@ def test_the_order_of_adding_does_not_matter(intervals, random):
 @given(st.lists(interval))
 def test_intervals_are_disjoint_and_do_not_touch(intervals):
     kept = list(IntervalSet(intervals))
-    assert all(before[1] < after[0] for before, after in zip(kept, kept[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(kept))
 
 
 @given(st.lists(interval), interval)

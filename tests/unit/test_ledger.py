@@ -160,12 +160,16 @@ class TestLease:
 
 class TestGenerations:
     def test_the_latest_generation_is_the_one_that_may_ship(self):
-        control = Control("web").feed(log(encode_generation("web", Generation("a", 2, 2)), encode_generation("web", Generation("b", 1, 8))))
+        control = Control("web").feed(
+            log(encode_generation("web", Generation("a", 2, 2)), encode_generation("web", Generation("b", 1, 8)))
+        )
         assert control.generation == 1
         assert control.generations[1].run_id == "b"
 
     def test_what_has_to_be_fenced_covers_all_earlier_generations(self):
-        control = Control("web").feed(log(encode_generation("web", Generation("a", 4, 2)), encode_generation("web", Generation("b", 2, 8))))
+        control = Control("web").feed(
+            log(encode_generation("web", Generation("a", 4, 2)), encode_generation("web", Generation("b", 2, 8)))
+        )
         assert control.most_before() == (4, 8)
         assert control.most_before(1) == (4, 2)
         assert control.most_before(0) == (0, 0)

@@ -1,0 +1,63 @@
+# What a newcomer needs: `make demo` and `make test`. Both set up everything from Python 3.11 and Java 17 alone.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+TOOLS := .tools
+UV := $(or $(shell command -v uv 2>/dev/null),$(TOOLS)/bin/uv)
+RUN := .venv/bin
+STAMP := .venv/.synced
+PYTEST := $(RUN)/python -m pytest
+
+export GX_ANALYTICS_ENABLED := false
+export AIRFLOW__CORE__LOAD_EXAMPLES := false
+
+.PHONY: help setup demo test lint format unit dags integration scheduler chaos schema clean
+
+help:  ## Show this
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP)  ## Install everything into .venv (uv is fetched if it is not there)
+
+$(STAMP): pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
+	  || { echo "shipper needs Python 3.11 or 3.12, and $(PYTHON) is $$($(PYTHON) --version 2>&1); set PYTHON=python3.11" >&2; exit 2; }
+	@command -v "$(UV)" >/dev/null || { echo "fetching uv into $(TOOLS)"; $(PYTHON) -m venv $(TOOLS) && $(TOOLS)/bin/pip install --quiet uv; }
+	$(UV) sync --locked --all-extras --python "$$(command -v $(PYTHON))" --quiet
+	@touch $@
+
+demo: setup  ## Real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
+	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
+
+test: lint unit dags integration scheduler  ## All that CI runs
+
+lint: setup  ## Style, types, import contracts, generated docs
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+	$(RUN)/shipper schema --check
+
+format: setup  ## Format the code
+	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
+
+unit: setup  ## Fast tests: no servers
+	$(PYTEST) tests/unit tests/property
+
+dags: setup  ## DAG tests with Airflow, without a scheduler
+	$(PYTEST) tests/dags -m "not scheduler"
+
+integration: setup  ## Real Kafka, real Spark, through the commands that users have
+	$(PYTEST) tests/integration
+
+scheduler: setup  ## A real Airflow scheduler
+	$(PYTEST) tests/dags -m scheduler
+
+chaos: setup  ## Longer fault runs than CI's: more kills, more seeds
+	SHIPPER_KILLS=$(or $(KILLS),40) $(PYTEST) tests/integration/test_kill.py --timeout 7200
+
+schema: setup  ## Write config/schema/ anew
+	$(RUN)/shipper schema
+
+clean:  ## Remove what setup and runs leave behind
+	rm -rf .venv $(TOOLS) .dev runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

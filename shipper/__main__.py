@@ -1,0 +1,5 @@
+"""``python -m shipper`` is the ``shipper`` command."""
+
+from shipper.cli import main
+
+main()

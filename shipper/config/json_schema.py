@@ -1,0 +1,119 @@
+"""JSON Schemas (2020-12) of the YAML files, for editors: `# yaml-language-server: $schema=../schema/pipeline.json`.
+
+They describe what a user writes: the keys of the YAML, the shorthands, durations and sizes with their units. They cannot
+say all that the loader checks, such as contradictions between keys.
+Written out section by section, without `$ref`: an editor then shows a key's own description.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from shipper.config import annotations as types
+from shipper.config.models import Cluster, Pipeline, Route
+from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
+from shipper.config.rules import COLUMN_PATTERN
+from shipper.config.units import DURATION_PATTERN, SIZE_PATTERN
+
+Schema = dict[str, Any]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{.+\}"}
+_UNITS: dict[str | None, Schema] = {
+    types.DURATION: {"type": "string", "pattern": DURATION_PATTERN, "examples": ["30s", "10m", "1h30m"]},
+    types.SIZE: {"type": "string", "pattern": SIZE_PATTERN, "examples": ["500kB", "64MiB", "2GB"]},
+}
+_SCALARS: dict[Any, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    dt.datetime: {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}", "examples": ["2026-11-01", "2026-11-01T06:00Z"]},
+}
+_CONSTRAINTS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "min_length": "minLength",
+    "pattern": "pattern",
+}
+
+
+def pipeline_schema() -> Schema:
+    """Schema of ``config/pipelines/*.yaml``."""
+    schema = _section(Pipeline)
+    keys = schema["properties"]
+    for name, stands_for in (("schedule", "cron"), ("source", "path")):
+        section = keys[name]
+        text = {k: v for k, v in section["properties"][stands_for].items() if k != "description"}
+        keys[name] = {"description": section.pop("description"), "anyOf": [text, section]}
+    topic = _field(Route, "topic", Route.model_fields["topic"])
+    schema["properties"] = {}
+    for name, found in keys.items():
+        schema["properties"] |= {"topic": topic, name: found} if name == "routes" else {name: found}
+    schema["required"].remove("routes")
+    schema["oneOf"] = [{"required": ["topic"]}, {"required": ["routes"]}]
+    keys["records"]["properties"]["columns"]["propertyNames"] = {"pattern": COLUMN_PATTERN}
+    pinned = {"not": {"enum": sorted(PINNED_SPARK_SETTINGS)}, "pattern": r"^spark\."}
+    keys["runner"]["properties"]["conf"]["propertyNames"] = pinned
+    return {"$schema": _DIALECT, "title": "shipper pipeline", **schema}
+
+
+def cluster_schema() -> Schema:
+    """Schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so may what is a number in the end."""
+    schema = _section(Cluster)
+    schema["properties"]["properties"]["propertyNames"] = {"not": {"enum": sorted(OWNED_KAFKA_PROPERTIES)}}
+    ledger = schema["properties"]["ledger"]["properties"]
+    for name, found in ledger.items():
+        if found["type"] != "string":
+            value = {key: found.pop(key) for key in ("type", "minimum") if key in found}
+            ledger[name] = {**found, "anyOf": [value, _FROM_ENVIRONMENT]}
+    return {"$schema": _DIALECT, "title": "shipper cluster", **schema}
+
+
+def _section(model: type[BaseModel]) -> Schema:
+    fields = types.yaml_keys(model)
+    return {
+        "description": types.one_line(model.__doc__),
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: _field(model, key, field) for key, field in fields.items()},
+        "required": [key for key, field in fields.items() if field.is_required()],
+    }
+
+
+def _field(model: type[BaseModel], key: str, field: FieldInfo) -> Schema:
+    unit = types.unit(model, key)
+    found = dict(_UNITS[unit]) if unit else _value(field.annotation)
+    if not unit:  # bounds are numbers; of a text with a unit, an editor can check the pattern only
+        names = {**_CONSTRAINTS, **({"min_length": "minItems"} if found.get("type") == "array" else {})}
+        found |= {names[name]: value for name, value in types.constraints(field).items()}
+    if field.examples:
+        found["examples"] = field.examples
+    default = types.default(field)
+    if default is not None:
+        found["default"] = types.written(default, unit) if unit else default
+    found.pop("description", None)
+    return {"description": types.description(field), **found}
+
+
+def _value(annotation: Any) -> Schema:
+    annotation = types.bare(annotation)
+    if types.is_model(annotation):
+        return _section(annotation)
+    if words := types.words(annotation):
+        return {"type": "string", "enum": list(words)}
+    if types.is_list(annotation):
+        return {"type": "array", "items": _value(types.item(annotation))}
+    if types.is_map(annotation):
+        return {"type": "object", "additionalProperties": _value(types.item(annotation))}
+    if checks := types.variants(annotation):
+        return {"type": "object", "required": ["check"], "oneOf": [_section(model) for model in checks.values()]}
+    if types.is_scalar_union(annotation):
+        return {"type": ["string", "number", "boolean"]}
+    return dict(_SCALARS[annotation])

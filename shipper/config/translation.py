@@ -1,0 +1,172 @@
+"""pydantic's errors → problems in a user's words, at the user's own paths.
+
+pydantic tells where by the models' structure: shorthands written out, the `check` of a gate as one more step. A user
+sees the path that is in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from shipper.config import annotations as types
+from shipper.config.base import THE_KEY
+from shipper.config.models import Pipeline
+from shipper.config.rules import PATTERN_MEANINGS, suggestion
+from shipper.config.yaml_file import KeyPath, Problem, YamlFile
+
+_LONGEST_QUOTE = 60
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], file: YamlFile) -> list[Problem]:
+    """All errors about ``file.data``, which was validated as ``model``; in pydantic's order, each once."""
+    found = []
+    for details in error.errors():
+        location = details["loc"]
+        of_key = location[-1:] == (THE_KEY,)
+        problem = _problem(details, _spot(location[:-1] if of_key else location, model, file.data), file)
+        if problem is not None:
+            found.append(replace(problem, position=file.key_position(problem.path)) if of_key else problem)
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Where an error is, in the file and in the models."""
+
+    path: KeyPath
+    owner: type[BaseModel] | None
+    """Model of the section that holds the path's last key; None below lists and maps."""
+    annotation: Any
+    """Type of what belongs at the path, None if nothing does."""
+    field: FieldInfo | None
+    """The field that the path lies in."""
+
+
+def _spot(location: tuple[str | int, ...], model: type[BaseModel], data: Any) -> _Spot:
+    """Follows pydantic's ``location`` through the models and the user's ``data`` side by side."""
+    spot = _Spot((), None, model, None)
+    if model is Pipeline and location[:2] == ("routes", 0) and "routes" not in data:
+        location = location[2:]  # `topic: x`: the file itself is the one route
+        spot = _Spot((), None, types.item(Pipeline.model_fields["routes"].annotation), None)
+    for step in location:
+        here = types.bare(spot.annotation)
+        if types.is_model(here):
+            field = types.yaml_keys(here).get(str(step))
+            # A shorthand, such as `source: PATH`: the text stands for one of the section's fields.
+            path = spot.path if isinstance(data, str) else (*spot.path, step)
+            spot = _Spot(path, here, field.annotation if field else None, field)
+        elif str(step) in types.variants(here):
+            spot = _Spot(spot.path, spot.owner, types.variants(here)[str(step)], None)
+            continue  # the value of `check` is no step in the file
+        elif types.item(here) is not None:
+            spot = _Spot((*spot.path, step), None, types.item(here), spot.field)
+        else:
+            continue  # one of several scalar types; pydantic reports each of them
+        data = data if isinstance(data, str) else _at(data, (step,))
+    return spot
+
+
+def _at(data: Any, path: KeyPath) -> Any:
+    """The value at ``path``, None if there is none."""
+    for step in path:
+        if isinstance(data, dict):
+            data = data.get(step)
+        else:
+            data = data[step] if isinstance(data, list) and isinstance(step, int) and step < len(data) else None
+    return data
+
+
+def _problem(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Problem | None:
+    """None for an error that only repeats others."""
+    kind, context, path = error["type"], error.get("ctx", {}), spot.path
+    if kind == "fault":
+        return Problem(path, str(context["why"]))
+    if kind == "extra_forbidden":
+        return Problem(path, _unknown_key(spot), file.key_position(path))
+    if kind == "missing":
+        if spot.owner is Pipeline and path == ("routes",):
+            return Problem(("topic",), "missing: every record needs a topic; write `topic: NAME`, or a table under `routes`")
+        return Problem(path, "missing; it has no default")
+    if kind.startswith("union_tag_"):
+        known = list(types.variants(spot.annotation))
+        if "tag" not in context:
+            return Problem(path, f"`check` is missing{suggestion('', known)}")
+        return Problem((*path, "check"), f"unknown check {context['tag']!r}{suggestion(str(context['tag']), known)}")
+    if kind == "too_short" and _at(file.data, path) != []:
+        return None  # pydantic counts the entries without an error only; the others are reported by themselves
+    found = _found(kind, spot, file)
+    if words := types.words(types.bare(spot.annotation)):
+        return Problem(path, f"{found}{suggestion(file.text(path) or '', words)}")
+    allowed = _allowed(kind, context, spot) or error["msg"]
+    return Problem(path, f"{found}; {allowed}" if found else allowed)
+
+
+def _unknown_key(spot: _Spot) -> str:
+    key, owner = str(spot.path[-1]), spot.owner
+    assert owner is not None  # only models have keys that may be unknown
+    if owner is Pipeline and key == "topic":
+        return "`topic` and `routes` contradict each other; keep one of them"
+    keys = [*types.yaml_keys(owner), *(["topic"] if owner is Pipeline else [])]
+    in_code = owner.model_fields.get(key)
+    if in_code is not None and in_code.alias:
+        return f"unknown key; did you mean {in_code.alias!r}? allowed: {', '.join(keys)}"
+    if owner is Pipeline:
+        sections = {name: types.bare(field.annotation) for name, field in types.yaml_keys(Pipeline).items()}
+        homes = [f"`{name}`" for name, model in sections.items() if types.is_model(model) and key in types.yaml_keys(model)]
+        if homes:
+            return f"unknown key at the top; it belongs into {' or '.join(homes)}; check the indentation"
+    return f"unknown key{suggestion(key, keys)}"
+
+
+def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
+    """What stands in the file; nothing if the model keeps it out of its own repr, as it does with secrets."""
+    value = _at(file.data, spot.path)
+    if isinstance(value, dict | list):
+        what = "a section" if isinstance(value, dict) else "a list"
+        return f"found {what}" if kind.endswith("_type") else ""
+    if value is None or (spot.field is not None and not spot.field.repr):
+        return ""
+    text = file.text(spot.path) or ""
+    if len(text) > _LONGEST_QUOTE:
+        text = text[: _LONGEST_QUOTE - 1] + "…"
+    return f"found {text!r}" if isinstance(value, str) else f"found {text}"
+
+
+def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot) -> str | None:
+    """What may stand there. None for a kind of error that no field of ours has so far."""
+    if types.is_scalar_union(types.bare(spot.annotation)):
+        return "expected text, a number, true or false"
+    match kind:
+        case "value_error":
+            return str(context["error"])
+        case "string_type":
+            return "expected text; put it into quotes"
+        case "string_too_short":
+            return "it must not be empty"
+        case "string_pattern_mismatch":
+            return PATTERN_MEANINGS.get(context["pattern"], f"it must match {context['pattern']}")
+        case "int_type" | "float_type" | "bool_type":  # text, for instance a number in quotes
+            return f"expected {_KINDS[kind]}, without quotes"
+        case "int_parsing" | "int_from_float" | "float_parsing" | "bool_parsing":
+            return f"expected {_KINDS[kind.split('_')[0] + '_type']}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "expected a section of keys and values"
+        case "tuple_type":
+            return "expected a list, such as [a, b]"
+        case "too_short":
+            return "the list is empty; it needs an entry at least"
+        case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
+            unit = types.unit(spot.owner, str(spot.path[-1])) if spot.owner else None
+            bound, value = next(iter(context.items()))
+            return f"it must be {_BOUNDS[bound]} {types.written(value, unit)}"
+    return "expected a date or time, such as 2026-11-01 or 2026-11-01T06:00+01:00" if kind.startswith("date") else None
+
+
+_KINDS = {"int_type": "a whole number", "float_type": "a number", "bool_type": "true or false"}
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}

@@ -1,0 +1,245 @@
+"""One YAML file as plain data, with the place of every key and value.
+
+The text is composed to YAML nodes and the data built from those, since a node knows where it stands, a duplicate key
+is found without printing its value (which may be a secret), and all that is wrong with a file is found at once.
+YAML 1.2: ``on``, ``yes`` and ``2026-11-01`` are text; only true, false, null and numbers are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+KeyPath = tuple[str | int, ...]
+"""Keys and list positions from the top of a file: ``("routes", 1, "when")``."""
+
+_TAG = "tag:yaml.org,2002:"
+_TEXT_TAGS = ("str", "timestamp", "value")
+_TAGGED = "`!` begins a tag; put text that begins with ! into quotes"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one key or value, or, with an explicit position, with the text."""
+
+    path: KeyPath
+    message: str
+    position: tuple[int, int] | None = None
+    """Line and column, from 1; by default those of ``path``."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    key: tuple[int, int]
+    value: tuple[int, int] | None
+    """None for a list or section, which begins at its key for a reader."""
+    text: str | None
+    """A scalar as it stands in the file, without quotes."""
+
+
+@dataclass
+class YamlFile:
+    """A parsed file. ``data`` is empty where the text could not be parsed at all; ``problems`` then says why."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    parsed: bool = True
+    _places: dict[KeyPath, _Place] = field(default_factory=dict)
+
+    def position(self, path: KeyPath) -> tuple[int, int]:
+        """Line and column, from 1, of the value at ``path`` if it is a scalar, else of its key; for what is not there,
+        of the nearest section around it."""
+        for length in range(len(path), -1, -1):
+            place = self._places.get(path[:length])
+            if place is not None:
+                return place.value if place.value and length == len(path) else place.key
+        return (1, 1)
+
+    def key_position(self, path: KeyPath) -> tuple[int, int]:
+        """As :meth:`position`, but of the key also for a scalar."""
+        place = self._places.get(path)
+        return place.key if place else self.position(path)
+
+    def text(self, path: KeyPath) -> str | None:
+        """The scalar at ``path`` as it stands in the file, before ``${…}`` is filled in."""
+        place = self._places.get(path)
+        return place.text if place else None
+
+    def paths(self) -> list[KeyPath]:
+        return list(self._places)
+
+
+def read_yaml(path: Path) -> YamlFile:
+    """Never raises: what is wrong with the file or its text is in ``problems``."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return _unparsed(f"cannot be read: {error.strerror or error}", None)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start)
+        before = content[content.rfind(b"\n", 0, error.start) + 1 : error.start]
+        byte = content[error.start]
+        return _unparsed(f"not UTF-8: byte 0x{byte:02x}; save the file as UTF-8", (line + 1, len(before.decode()) + 1))
+    return parse_yaml(text)
+
+
+def parse_yaml(text: str) -> YamlFile:
+    """See :func:`read_yaml`."""
+    yaml = YAML(typ="safe", pure=True)  # the C parser would be YAML 1.1
+    yaml.composer.warn_double_anchors = False
+    try:
+        root = yaml.compose(text)
+        if root is None:
+            return _unparsed("the file is empty", (1, 1))
+        if not isinstance(root, MappingNode):
+            return _unparsed(f"the file is {_kind(root)}; it must be keys and values, such as `pipeline: web`", _start(root))
+        return _Builder(yaml).build(root)
+    except RecursionError:
+        return _unparsed("nested too deeply, or an alias that contains itself", (1, 1))
+    except ReaderError as error:
+        line_start = text.rfind("\n", 0, error.position) + 1
+        position = (text.count("\n", 0, error.position) + 1, error.position - line_start + 1)
+        return _unparsed("a control character, which YAML does not allow", position)
+    except MarkedYAMLError as error:
+        unclosed = "unexpected end of stream" in str(error.problem)  # then the place to show is where it was opened
+        mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
+        return _unparsed(_plain_words(error, text), (mark.line + 1, mark.column + 1) if mark else (1, 1))
+    except YAMLError:
+        return _unparsed("not YAML", (1, 1))
+
+
+def _unparsed(message: str, position: tuple[int, int] | None) -> YamlFile:
+    return YamlFile(problems=[Problem((), message, position)], parsed=False)
+
+
+def _plain_words(error: MarkedYAMLError, text: str) -> str:
+    """ruamel's complaint in the words of a user, and without the text that it quotes, which may be a secret."""
+    problem, mark = error.problem or "", error.problem_mark
+    lines = text.splitlines()
+    rest = lines[mark.line][mark.column :] if mark and mark.line < len(lines) else ""
+    if "another document" in problem:
+        return "a second document (`---`); one file holds one"
+    if rest[:1] == "\t":
+        return "a tab; YAML indents with spaces"
+    if "alias" in problem or "alias" in str(error.context):
+        return "`*` begins an alias and there is no such anchor; put text that begins with * into quotes"
+    if "tag" in problem or "tag" in str(error.context):
+        return _TAGGED
+    if "mapping values are not allowed" in problem:
+        return "a `:` that cannot be here: put text that holds `: ` into quotes, or check the indentation"
+    if "cannot start any token" in problem:
+        return f"text cannot begin with {rest[:1]!r}; put it into quotes"
+    if "node content" in problem:
+        return f"{rest[:1]!r} cannot be here: a value is missing, or is text that needs quotes"
+    if "could not find expected ':'" in problem:
+        return "a key without `:` before this line"
+    if "found unexpected end of stream" in problem:
+        return "a quote that is never closed"
+    if "sequence entries" in problem:
+        return "`- ` cannot be here: a list begins on a line of its own; put text that begins with `- ` into quotes"
+    if "block end" in problem or "document start" in problem:
+        return "text behind a complete value: check the indentation, and put text that begins with { [ or a quote into quotes"
+    if problem.startswith("expected ',' or"):
+        began = f", opened in line {error.context_mark.line + 1}" if error.context_mark else ""
+        return f"a list or section in brackets{began} is not closed, or lacks a comma"
+    if "unknown escape" in problem:
+        return "a backslash in double quotes is an escape; use single quotes"
+    return f"not YAML: {problem.splitlines()[0]}" if problem else "not YAML"
+
+
+def _kind(node: Node) -> str:
+    if isinstance(node, MappingNode):
+        return "a section"
+    return "a list" if isinstance(node, SequenceNode) else "a single value"
+
+
+def _start(node: Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+class _Builder:
+    """Nodes → plain data, places and problems."""
+
+    def __init__(self, yaml: YAML) -> None:
+        self._values = yaml.constructor
+        self._file = YamlFile()
+
+    def build(self, root: MappingNode) -> YamlFile:
+        self._file._places[()] = _Place(_start(root), None, None)
+        self._file.data = self._mapping(root, ())
+        return self._file
+
+    def _value(self, node: Node, path: KeyPath, key: tuple[int, int]) -> Any:
+        scalar = isinstance(node, ScalarNode)
+        self._file._places[path] = _Place(key, _start(node) if scalar else None, str(node.value) if scalar else None)
+        if not scalar and _short_tag(node) not in ("map", "seq"):
+            self._say(path, _TAGGED, _start(node))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self._value(item, (*path, index), _start(item)) for index, item in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            here = (*path, key)
+            if here in self._file._places:
+                first = self._file.key_position(here)[0]
+                self._say(here, f"the key is there twice; it is in line {first} too", _start(key_node))
+                continue
+            value = self._value(value_node, here, _start(key_node))
+            if value is None:
+                self._say(here, "has no value; write one, or remove the key", _start(key_node))
+                continue
+            data[key] = value
+        return data
+
+    def _key(self, node: Node, path: KeyPath) -> str | None:
+        """The key, or None if it is none that a configuration can have."""
+        tag = _short_tag(node)
+        if tag == "merge":
+            self._say(path, "`<<` is not YAML 1.2; write the keys out, or use an alias for a whole section", _start(node))
+        elif not isinstance(node, ScalarNode):
+            self._say(path, f"a key must be text, not {_kind(node)}; put text that begins with {{ or [ into quotes", _start(node))
+        elif tag not in _TEXT_TAGS:
+            self._say(path, "a key must be text; put it into quotes", _start(node))
+        else:
+            return str(node.value)
+        return None
+
+    def _scalar(self, node: Node, path: KeyPath) -> Any:
+        tag = _short_tag(node)
+        if tag in _TEXT_TAGS:
+            return node.value
+        if tag == "null":
+            return None
+        if tag == "bool":
+            return self._values.construct_yaml_bool(node)
+        try:
+            if tag == "int":
+                return self._values.construct_yaml_int(node)
+            if tag == "float":
+                return self._values.construct_yaml_float(node)
+        except ValueError:
+            return node.value
+        self._say(path, _TAGGED, _start(node))
+        return node.value
+
+    def _say(self, path: KeyPath, message: str, position: tuple[int, int]) -> None:
+        self._file.problems.append(Problem(path, message, position))
+
+
+def _short_tag(node: Node) -> str:
+    return str(node.tag).removeprefix(_TAG)

@@ -1,0 +1,36 @@
+"""What can go wrong with a dev server.
+
+::
+
+    DevServerError            exit code 1
+    ├── JavaMissing           no Java, a broken one, or one that is too old
+    ├── JarsUnavailable       jars that could not be fetched, or did not arrive whole
+    ├── PortTaken             another process listens where the server should
+    └── ServerDied            a server that stopped, or never answered, while it was being started
+
+Like every error of shipper they carry one message, which says what was found and what to do.
+"""
+
+from __future__ import annotations
+
+from shipper.errors import ShipperError
+
+
+class DevServerError(ShipperError):
+    """Root of the dev servers' errors."""
+
+
+class JavaMissing(DevServerError):
+    pass
+
+
+class JarsUnavailable(DevServerError):
+    retriable = True
+
+
+class PortTaken(DevServerError):
+    retriable = True
+
+
+class ServerDied(DevServerError):
+    pass

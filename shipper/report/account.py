@@ -1,0 +1,167 @@
+"""What a run's results say when they are held against each other, per cluster and topic. Pure; the page draws it.
+
+The sums of one cluster::
+
+    read  +  unread  =  delivered  +  before      Spark's count and the ledger's before  =  by the tasks' receipts
+    ledger  =  delivered  +  before               read anew after the run  =  by the tasks' receipts
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shipper.report.results import ClusterPlan, DeliveryGateResult, RunReport, ShipResult, StepResult, TopicAccount
+
+Agreement = Literal["yes", "no", "not counted"]
+Outcome = Literal["shipped", "nothing", "failed", "no result"]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic's figures, and whether the ledger's agrees with the receipts'."""
+
+    name: str
+    delivered: int
+    delivered_bytes: int
+    before: int
+    ledger: int | None
+
+    @property
+    def beyond(self) -> int | None:
+        """What the ledger holds beyond the receipts' count. None: the ledger was not counted."""
+        return None if self.ledger is None else self.ledger - self.delivered - self.before
+
+    @property
+    def agrees(self) -> Agreement:
+        return "not counted" if self.beyond is None else "no" if self.beyond else "yes"
+
+
+@dataclass(frozen=True)
+class Account:
+    """One cluster of a run: what was planned for it, what its steps left, and the figures of its topics."""
+
+    cluster: str
+    plan: ClusterPlan | None
+    ship: ShipResult | None
+    gate: DeliveryGateResult | None
+    topics: tuple[Topic, ...]
+
+    @property
+    def ship_failed(self) -> bool:
+        return self.ship is not None and self.ship.status == "failed"
+
+    @property
+    def read(self) -> int | None:
+        """None: Spark's count was lost, since it comes only with the end of a job that went well."""
+        if self.ship is None or (self.ship_failed and self.ship.read == 0):
+            return None
+        return self.ship.read
+
+    @property
+    def unread(self) -> int:
+        return self.ship.unread if self.ship else 0
+
+    @property
+    def unread_files(self) -> int:
+        return self.ship.unread_files if self.ship else 0
+
+    @property
+    def delivered(self) -> int:
+        return sum(topic.delivered for topic in self.topics)
+
+    @property
+    def before(self) -> int:
+        return sum(topic.before for topic in self.topics)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Records of this run that a failed ship's timeline (the ledger) knows and its receipts do not."""
+        if self.ship is None or not self.ship_failed:
+            return 0
+        return max(0, sum(point.records for point in self.ship.timeline) - self.delivered)
+
+    @property
+    def sent(self) -> int:
+        """Records that this run certainly delivered, by receipt or by ledger."""
+        return self.delivered + self.unconfirmed
+
+    @property
+    def gap(self) -> int:
+        """Records that should be accounted for and are not; negative: more accounted for than there should be."""
+        return 0 if self.read is None else self.read + self.unread - self.sent - self.before
+
+    @property
+    def ledger(self) -> int | None:
+        """None unless it was counted for every topic."""
+        counts = [topic.ledger for topic in self.topics if topic.ledger is not None]
+        return sum(counts) if counts and len(counts) == len(self.topics) else None
+
+    @property
+    def there(self) -> int:
+        """Records of the window on the cluster after the run, from the best source at hand."""
+        if self.ledger is not None:
+            return self.ledger
+        return max(self.sent + self.before, self.plan.records_there if self.plan else 0)
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.ship_failed or (self.gate is not None and self.gate.status == "failed"):
+            return "failed"
+        if self.delivered:
+            return "shipped"
+        if self.plan is not None and (self.plan.problem or self.plan.left_files):
+            # The plan saw something to ship: only a ship step that ran can say that it was there after all.
+            return "nothing" if self.ship and self.ship.status == "succeeded" else "no result"
+        return "nothing" if self.ship or self.plan else "no result"
+
+
+def accounts(report: RunReport) -> list[Account]:
+    """One per cluster, in the plan's order; then those that only a later step knows."""
+    plans = {plan.cluster: plan for plan in report.plan.clusters} if report.plan else {}
+    ships = {ship.cluster: ship for ship in report.ships}
+    gates = {gate.cluster: gate for gate in report.delivery_gates}
+    return [
+        Account(name, plans.get(name), ships.get(name), gates.get(name), _topics(ships.get(name), gates.get(name)))
+        for name in dict.fromkeys([*plans, *ships, *gates])
+    ]
+
+
+def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[Topic, ...]:
+    """The ship step's figures, with the ledger's count from the gate. The largest topic first, then by name."""
+    counted = {account.topic: account for account in gate.topics} if gate else {}
+    shipped = {account.topic: account for account in ship.topics} if ship else counted
+    topics = []
+    for name in dict.fromkeys([*shipped, *counted]):
+        # A topic that only the gate knows got nothing from this run.
+        mine = shipped.get(name, TopicAccount(topic=name))
+        ledger = counted[name].ledger if name in counted else mine.ledger
+        topics.append(Topic(name, mine.delivered, mine.delivered_bytes, mine.before, ledger))
+    return tuple(sorted(topics, key=lambda topic: (-topic.delivered - topic.before, -(topic.ledger or 0), topic.name)))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that left a result or should have."""
+
+    name: str
+    cluster: str | None
+    result: StepResult | None
+
+    @property
+    def title(self) -> str:
+        words = {"plan": "Plan", "gate_source": "Source gate", "ship": "Ship", "gate_delivery": "Delivery gate"}
+        title = words[self.name]
+        return f"{title}, {self.cluster}" if self.cluster else title
+
+    @property
+    def failed(self) -> bool:
+        return self.result is not None and self.result.status == "failed"
+
+
+def steps(report: RunReport) -> list[Step]:
+    """All steps in the order of a run, with those that left no result."""
+    found = [Step("plan", None, report.plan), Step("gate_source", None, report.gate_source)]
+    for account in accounts(report):
+        found += [Step("ship", account.cluster, account.ship), Step("gate_delivery", account.cluster, account.gate)]
+    return found

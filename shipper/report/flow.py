@@ -1,0 +1,200 @@
+"""The closed sum of one cluster as a picture: files → read → topics, each with what was delivered and what was there.
+
+The picture stretches with the page while its text does not, so that it can be read at 360 px: the ribbons are one SVG
+in a box that is 100 units wide and as many em high as its rows need (`preserveAspectRatio="none"`), the labels are
+text over it, placed in per cent and em. A ribbon is as thick as its share of the records, but never too thin to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shipper.report.account import Account, Topic
+from shipper.report.markup import Html, join, number, plural, tag, text, words
+
+Kind = Literal["delivered", "before", "lost"]
+
+MOST_ROWS = 8
+"""With more topics the smallest ones share a row; the table below the picture names all of them."""
+_READ_X, _TOPIC_X = 30.0, 56.0
+"""Left edges of the columns in per cent of the width; the files are at 0. The style sheet's grid says the same."""
+_NODE = 0.7
+_RIBBONS_EM = 8.0
+_THINNEST_EM = 0.15
+_LINE_EM = 1.35
+_GAP_EM = 0.75
+
+
+@dataclass(frozen=True)
+class Part:
+    """A number of records with one fate; it becomes one ribbon."""
+
+    kind: Kind
+    records: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row at the right of the picture."""
+
+    name: str
+    parts: tuple[Part, ...]
+    says: tuple[str, ...]
+    href: str | None = None
+
+
+def flow(account: Account, *, files: int | None, size: str | None, prefix: str) -> Html:
+    """The figure of one cluster. ``prefix`` makes its ids unique on the page."""
+    lines = _lines(account, prefix)
+    says = closing(account)
+    head = _head(account, files, size)
+    picture = _picture(account, lines, prefix, says) if lines else None
+    return tag("figure", head, picture, tag("figcaption", *_caption(account, says)), class_="flow")
+
+
+def closing(account: Account) -> str:
+    """``1,200 read + 300 not read = 1,000 delivered + 500 before``; with ≠ where it does not close."""
+    right = [f"{number(account.delivered)} delivered", f"{number(account.before)} before"]
+    right += [f"{number(account.unconfirmed)} without a receipt"] if account.unconfirmed else []
+    if account.read is None:
+        return f"Counted: {words(right)}"
+    left = f"{number(account.read)} read" + (f" + {number(account.unread)} not read" if account.unread else "")
+    return f"{left} {'=' if account.gap == 0 else '≠'} {' + '.join(right)}"
+
+
+def _caption(account: Account, says: str) -> Iterator[Html]:
+    if account.read is None:
+        yield text(f"{says}. The step failed, and Spark's own count of the records it read was lost with it.")
+    elif account.gap == 0:
+        yield join([tag("strong", says, class_="good"), ". The sum closes."])
+    else:
+        size = number(abs(account.gap))
+        more = f"{size} are not accounted for" if account.gap > 0 else f"{size} more than there should be"
+        yield join([tag("strong", says, class_="bad"), f": {more}."])
+    if account.unread_files:
+        yield text(f" {plural(account.unread_files, 'file')} needed no reading: the ledger held all of it.")
+    if account.ledger is not None:
+        yield text(f" After the run the ledger holds {plural(account.ledger, 'record')} of the window.")
+
+
+def _head(account: Account, files: int | None, size: str | None) -> Html:
+    """The sum of each column over the picture."""
+    read = number(account.read) if account.read is not None else "?"
+    unread = f"+ {number(account.unread)} not read" if account.unread else None
+    before = f"{number(account.before)} before" if account.before or not account.sent else None
+    columns: list[tuple[str, list[str | None]]] = [
+        (plural(files, "file") if files is not None else "Files", [size]),
+        (read, ["records read", unread]),
+        (f"{number(account.sent)} delivered", [before]),
+    ]
+    cells = (tag("p", tag("b", top), *(tag("span", line) for line in lines if line)) for top, lines in columns)
+    return tag("div", *cells, class_="flow-head")
+
+
+def _lines(account: Account, prefix: str) -> list[Line]:
+    """Topics, the largest first; then what needs an explanation."""
+    alone = account.topics if len(account.topics) <= MOST_ROWS else account.topics[: MOST_ROWS - 1]
+    lines = [_line(t.name, [t], f"#{prefix}-topic-{i}") for i, t in enumerate(alone) if t.delivered or t.before]
+    rest = account.topics[len(alone) :]
+    if any(topic.delivered or topic.before for topic in rest):
+        lines.append(_line(f"{number(len(rest))} more topics", rest, f"#{prefix}-topic-{len(alone)}"))
+    if account.unconfirmed:
+        says = f"{number(account.unconfirmed)} delivered, by the ledger"
+        lines.append(Line("Without a receipt", (Part("delivered", account.unconfirmed),), (says,)))
+    if account.gap > 0:
+        lines.append(Line("Not accounted for", (Part("lost", account.gap),), (plural(account.gap, "record"),)))
+    return lines
+
+
+def _line(name: str, topics: Sequence[Topic], href: str) -> Line:
+    delivered, before = sum(t.delivered for t in topics), sum(t.before for t in topics)
+    parts: list[Part] = [Part("delivered", delivered)] if delivered else []
+    parts += [Part("before", before)] if before else []
+    return Line(name, tuple(parts), tuple(f"{number(part.records)} {part.kind}" for part in parts), href=href)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    line: Line
+    y: float
+    height: float
+    """Of the label or of the ribbons, whichever is more."""
+    thick: tuple[float, ...]
+
+
+def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
+    """Rows from top to bottom, in em, and the height of them all."""
+    total = sum(part.records for line in lines for part in line.parts) or 1
+    placed, y = [], 0.0
+    for line in lines:
+        thick = tuple(max(_THINNEST_EM, _RIBBONS_EM * part.records / total) for part in line.parts)
+        height = max(_LINE_EM * (1 + len(line.says)), sum(thick))
+        placed.append(_Placed(line, y, height, thick))
+        y += height + _GAP_EM
+    return placed, max(y - _GAP_EM, 0.0)
+
+
+def _picture(account: Account, lines: Sequence[Line], prefix: str, says: str) -> Html:
+    placed, height = _place(lines)
+    read_share = account.read / ((account.read + account.unread) or 1) if account.read is not None else 1.0
+    wide = {"viewBox": f"0 0 100 {_f(height)}", "preserveAspectRatio": "none", "style": f"height:{_f(height)}em"}
+    described = "; ".join(f"{line.name}: {', '.join(line.says)}" for line in lines)
+    svg = tag(
+        "svg",
+        tag("title", f"Flow of records to {account.cluster}", id=f"{prefix}-flow-title"),
+        tag("desc", f"{says}. {described}.", id=f"{prefix}-flow-desc"),
+        *_ribbons(placed, read_share),
+        role="img",
+        aria_labelledby=f"{prefix}-flow-title {prefix}-flow-desc",
+        **wide,
+    )
+    return tag("div", svg, *(_label(row) for row in placed), class_="flow-picture")
+
+
+def _ribbons(placed: Sequence[_Placed], read_share: float) -> Iterator[Html]:
+    """Nodes and ribbons. The middle column holds what was read, and below it what was not.
+
+    Everything starts at the top and only ever falls, since each row is at least as high as its ribbons: so no ribbon
+    crosses another.
+    """
+    thick_all = sum(sum(row.thick) for row in placed)
+    thick_read = thick_all * read_share
+    yield _node("files", 0.0, 0.0, thick_all)
+    for kind, y, thick in (("read", 0.0, thick_read), ("before", thick_read, thick_all - thick_read)):
+        if thick:
+            yield _band(kind, _NODE, y, _READ_X, y, thick)
+            yield _node(kind, _READ_X, y, thick)
+    source = 0.0
+    for row in placed:
+        target = row.y + (row.height - sum(row.thick)) / 2
+        for part, thick in zip(row.line.parts, row.thick, strict=True):
+            yield _band(part.kind, _READ_X + _NODE, source, _TOPIC_X, target, thick)
+            yield _node(part.kind, _TOPIC_X, target, thick)
+            source += thick
+            target += thick
+
+
+def _band(kind: str, x0: float, y0: float, x1: float, y1: float, thick: float) -> Html:
+    bend = (x0 + x1) / 2
+    top = f"M{_f(x0)} {_f(y0)}C{_f(bend)} {_f(y0)} {_f(bend)} {_f(y1)} {_f(x1)} {_f(y1)}"
+    low = f"V{_f(y1 + thick)}C{_f(bend)} {_f(y1 + thick)} {_f(bend)} {_f(y0 + thick)} {_f(x0)} {_f(y0 + thick)}Z"
+    return tag("path", class_=f"band {kind}", d=top + low)
+
+
+def _node(kind: str, x: float, y: float, thick: float) -> Html:
+    return tag("rect", class_=f"node {kind}", x=_f(x), y=_f(y), width=_f(_NODE), height=_f(thick))
+
+
+def _label(row: _Placed) -> Html:
+    """Centred in its row, as the ribbons are."""
+    name = tag("a", row.line.name, href=row.line.href) if row.line.href else row.line.name
+    lines = (tag("b", name, title=row.line.name), *(tag("span", says) for says in row.line.says))
+    top = row.y + (row.height - _LINE_EM * len(lines)) / 2
+    return tag("p", *lines, class_="flow-label", style=f"top:{_f(top)}em")
+
+
+def _f(value: float) -> str:
+    """Two decimals at most: small pages, and the same text on every machine."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,158 @@
+"""A run's report as one HTML page that needs nothing else: no network, no script, no fonts of its own.
+
+The order is the reader's: how did it end and what do I do; where did the records go; do the independent counts agree;
+how fast was it; then the lists. The page shows nothing that is not in the report, and the same report gives the same
+page. A section is a function from the report to markup; a new one is a new line in :func:`render`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from urllib.parse import quote
+
+from shipper.config.units import format_bytes
+from shipper.report.account import Account, accounts
+from shipper.report.files import files_section, left_out_section
+from shipper.report.markup import Html, duration, join, moment, number, plural, tag, utc, window
+from shipper.report.results import RunReport
+from shipper.report.sections import (
+    gates_section,
+    notes,
+    notes_section,
+    steps_section,
+    sum_section,
+    throughput_section,
+    topics_section,
+)
+from shipper.report.verdict import State, Verdict, gates, verdict
+
+_BADGES: dict[State, tuple[str, str]] = {
+    "shipped": ("✓", "Succeeded"),
+    "nothing": ("✓", "Succeeded"),
+    "doubt": ("!", "Look into this"),
+    "failed": ("✗", "Failed"),
+}
+_ICON_COLOURS: dict[State, str] = {"shipped": "#1a7f4b", "nothing": "#6b8577", "doubt": "#b26a00", "failed": "#c0362c"}
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""Nothing is loaded and no script runs, even if some hostile text ever got through as markup."""
+_LONGEST_CAUSE = 4_000
+
+
+def render(report: RunReport) -> str:
+    """The page. Takes any report, whatever is missing in it: the page of a failed run matters most."""
+    found = accounts(report)
+    ending = verdict(report)
+    main = tag(
+        "main",
+        _verdict_section(report, found, ending),
+        _facts(report),
+        sum_section(report, found),
+        gates_section(report),
+        topics_section(found),
+        throughput_section(found),
+        files_section(report, found),
+        left_out_section(report),
+        notes_section(report, found),
+        steps_section(report, ending.cause),
+    )
+    body = tag("body", _header(report), main, _footer(report), class_=ending.state)
+    return f"<!doctype html>\n{tag('html', _head(report, ending), body, lang='en')}\n"
+
+
+def _head(report: RunReport, ending: Verdict) -> Html:
+    style = resources.files("shipper.report").joinpath("style.css").read_text(encoding="utf-8")
+    dot = f'<circle cx="4" cy="4" r="4" fill="{_ICON_COLOURS[ending.state]}"/>'
+    icon = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8">{dot}</svg>'
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{report.pipeline} {window(report.window_start, report.window_end)}: {ending.headline}"),
+        tag("link", rel="icon", href=f"data:image/svg+xml,{quote(icon)}"),
+        tag("style", Html(style)),
+    )
+
+
+def _header(report: RunReport) -> Html:
+    return tag(
+        "header",
+        tag("p", tag("b", report.pipeline), class_="pipeline"),
+        tag("p", window(report.window_start, report.window_end)),
+        tag("p", "run ", tag("code", report.run_id)),
+    )
+
+
+def _verdict_section(report: RunReport, found: Sequence[Account], ending: Verdict) -> Html:
+    mark, badge = _BADGES[ending.state]
+    cause = ending.cause
+    if cause and len(cause) > _LONGEST_CAUSE:
+        cause = f"{cause[:_LONGEST_CAUSE]}… (the rest is in report.json)"
+    return tag(
+        "section",
+        tag("p", tag("span", mark, aria_hidden="true"), f" {badge}", class_="badge"),
+        tag("h1", ending.headline),
+        tag("p", cause, class_="error") if cause else None,
+        tag("p", ending.remedy) if ending.remedy else None,
+        tag("p", tag("code", ending.command), class_="command") if ending.command else None,
+        tag("ul", *(tag("li", doubt) for doubt in ending.doubts), class_="doubts") if ending.doubts else None,
+        tag("ul", *(_cluster(account) for account in found), class_="clusters") if len(found) > 1 else None,
+        _pointers(report, found),
+        id="verdict",
+    )
+
+
+def _cluster(account: Account) -> Html:
+    """One line of the verdict where a run has several clusters."""
+    sent, there = plural(account.sent, "record"), plural(account.there, "record")
+    if account.outcome == "shipped":
+        mark, tone, says = (
+            "✓",
+            "good",
+            f"{sent} shipped" + (f", {number(account.before)} were there before" if account.before else ""),
+        )
+    elif account.outcome == "nothing":
+        mark, tone, says = "✓", "good", f"nothing to ship, {there} there"
+    elif account.outcome == "failed":
+        mark, tone, says = "✗", "bad", "failed" + (f", {sent} delivered" if account.sent else "")
+    else:
+        mark, tone, says = "–", "dim", "no result of the ship step"
+    return tag("li", tag("span", mark, class_=tone, aria_hidden="true"), " ", tag("b", account.cluster), f": {says}")
+
+
+def _pointers(report: RunReport, found: Sequence[Account]) -> Html | None:
+    """Links to what a reader of a green verdict should still see."""
+    warnings = sum(not check.passed and check.severity == "warn" for _, gate in gates(report) for check in gate.checks)
+    remarks = len(notes(report, found))
+    left_out = len(report.plan.left_out) if report.plan else 0
+    links = [
+        tag("a", plural(warnings, "warning"), href="#gates") if warnings else None,
+        tag("a", plural(remarks, "note"), href="#notes") if remarks else None,
+        tag("a", f"{plural(left_out, 'file')} left out", href="#left-out") if left_out else None,
+    ]
+    return tag("p", join(links, " · "), class_="pointers") if any(links) else None
+
+
+def _facts(report: RunReport) -> Html:
+    began, ended = report.started_at, report.finished_at
+    results = [step for step in (report.plan, report.gate_source, *report.ships, *report.delivery_gates) if step]
+    if results:
+        # The report step's own times say only how long the report took.
+        began = min(utc(at) for at in (began, *(step.started_at for step in results)))
+    took = duration(began, ended)
+    plan = report.plan
+    facts: list[tuple[str, str | None]] = [
+        ("Owner", report.owner or None),
+        ("Source", tag("code", plan.source) if plan and plan.source else None),
+        ("Files", f"{number(len(plan.files))}, {format_bytes(plan.total_bytes)}" if plan else None),
+        ("Cluster", plan.clusters[0].cluster if plan and len(plan.clusters) == 1 else None),
+        ("Ran", join([moment(began), f", {took}"])),
+    ]
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts if value), class_="facts")
+
+
+def _footer(report: RunReport) -> Html:
+    data = tag("a", "report.json", href="report.json")
+    return tag("footer", tag("p", "Written by shipper at ", moment(report.finished_at), ". The same as data: ", data, "."))

@@ -1,0 +1,267 @@
+"""Made-up reports: for tests, and to look at the page in a browser with ``python -m shipper.report.samples FOLDER``."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from shipper.report.page import render
+from shipper.report.results import (
+    CheckResult,
+    ClusterPlan,
+    DeliveryGateResult,
+    FileAccount,
+    GateResult,
+    LeftOut,
+    PlannedFile,
+    PlanResult,
+    RunReport,
+    ShipResult,
+    TimelinePoint,
+    TopicAccount,
+)
+
+START = dt.datetime(2026, 11, 21, 11, tzinfo=dt.UTC)
+RAN = dt.datetime(2026, 11, 21, 12, 10, 4, tzinfo=dt.UTC)
+FOLDER = "s3a://logs/web/2026/11/21/11/"
+TOPICS = {"logs.web": (1_180_204, 0), "errors.web": (41_777, 1_250), "audit.web": (2_310, 0)}
+HOSTILE = '<script>alert("1")</script>&"\'\u202egpj.exe\x00'
+
+
+def step(after_seconds: float = 0, seconds: float = 4, **more: Any) -> dict[str, Any]:
+    """What every step result has, with times after the start of the run."""
+    begin = RAN + dt.timedelta(seconds=after_seconds)
+    common = {"pipeline": "web_access", "window_start": START, "window_end": START + dt.timedelta(hours=1)}
+    times = {"started_at": begin, "finished_at": begin + dt.timedelta(seconds=seconds)}
+    return {**common, **times, "run_id": "20261121T121004-3f9a1c", **more}
+
+
+def planned(count: int) -> list[PlannedFile]:
+    return [
+        PlannedFile(
+            path=f"{FOLDER}host=web-{i % 8:02}/access-{i:04}.log.gz",
+            size_bytes=9_000_000 + 7_919 * (i * i % 401),
+            modified_ms=int(START.timestamp() * 1000) + 1000 * i,
+            splits=1,
+        )
+        for i in range(count)
+    ]
+
+
+def plan(files: int = 12, clusters: tuple[str, ...] = ("frankfurt",), there: int = 1250, **more: Any) -> PlanResult:
+    listed = planned(files)
+    size = sum(file.size_bytes for file in listed)
+    return PlanResult(
+        **step(),
+        source=f"{FOLDER}**/*.log.gz",
+        files=listed,
+        topics=["logs.web", "errors.web"],
+        clusters=[ClusterPlan(cluster=c, left_files=files, left_bytes=size, records_there=there) for c in clusters],
+        **more,
+    )
+
+
+def source_gate(passed: bool = True) -> GateResult:
+    checks = [
+        CheckResult(check="files", severity="block", passed=True, expected="at least 12", observed="12"),
+        CheckResult(
+            check="not_null(value)", severity="block", passed=passed, expected="all", observed="100 %" if passed else "97.2 %"
+        ),
+        CheckResult(check="fresh(modified)", severity="warn", passed=False, expected="at most 1h old", observed="1h10m4s"),
+    ]
+    closed = "The source gate is closed: not_null(value) expected all, observed 97.2 %. Look at the files, or lower min_rate."
+    return GateResult(
+        **step(5, 9, status="succeeded" if passed else "failed", error=None if passed else closed),
+        step="gate_source",
+        checks=checks,
+        scope="4 of 12 files",
+    )
+
+
+def timeline(count: int, records: int, every_seconds: float = 1) -> list[TimelinePoint]:
+    """A ramp, a plateau with waves, and a dip, which add up to about ``records``."""
+    shape = [min(1, (i + 1) / 4) * (1 + 0.15 * math.sin(i / 3)) * (0.25 if count > 8 and i in (count // 2, count // 2 + 1) else 1)
+             for i in range(count)]  # fmt: skip
+    each = records / (sum(shape) or 1)
+    return [
+        TimelinePoint(
+            at=RAN + dt.timedelta(seconds=20 + every_seconds * (i + 1)), records=int(each * s), bytes=int(each * s * 162)
+        )
+        for i, s in enumerate(shape)
+    ]
+
+
+def ship(
+    topics: dict[str, tuple[int, int]] | None = None,
+    *,
+    cluster: str = "frankfurt",
+    files: int = 12,
+    points: int = 24,
+    unread_files: int = 0,
+    **more: Any,
+) -> ShipResult:
+    """``topics``: name → (delivered, before). Everything is accounted for unless ``more`` says otherwise; the files
+    that were not read come first, and are as large as all others."""
+    topics = TOPICS if topics is None else topics
+    delivered, before = (sum(figures[i] for figures in topics.values()) for i in (0, 1))
+    each, unread = (delivered + before) // files, (delivered + before) // files * unread_files
+    accounts = [
+        FileAccount(
+            path=file.path, records=each, delivered=each if i >= unread_files else 0, before=0 if i >= unread_files else each
+        )
+        for i, file in enumerate(planned(files))
+    ]
+    common = step(15, 31, status=more.pop("status", "succeeded"), error=more.pop("error", None))
+    figures = {
+        "read": delivered + before - unread,
+        "unread": unread,
+        "unread_files": unread_files,
+        "topics": [TopicAccount(topic=n, delivered=d, delivered_bytes=162 * d, before=b) for n, (d, b) in topics.items()],
+        "files": accounts,
+        "ship_seconds": float(points) if delivered else 0.0,
+        "timeline": timeline(points, delivered) if delivered else [],
+        "generation": 14,
+        "tasks": 2,
+        "lanes": 3,
+    }
+    return ShipResult(**common, cluster=cluster, **{**figures, **more})
+
+
+def delivery_gate(shipped: ShipResult, *, off: int = 0) -> DeliveryGateResult:
+    """The ledger agrees, except for ``off`` records."""
+    topics = [t.model_copy(update={"ledger": t.delivered + t.before}) for t in shipped.topics]
+    if off:
+        topics[0].ledger = (topics[0].ledger or 0) + off
+    total = sum(topic.ledger or 0 for topic in topics)
+    sums = CheckResult(
+        check="sum_closes(logs.web)",
+        severity="block",
+        passed=not off,
+        expected=f"{total - off:,} delivered + before, by the receipts",
+        observed=f"{total:,} in the ledger, read anew",
+    )
+    error = f"The delivery gate of {shipped.cluster} is closed: the ledger holds {total:,} records, expected {total - off:,}."
+    return DeliveryGateResult(
+        **step(47, 3, status="failed" if off else "succeeded", error=error if off else None),
+        cluster=shipped.cluster,
+        checks=[sums],
+        topics=topics,
+        scope="the whole window",
+    )
+
+
+def report(**parts: Any) -> RunReport:
+    return RunReport(**{**step(51, 1), "owner": "edge-team", **parts})
+
+
+def shipped(**figures: Any) -> RunReport:
+    ran = ship(**figures)
+    young = LeftOut(path=f"{FOLDER}host=web-03/access-0012.log.gz", reason="modified 4m ago, settles after 10m")
+    return report(
+        plan=plan(len(ran.files) or 12, left_out=[young]),
+        gate_source=source_gate(),
+        ships=[ran],
+        delivery_gates=[delivery_gate(ran)],
+    )
+
+
+def partly_there() -> RunReport:
+    """A retry: four of 16 files are complete and not read, others are half there."""
+    notes = ["Took over the lease of run 20261121T120301-77ab02, not renewed for 2m10s."]
+    topics = {"logs.web": (402_000, 780_514), "errors.web": (20_000, 21_777)}
+    ran = ship(topics, files=16, unread_files=4, notes=notes, lane_reopened=1)
+    return report(plan=plan(16, there=802_291), gate_source=source_gate(), ships=[ran], delivery_gates=[delivery_gate(ran)])
+
+
+def nothing_to_do() -> RunReport:
+    ran = ship({"logs.web": (0, 1_182_514), "errors.web": (0, 43_028)}, unread_files=12, read=0, unread=1_225_542)
+    before = plan(there=1_225_542)
+    before.clusters[0] = before.clusters[0].model_copy(update={"left_files": 0, "left_bytes": 0, "complete_files": 12})
+    gate = GateResult(**step(5, 0, status="skipped"), step="gate_source", scope="nothing is left to ship")
+    return report(plan=before, gate_source=gate, ships=[ran], delivery_gates=[delivery_gate(ran)])
+
+
+def gate_closed() -> RunReport:
+    gate = source_gate(passed=False)
+    return report(first_cause=f"gate_source: {gate.error}", plan=plan(), gate_source=gate)
+
+
+def ship_failed() -> RunReport:
+    """Two clusters; one of them went away in the middle: Spark's count and some receipts are lost, the ledger's is not."""
+    error = (
+        "singapore: broker 2 (kafka-2.sg.example:9093) has not answered for 2m; 7 of 12 files were not finished. "
+        "Check the network path and run the same window again."
+    )
+    good = ship()
+    bad = ship({"logs.web": (502_118, 0), "errors.web": (17_402, 0)}, cluster="singapore",
+               read=0, status="failed", error=error, task_retries=6, lane_reopened=11)  # fmt: skip
+    bad.timeline = timeline(24, 560_000)
+    for file in bad.files[5:]:
+        file.records = file.delivered = 0
+    bad.files[0].delivered -= 12_480
+    return report(
+        first_cause=f"ship:singapore: {error}",
+        plan=plan(clusters=("frankfurt", "singapore"), there=0),
+        gate_source=source_gate(),
+        ships=[good, bad],
+        delivery_gates=[delivery_gate(good)],
+    )
+
+
+def gate_open_sum() -> RunReport:
+    """Spark read more than the receipts account for, and the delivery gate saw it."""
+    ran = ship(read=1_237_541)
+    gate = delivery_gate(ran, off=-21)
+    return report(
+        first_cause=f"gate_delivery:frankfurt: {gate.error}",
+        plan=plan(),
+        gate_source=source_gate(),
+        ships=[ran],
+        delivery_gates=[gate],
+    )
+
+
+def crashed() -> RunReport:
+    """Not even a plan: the configuration could not be read."""
+    error = "config/pipelines/web_access.yaml:7: routes[0].when: unknown column 'statsu' (did you mean 'status'?)"
+    return report(first_cause=error)
+
+
+def hostile() -> RunReport:
+    bad = shipped()
+    assert bad.plan is not None
+    assert bad.gate_source is not None
+    bad.plan.files[0].path = bad.ships[0].files[0].path = FOLDER + HOSTILE + "x" * 300
+    bad.plan.left_out[0].reason = bad.gate_source.checks[0].observed = HOSTILE
+    bad.ships[0].topics[0].topic = bad.delivery_gates[0].topics[0].topic = HOSTILE + "y" * 249
+    bad.ships[0].notes = [HOSTILE * 20]
+    return bad.model_copy(update={"status": "failed", "first_cause": HOSTILE, "owner": HOSTILE, "run_id": HOSTILE})
+
+
+def large() -> RunReport:
+    """5,000 files, 40 topics, three clusters, 2,000 points in time."""
+    topics = {f"logs.service-{i:02}.production": (9_000_000 // (i + 1) ** 2, 77 * (i % 3)) for i in range(40)}
+    clusters = ("frankfurt", "singapore", "sao-paulo")
+    ran = [ship(topics, cluster=cluster, files=5000, points=2000) for cluster in clusters]
+    young = [
+        LeftOut(path=f"{FOLDER}host=web-{i % 8:02}/new-{i:04}.log.gz", reason="modified 2m ago, settles after 10m")
+        for i in range(260)
+    ]
+    gates = [delivery_gate(one) for one in ran]
+    return report(plan=plan(5000, clusters, left_out=young), gate_source=source_gate(), ships=ran, delivery_gates=gates)
+
+
+SAMPLES = (shipped, partly_there, nothing_to_do, gate_closed, ship_failed, gate_open_sum, crashed, hostile, large)
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for sample in SAMPLES:
+        (folder / f"{sample.__name__}.html").write_text(render(sample()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,155 @@
+"""The first thing on the page: how the run ended, why, and what to do about it.
+
+A report may be judged harder than it judges itself, never softer: one with a failed step or a first cause is a
+failure, and one whose figures contradict each other says so (`doubt`). A green page must be right.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Literal
+
+from shipper.report.account import Account, Step, accounts, steps
+from shipper.report.markup import number, plural, utc, words
+from shipper.report.results import GateResult, RunReport
+
+State = Literal["shipped", "nothing", "doubt", "failed"]
+_STAYS = "What was delivered stays delivered: it is in the ledger and is not sent again."
+_AGAIN = "When the cause is gone, run the window again: it ships what is left."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    state: State
+    headline: str
+    cause: str | None = None
+    """The first cause of a failure, in one paragraph with the remedy, as the failed step put it."""
+    remedy: str | None = None
+    """What is where now, and what to do about the run as a whole."""
+    command: str | None = None
+    doubts: tuple[str, ...] = ()
+
+
+def verdict(report: RunReport) -> Verdict:
+    found = accounts(report)
+    if report.status == "failed" or report.first_cause or any(step.failed for step in steps(report)):
+        return _failed(report, found)
+    doubts = tuple(_doubts(report, found))
+    shipped = [account for account in found if account.delivered]
+    headline = _shipped(shipped) if shipped else _nothing(report, found)
+    if doubts:
+        return Verdict("doubt", f"{headline}, but not everything agrees", doubts=doubts)
+    return Verdict("shipped" if shipped else "nothing", headline)
+
+
+def _shipped(shipped: list[Account]) -> str:
+    """``Shipped 1,200,000 records to each of frankfurt and singapore``; a total where they got different numbers."""
+    total = sum(account.delivered for account in shipped)
+    names = [account.cluster for account in shipped]
+    to = words(names) if len(names) <= 3 else f"{number(len(names))} clusters"
+    if len(names) > 1 and len({account.delivered for account in shipped}) == 1:
+        return f"Shipped {plural(shipped[0].delivered, 'record')} to each of {to}"
+    return f"Shipped {plural(total, 'record')} to {to}{' in all' if len(names) > 1 else ''}"
+
+
+def _nothing(report: RunReport, found: list[Account]) -> str:
+    if report.plan is not None and not report.plan.files:
+        return "Nothing to ship: the window holds no files" + (" that are ready" if report.plan.left_out else "")
+    there = sorted({account.there for account in found})
+    if not there or there == [0]:
+        return "Nothing to ship: the window holds no records"
+    if len(there) > 1:
+        return "Nothing to ship: all records of the window were already there"
+    if there == [1]:
+        return "Nothing to ship: the one record of the window was already there"
+    return f"Nothing to ship: all {number(there[0])} records of the window were already there"
+
+
+def _failed(report: RunReport, found: list[Account]) -> Verdict:
+    # The first step that failed or is missing; what is missing after a failure is its consequence.
+    first = next((step for step in steps(report) if step.failed or step.result is None), None)
+    own = first.result.error if first and first.result else None
+    # `first_cause` names its step, which the headline does here.
+    stated = own if own and (report.first_cause or own).endswith(own) else report.first_cause
+    headline, remedy = _what_failed(report, found, first)
+    start, end = (f"{utc(at):%Y-%m-%dT%H:%M:%SZ}" for at in (report.window_start, report.window_end))
+    again = not (report.plan and report.plan.reship)  # to reship once more is for a person to decide
+    return Verdict(
+        "failed",
+        headline,
+        stated or report.error or "No step said why: see which of them left no result, and the log of that step.",
+        remedy,
+        shlex.join(["shipper", "run", report.pipeline, "--window", f"{start}/{end}"]) if again else None,
+        tuple(_contradictions(found)),
+    )
+
+
+def _what_failed(report: RunReport, found: list[Account], first: Step | None) -> tuple[str, str]:
+    """Headline and remedy. Claims that nothing was sent only where a step before the first byte says that it failed."""
+    sent = sum(account.sent for account in found)
+    if first is None or first.result is None:
+        return _silent(report, first, sent)
+    if first.cluster is None and not sent:
+        where = "while planning" if first.name == "plan" else "at the source gate"
+        return f"Failed {where}: nothing was sent", _AGAIN
+    mine = sum(account.sent for account in found if account.cluster == first.cluster)
+    if first.name == "gate_delivery":
+        shipped = f": {plural(mine, 'record')} shipped" if mine else ""
+        remedy = f"{_STAYS} Do not trust the window until this gate has passed: run it again, and all is counted anew."
+        return f"Failed at the delivery gate of {first.cluster}{shipped}", remedy
+    if first.name == "ship":
+        after = f", after {plural(mine, 'record')}" if mine else ""
+        remedy = f"{_STAYS} {_AGAIN}"
+        return f"Failed while shipping to {first.cluster}{after}", remedy
+    return f"Failed at {first.title.lower()}, after {plural(sent, 'record')}", f"{_STAYS} {_AGAIN}"
+
+
+def _silent(report: RunReport, missing: Step | None, sent: int) -> tuple[str, str]:
+    """The run failed and no step says so: one of them was killed, or never began."""
+    if report.plan is None and not sent:
+        return "Failed before there was a plan", f"No step that sends has left a result. {_AGAIN}"
+    unknown = "What was sent, if anything, is in the ledger and is not sent again."
+    after = f", after {plural(sent, 'record')}" if sent else ""
+    headline = f"Failed: no result of the step “{missing.title}”" if missing else f"Failed{after}"
+    return headline, f"{_STAYS if sent else unknown} {_AGAIN}"
+
+
+def _doubts(report: RunReport, found: list[Account]) -> list[str]:
+    """Why a run that says it succeeded should not be taken at its word."""
+    doubts = _contradictions(found)
+    for account in found:
+        if account.outcome == "no result":
+            doubts.append(f"{account.cluster}: the ship step left no result, so nobody knows what it delivered.")
+        elif account.delivered and account.gate is None:
+            doubts.append(f"{account.cluster}: the delivery gate left no result.")
+    if any(account.delivered for account in found) and report.gate_source is None:
+        doubts.append("The source gate left no result.")
+    for title, gate in gates(report):
+        broken = [check.check for check in gate.checks if check.severity == "block" and not check.passed]
+        if broken:
+            doubts.append(f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.")
+    return doubts
+
+
+def _contradictions(found: list[Account]) -> list[str]:
+    """Figures of ships that ended well and still do not fit together."""
+    sentences = []
+    for account in found:
+        if account.ship is None or account.ship_failed:
+            continue
+        if account.gap:
+            size = plural(abs(account.gap), "record")
+            says = f"{size} not accounted for" if account.gap > 0 else f"{size} more accounted for than there should be"
+            sentences.append(f"{account.cluster}: {says}.")
+        wrong = [topic.name for topic in account.topics if topic.agrees == "no"]
+        if wrong:
+            shown = words(wrong[:3] + ([f"{len(wrong) - 3} more"] if wrong[3:] else []))
+            sentences.append(f"{account.cluster}: the ledger and the receipts disagree on {shown}.")
+    return sentences
+
+
+def gates(report: RunReport) -> list[tuple[str, GateResult]]:
+    """All gates that left a result, with the name that the page gives them."""
+    source = [("Source", report.gate_source)] if report.gate_source else []
+    return [*source, *((f"Delivery, {gate.cluster}", gate) for gate in report.delivery_gates)]

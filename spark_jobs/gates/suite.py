@@ -1,0 +1,167 @@
+"""Great Expectations, asked so that it cannot say yes without having looked.
+
+What it does otherwise, and what is done here (each has a test):
+
+- An expectation of an unknown type is logged and dropped: expectations are built from classes, never from names, and counted.
+- A suite without expectations passes: :func:`ask` always asks for the row count too, and a question without a result is a fault.
+- Every column expectation holds on zero rows: an answer holds only if there was a row, or if it is about the number of rows.
+- An expectation that raises is one more ``success: false`` with an empty result: it becomes a fault, which blocks.
+- Results come back grouped by column: they are matched by an identity in the expectation's ``meta``, never by position.
+- The default result format puts values at fault into the results and costs 5 more scans: SUMMARY with no examples.
+- The Spark data source caches the whole frame unless told not to, the validator draws progress bars, and logs may quote values.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import great_expectations as gx
+import pandas as pd
+from great_expectations import expectations as gxe
+from great_expectations.core.expectation_validation_result import ExpectationValidationResult
+from great_expectations.data_context.types.base import (
+    DataContextConfig,
+    InMemoryStoreBackendDefaults,
+    ProgressBarsConfig,
+)
+from great_expectations.datasource.fluent.interfaces import Batch
+from great_expectations.expectations.expectation import Expectation
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame
+
+from spark_jobs.gates import reason
+
+RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
+_IDENTITY = "shipper_question"
+_ROW_COUNT = "row_count"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One check, as an expectation."""
+
+    build: Callable[[], Expectation]
+    """Its errors are faults of the check, so bounds that contradict each other need no care elsewhere."""
+    columns: tuple[str, ...] = ()
+    """What it looks at; empty for a question about the number of rows."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``figures`` is the result as Great Expectations gives it, and ``rows``, the number of rows in the frame."""
+
+    holds: bool
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    fault: str | None = None
+    """Why the question could not be answered. Then ``holds`` is False and ``figures`` empty."""
+
+    @classmethod
+    def impossible(cls, fault: str) -> Answer:
+        return cls(False, {}, fault)
+
+
+def ask(questions: Sequence[Question], frame: pd.DataFrame | DataFrame) -> list[Answer]:
+    """One answer per question, in their order. Never raises: what cannot be answered says so, and does not hold.
+
+    On Spark a suite costs one scan for the row count and, if there are not-null expectations in it, one more for all of them.
+    """
+    answers: dict[int, Answer] = {}
+    built: dict[int, Expectation] = {}
+    for index, question in enumerate(questions):
+        try:
+            built[index] = _build(question, index, frame.columns)
+        except Exception as error:
+            answers[index] = Answer.impossible(reason.of_building(error))
+    if built:
+        try:
+            answers |= _validate(questions, built, frame)
+        except Exception as error:
+            answers |= {index: Answer.impossible(reason.of_exception(error)) for index in built}
+    return [answers[index] for index in range(len(questions))]
+
+
+def _build(question: Question, index: int, columns: Iterable[str]) -> Expectation:
+    # Asked before, since Great Expectations would try three times and then answer with a traceback.
+    for column in question.columns:
+        if column not in columns:
+            raise ValueError(f"there is no column {column!r}; there are: {', '.join(sorted(columns))}")
+    return _identified(question.build(), index)
+
+
+def _identified(expectation: Expectation, identity: int | str) -> Expectation:
+    expectation.meta = {_IDENTITY: identity}
+    return expectation
+
+
+def _validate(
+    questions: Sequence[Question], built: Mapping[int, Expectation], frame: pd.DataFrame | DataFrame
+) -> dict[int, Answer]:
+    guard = _identified(gxe.ExpectTableRowCountToBeBetween(min_value=1), _ROW_COUNT)
+    with _quiet():
+        # Not add_expectation(): it takes two checks that differ in `meta` alone for one.
+        suite = gx.ExpectationSuite(name="gate", expectations=[guard, *built.values()])
+        results = _batch(frame).validate(suite, result_format=RESULT_FORMAT).results
+    found: dict[int | str, list[ExpectationValidationResult]] = defaultdict(list)
+    for result in results:
+        found[(result.expectation_config.meta or {}).get(_IDENTITY)].append(result)
+    rows = _one(found[_ROW_COUNT])
+    return {index: _judged(_one(found[index]), rows, about_rows=not questions[index].columns) for index in built}
+
+
+def _one(results: Sequence[ExpectationValidationResult]) -> Answer:
+    if len(results) != 1:
+        return Answer.impossible(f"Great Expectations gave {len(results)} results for it instead of 1")
+    (result,) = results
+    if fault := reason.of_exception_info(result.exception_info):
+        return Answer.impossible(fault)
+    if not result.result:
+        return Answer.impossible("Great Expectations gave no figures for it")
+    return Answer(bool(result.success), result.result)
+
+
+def _judged(answer: Answer, rows: Answer, *, about_rows: bool) -> Answer:
+    """The answer, given that it is worth something only if there were rows to look at."""
+    if answer.fault is not None:
+        return answer
+    if rows.fault is not None:
+        return Answer.impossible(f"the rows could not be counted: {rows.fault}")
+    count = int(rows.figures["observed_value"])
+    return Answer(answer.holds and (about_rows or count > 0), {**answer.figures, "rows": count})
+
+
+def _batch(frame: pd.DataFrame | DataFrame) -> Batch:
+    """In a context that lives in memory and belongs to this call alone. No docs site, no telemetry, no progress bars."""
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        progress_bars=ProgressBarsConfig(globally=False, metric_calculations=False),
+        analytics_enabled=False,
+    )
+    context = gx.get_context(mode="ephemeral", project_config=config, cloud_mode=False)
+    sources = context.data_sources
+    source = sources.add_pandas("gate") if isinstance(frame, pd.DataFrame) else sources.add_spark("gate", persist=False)
+    whole = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("whole")
+    return whole.get_batch({"dataframe": frame})
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps these loggers from writing errors with the values that caused them into the task's log."""
+    loggers = [
+        logging.getLogger("great_expectations"),
+        # Made by PySparkLogger, or else pyspark would find a plain logger under the name and fail to log to it.
+        PySparkLogger.getLogger("SQLQueryContextLogger"),
+        PySparkLogger.getLogger("DataFrameQueryContextLogger"),
+    ]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,119 @@
+"""Bad input: one paragraph that names the file, field or cluster and the remedy, an exit code, and nothing sent."""
+
+import os
+
+import pytest
+
+from .world import World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+@pytest.fixture
+def world(tmp_path, kafka):
+    world = World(tmp_path, kafka.bootstrap)
+    world.write_log("a.log", b"one\n")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"delivery": {"chunk_sise": "1MB"}}, r"\.yaml:\d+:\d+: delivery\.chunk_sise.*did you mean 'chunk_size'"),
+        ({"delivery": {"lanes": "many"}}, r"\.yaml:\d+:\d+: delivery\.lanes"),
+        ({"clusters": ["locale"]}, r"locale.*did you mean 'local'"),
+    ],
+)
+def test_a_wrong_pipeline_is_refused_with_file_line_and_field(world, changes, says):
+    world.write_pipeline(**changes)
+    world.fails(code=2, says=says)
+    assert world.nothing_was_sent()
+
+
+@pytest.mark.parametrize(
+    ("window", "says"),
+    [
+        ("2026-11-01T06:00/2026-11-01T06:00", "window is empty"),
+        ("2026-11-01T06:00/2026-11-01T05:00", "before it starts"),
+        ("2026-11-01", "START/END"),
+    ],
+)
+def test_a_window_that_is_none_is_refused(world, window, says):
+    world.fails(code=2, says=says, window=window)
+    assert world.nothing_was_sent()
+
+
+def test_a_pipeline_that_is_not_there_names_those_that_are(world):
+    done = world.shipper("run", world.name[:-1], "--window", "2026-11-01/2026-11-02")
+    assert done.returncode == 2
+    assert world.name in done.stderr
+
+
+def test_validate_shows_wrong_sql_of_all_pipelines_with_file_and_line(world):
+    world.write_pipeline(
+        records={"columns": {"a": "no_such_function(value)"}, "key": "missing_column"},
+        topic=None,
+        routes=[{"when": "length(value)", "topic": world.topic()}, {"topic": world.topic()}],
+    )
+    done = world.shipper("validate")
+    flat = " ".join(done.stderr.split())
+    assert done.returncode == 2
+    for field in ("records.columns.a", "records.key", r"routes[0].when"):
+        assert ".yaml:" in flat
+        assert field in flat, flat
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_sql_stops_a_run_before_anything_is_sent(world):
+    world.write_pipeline(records={"key": "missing_column"})
+    world.fails(code=1, says="missing_column")
+    assert world.nothing_was_sent()
+
+
+def test_a_window_without_files_fails_unless_the_pipeline_says_otherwise(world):
+    world.write_pipeline(source={"path": "elsewhere/{window_start:%Y}/", "settle": "0s"})
+    world.fails(code=1, says=r"no files for window.*elsewhere/\{window_start:%Y\}.*when_empty")
+    world.write_pipeline(source={"path": "elsewhere", "when_empty": "succeed"}, gates={"source": [{"check": "files", "min": 0}]})
+    assert world.run()["delivered"] == 0
+
+
+def test_files_that_are_still_being_written_are_left_out_and_named(world):
+    world.write_pipeline(source={"path": "logs", "settle": "2h"})
+    world.fails(code=1, says=r"a\.log: modified less than 7200 s before")
+    assert world.nothing_was_sent()
+
+
+def test_an_unreachable_cluster_is_named_with_its_address(world):
+    world.write_cluster(bootstrap="127.0.0.1:1")
+    world.fails(code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 answers.*config/clusters/local\.yaml")
+
+
+def test_a_missing_topic_is_named_with_the_remedy(world):
+    world.write_pipeline(topic="not.there")
+    world.fails(code=1, says=r"topic not\.there of pipeline \S+ is not there\. Create it")
+    assert world.nothing_was_sent()
+
+
+def test_a_limit_stops_the_plan(world):
+    world.write_log("b.log", b"two\n")
+    world.write_pipeline(limits={"max_files": 1})
+    world.fails(code=1, says=r"2 files in window.*limits\.max_files")
+    assert world.nothing_was_sent()
+
+
+def test_a_corrupt_archive_fails_the_run_and_none_of_it_is_shipped(world):
+    world.write_log("broken.log.gz", b"\x1f\x8b\x08\x00 this is no gzip data at all, whatever its name says")
+    world.fails(code=1, says=r"broken\.log\.gz|gzip")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file_is_named(world):
+    world.write_log("secret.log", b"x\n").chmod(0)
+    world.fails(code=1, says=r"secret\.log")
+    assert world.nothing_was_sent()
+
+
+def test_a_ledger_topic_with_the_wrong_settings_is_refused(world):
+    world.client.create_topics({f"_shipper.{world.name}": 1}, replication_factor=1)
+    world.fails(code=1, says=rf"_shipper\.{world.name} cannot be the ledger.*cleanup\.policy is 'delete'.*1 partitions, not 2")
+    assert world.nothing_was_sent()

@@ -1,0 +1,310 @@
+"""A real broker, through the code that tests use and through the commands that people use."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from shipper.dev import servers, state
+from shipper.dev.errors import DevServerError, PortTaken, ServerDied
+from shipper.dev.kafka import KafkaServer, answers
+from shipper.dev.kafka_tools import run_kafka_tool
+from shipper.dev.ports import free_port
+from shipper.dev.process import ProcessId
+from shipper.dev.servers import ServerName
+from shipper.testing.console_consumer import read_records, read_topic
+
+pytestmark = pytest.mark.kafka
+
+AWKWARD = [b"plain", b"", b"\r", b"x\ry\r\n", b"\xff\xfe", b"\x00", "straße".encode(), b"z" * 900_000]
+
+
+def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+
+
+def send(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+def topics(bootstrap: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home of the dev commands; what a failed test leaves running in it is stopped."""
+    yield tmp_path / "dev"
+    for server in servers.remembered(tmp_path / "dev"):
+        server.stop(grace_seconds=0)
+
+
+def dev(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a dev command as a person would, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "shipper.dev", *arguments],
+        env={**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200", **environ},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+def kafka_of(home: Path) -> tuple[str, ProcessId]:
+    known = state.load(home, "kafka")
+    assert known is not None
+    return known.addresses["bootstrap"], known.processes[0]
+
+
+def test_up_status_and_down_tell_the_truth(home: Path) -> None:
+    up = dev(home, "up", "kafka", "--port", "0", "--json")
+    assert up.returncode == 0, up.stderr
+    bootstrap, process = kafka_of(home)
+    assert process.alive()
+    make_topic(bootstrap, "kept")
+    send(bootstrap, "kept", [b"one", b"two"])
+
+    status = dev(home, "status", "--json")
+    assert json.loads(status.stdout)["kafka"]["bootstrap"] == bootstrap
+    assert json.loads(up.stdout) == json.loads(status.stdout)
+
+    again = dev(home, "up")
+    assert again.returncode == 0
+    assert "kafka runs already" in again.stderr
+    assert bootstrap in again.stdout
+    assert kafka_of(home) == (bootstrap, process)
+
+    moved = dev(home, "up", "kafka", "--port", "1")
+    assert moved.returncode == 1
+    assert f"kafka runs already, at {bootstrap}, not on port 1." in moved.stderr
+
+    down = dev(home, "down")
+    assert down.returncode == 0, down.stderr
+    assert not process.alive()
+    assert not answers("127.0.0.1", int(bootstrap.rpartition(":")[2]))
+    assert json.loads(dev(home, "status", "--json").stdout) == {}
+    assert dev(home, "down").returncode == 0
+
+    back = dev(home, "up", "kafka", "--port", bootstrap.rpartition(":")[2])
+    assert back.returncode == 0, back.stderr
+    assert read_topic(bootstrap, "kept") == [b"one", b"two"]
+
+    purged = dev(home, "down", "kafka", "--purge")
+    assert purged.returncode == 0, purged.stderr
+    assert not (home / "kafka").exists()
+
+
+def test_a_port_that_is_taken_is_said_before_anything_starts(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        up = dev(home, "up", "kafka", "--port", str(port))
+
+    assert up.returncode == 1
+    assert f"port {port} on 127.0.0.1 is taken by another process" in up.stderr
+    assert "shipper dev up kafka --port" in up.stderr
+    assert up.stdout == ""
+    assert not (home / "kafka").exists()
+    assert json.loads(dev(home, "status", "--json").stdout) == {}
+
+
+def test_without_java_the_error_says_how_to_get_one(home: Path, tmp_path: Path) -> None:
+    up = dev(home, "up", "kafka", "--port", "0", PATH=str(tmp_path), JAVA_HOME="")
+
+    assert up.returncode == 1
+    assert "error: No Java was found" in up.stderr
+    assert "Install a Java runtime of version 17 or newer" in up.stderr
+    assert "Traceback" not in up.stderr
+
+
+@pytest.mark.parametrize("arguments", [["up", "postgres"], ["up", "--port", "99999"], ["restart"], ["status", "--yaml"]])
+def test_wrong_usage_is_exit_code_2(home: Path, arguments: list[str]) -> None:
+    wrong = dev(home, *arguments)
+
+    assert wrong.returncode == 2
+    assert wrong.stdout == ""
+    assert not home.exists()
+
+
+def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:
+    command = [sys.executable, "-m", "shipper.dev", "up", "kafka", "--port", "0", "--json"]
+    both = [
+        subprocess.Popen(command, env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    first, second = (json.loads(process.communicate(timeout=180)[0]) for process in both)
+
+    assert [process.returncode for process in both] == [0, 0]
+    assert first == second
+
+
+def test_a_server_that_died_is_not_reported_and_comes_back(home: Path) -> None:
+    servers.bring_up(ServerName.KAFKA, home, 0, print)
+    _, process = kafka_of(home)
+    process.kill()
+
+    assert json.loads(dev(home, "status", "--json").stdout) == {}
+    assert "died" in dev(home, "status").stdout
+    up = dev(home, "up", "kafka", "--port", "0")
+    assert up.returncode == 0, up.stderr
+    assert kafka_of(home)[1] != process
+    assert dev(home, "down").returncode == 0
+
+
+def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "shipper.dev", "up", "kafka", "--port", "0"],
+        env={**os.environ, "SHIPPER_DEV_HOME": str(home)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as up:
+        wait_for(lambda: (home / "kafka.json").exists())
+        _, process = kafka_of(home)
+        up.send_signal(signal.SIGINT)
+
+    assert up.returncode != 0
+    assert not process.alive()
+    assert state.load(home, "kafka") is None
+
+
+def test_topics_survive_a_restart_and_a_kill(tmp_path: Path) -> None:
+    # A killed broker's registration blocks its successor for the session timeout; the default is nine seconds.
+    properties = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    with KafkaServer(tmp_path / "a, b é", properties=properties, die_with_parent=True) as server:
+        bootstrap = server.bootstrap
+        make_topic(bootstrap, "kept")
+        send(bootstrap, "kept", AWKWARD)
+        server.stop()
+        server.stop()
+        assert not server.running
+
+        server.start()
+        server.start()
+        assert server.bootstrap == bootstrap
+        os.kill(server.pid, signal.SIGKILL)
+        wait_for(lambda: not server.running)
+
+        server.start()
+        assert Counter(read_topic(bootstrap, "kept")) == Counter(AWKWARD)
+
+
+def test_a_broker_of_a_test_dies_with_the_test(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from shipper.dev.kafka import KafkaServer;"
+        "server = KafkaServer(Path(sys.argv[1]), die_with_parent=True); server.start();"
+        "process = server.processes[0]; print(process.pid, process.started, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as test:
+        assert test.stdout is not None
+        pid, started = test.stdout.readline().split()
+        test.kill()
+
+    wait_for(lambda: not ProcessId(int(pid), started).alive())
+
+
+def test_a_broker_that_dies_while_starting_says_its_last_words(tmp_path: Path) -> None:
+    server = KafkaServer(tmp_path, properties={"num.io.threads": "none"}, die_with_parent=True)
+
+    with pytest.raises(ServerDied, match=r"num\.io\.threads"):
+        server.start()
+    assert not server.running
+
+
+def test_a_broker_that_cannot_get_its_heap_says_so(tmp_path: Path) -> None:
+    with KafkaServer(tmp_path, die_with_parent=True):
+        pass  # formatted
+    with pytest.raises(ServerDied, match=r"(?s)exit code 1.*Too small maximum heap"):
+        KafkaServer(tmp_path, heap_mb=1, die_with_parent=True).start()
+
+
+def test_a_taken_port_is_refused_by_the_class_as_well(kafka: KafkaServer, tmp_path: Path) -> None:
+    with pytest.raises(PortTaken, match=f"port {kafka.port} on 127.0.0.1 is taken"):
+        KafkaServer(tmp_path, port=kafka.port).start()
+
+
+def test_nothing_answers_where_no_broker_is() -> None:
+    assert not answers("127.0.0.1", free_port())
+
+
+def test_a_missing_topic_does_not_spring_up(kafka: KafkaServer) -> None:
+    with pytest.raises(DevServerError, match="nowhere"):
+        read_topic(kafka.bootstrap, "nowhere", timeout_seconds=30)
+    assert "nowhere" not in topics(kafka.bootstrap)
+
+
+def test_the_independent_reader_returns_exactly_the_committed_bytes(kafka: KafkaServer) -> None:
+    make_topic(kafka.bootstrap, "exact", partitions=3)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "exact"})
+    producer.init_transactions(30)
+    for turn in range(9):
+        producer.begin_transaction()
+        for number, value in enumerate(AWKWARD):
+            producer.produce("exact", value, partition=(number + turn) % 3)
+        producer.flush(30)
+        # The aborted ones at the end leave offsets that no reader ever gets.
+        producer.commit_transaction(30) if turn in (0, 3, 4) else producer.abort_transaction(30)
+
+    assert Counter(read_topic(kafka.bootstrap, "exact")) == Counter(AWKWARD * 3)
+
+
+def test_the_independent_reader_tells_keys_headers_and_nulls(kafka: KafkaServer) -> None:
+    make_topic(kafka.bootstrap, "whole")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce("whole", b"a\nb", key=b"k\t", headers=[("h", b"1:2"), ("n", None)], timestamp=1_700_000_000_123)
+    producer.produce("whole", None, key=b"")
+    assert producer.flush(30) == 0
+
+    first, second = read_records(kafka.bootstrap, "whole")
+
+    assert (first.partition, first.offset, first.timestamp_ms) == (0, 0, 1_700_000_000_123)
+    assert (first.key, first.value, first.headers) == (b"k\t", b"a\nb", (("h", b"1:2"), ("n", None)))
+    assert (second.offset, second.key, second.value, second.headers) == (1, b"", None, ())
+    with pytest.raises(ValueError, match="without a value"):
+        read_topic(kafka.bootstrap, "whole")
+
+
+def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(kafka: KafkaServer) -> None:
+    make_topic(kafka.bootstrap, "open")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "open"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("open", b"not yet")
+    producer.flush(30)
+
+    with pytest.raises(DevServerError, match="A transaction may be open there"):
+        read_topic(kafka.bootstrap, "open", timeout_seconds=6)
+
+    producer.abort_transaction(30)
+    assert read_topic(kafka.bootstrap, "open") == []
+
+
+def test_a_tool_that_fails_says_what_it_wrote(kafka: KafkaServer) -> None:
+    with pytest.raises(DevServerError, match=r"TopicCommand --bootstrap-server \S+ --describe --topic gone failed"):
+        run_kafka_tool(
+            "org.apache.kafka.tools.TopicCommand",
+            ["--bootstrap-server", kafka.bootstrap, "--describe", "--topic", "gone"],
+        )
+
+
+def wait_for(condition: object, seconds: float = 30) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)

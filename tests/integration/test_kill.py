@@ -1,0 +1,214 @@
+"""Kill, pause and race: after each, the topic holds the input exactly, as an independent reader sees it.
+
+``SHIPPER_KILLS`` sets the number of kills (default 10), ``SHIPPER_SEED`` repeats a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from shipper.delivery.lease import HeldLease
+from shipper.delivery.ledger_log import LedgerLog
+
+from .world import WINDOW, World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+SHIPPING = "shipping"
+
+
+class Ship:
+    """A ship step in a process group of its own, as an Airflow task runs it."""
+
+    def __init__(self, world: World, run_id: str, *steps: str) -> None:
+        self.process = world.steps(run_id, *(steps or ("ship:local",)))
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self.lines.append(line)
+                self._news.notify_all()
+
+    def wait_for(self, text: str, timeout: float = 90) -> bool:
+        """False if the process ended without saying it."""
+        deadline = time.monotonic() + timeout
+        with self._news:
+            while not any(text in line for line in self.lines):
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    return False
+                self._news.wait(0.2)
+        return True
+
+    def signal_all(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def members(self) -> dict[str, list[int]]:
+        """The processes of the group: the Python driver, the JVM, and Spark's Python workers."""
+        found: dict[str, list[int]] = {"driver": [self.process.pid], "jvm": [], "worker": []}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                pid = int(entry.name)
+                if os.getpgid(pid) == self.process.pid and pid != self.process.pid:
+                    command = (entry / "cmdline").read_bytes()
+                    found["jvm" if b"java" in command.split(b"\0")[0] else "worker"].append(pid)
+        return found
+
+    def wait(self) -> int:
+        code = self.process.wait(300)
+        self.signal_all(signal.SIGKILL)  # whatever a kill has left of the group
+        return code
+
+
+def numbered_lines(world: World, files: int, lines: int) -> Counter[bytes]:
+    line = b"%d %d a log line of about the usual length, with a number of its own\n"
+    contents = [b"".join(line % (file, n) for n in range(lines)) for file in range(files)]
+    for number, content in enumerate(contents):
+        world.write_log(f"{number}.log", content)
+    return lines_of(*contents)
+
+
+def small_steps(world: World, **changes: object) -> None:
+    """Many splits and many transactions, so that a kill finds something half done."""
+    delivery = {
+        "chunk_size": "300kB", "lanes": 2, "lease": "2s", "lease_wait": "60s", "metadata_wait": "30s", "transaction_timeout": "20s",
+    }  # fmt: skip
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "split_size": "2MiB"},
+        delivery=delivery | changes.pop("delivery", {}),  # type: ignore[operator]
+        runner={"driver_memory": "1g", **changes.pop("runner", {})},  # type: ignore[dict-item]
+    )
+
+
+def prepare(world: World, run_id: str) -> None:
+    before = Ship(world, run_id, "plan", "gate_source")
+    assert before.wait() == 0, before.lines
+
+
+def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafka):
+    seed = int(os.environ.get("SHIPPER_SEED", random.randrange(10**6)))
+    kills = int(os.environ.get("SHIPPER_KILLS", "10"))
+    rng = random.Random(seed)
+    world = World(tmp_path, kafka.bootstrap)
+    small_steps(world)
+    expected = numbered_lines(world, files=6, lines=120_000)
+    prepare(world, "killed")
+    fired: list[str] = []
+    counts = [0]
+    for _ in range(kills):
+        ship = Ship(world, "killed")
+        if not ship.wait_for(SHIPPING):
+            assert ship.wait() == 0, ship.lines
+            break  # everything is there already: nothing is left to be killed
+        time.sleep(rng.uniform(0.0, 7.0))
+        kind = rng.choice(["driver", "jvm", "worker", "worker", "all"])
+        victims = ship.members() if kind != "all" else {"all": [ship.process.pid]}
+        if victims[kind]:
+            fired.append(kind)
+            with contextlib.suppress(ProcessLookupError):
+                if kind == "all":
+                    ship.signal_all(signal.SIGKILL)
+                else:
+                    os.kill(rng.choice(victims[kind]), signal.SIGKILL)
+        ship.wait()
+        counts.append(world.ledger_count())
+    print(f"seed {seed}: killed {fired}; in the ledger after each: {counts}")
+    account = world.run()
+    assert account["delivered"] + account["before"] == expected.total()
+    assert world.read() == expected, f"seed {seed}"
+    assert world.ledger_count() == expected.total()
+    assert len(set(counts)) > 2, f"no kill found the ship half done (seed {seed}): {counts}"
+
+
+def test_half_shipped_on_one_core_is_finished_on_four_with_another_chunk_size(tmp_path, kafka):
+    world = World(tmp_path, kafka.bootstrap)
+    small_steps(world, runner={"cores": 1})
+    expected = numbered_lines(world, files=3, lines=200_000)
+    prepare(world, "first")
+    ship = Ship(world, "first")
+    assert ship.wait_for(SHIPPING), ship.lines
+    wait_until(lambda: world.ledger_count() > 20_000)
+    ship.signal_all(signal.SIGKILL)
+    ship.wait()
+    half = world.ledger_count()
+    assert 0 < half < expected.total()
+    small_steps(world, runner={"cores": 4}, delivery={"chunk_size": "1111kB", "lanes": 3})
+    account = world.run()
+    assert account["delivered"] + account["before"] == expected.total()
+    assert account["before"] >= half
+    assert world.read() == expected
+
+
+def wait_until(holds, timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_zombie_that_wakes_up_after_a_takeover_sends_nothing_more(tmp_path, kafka):
+    world = World(tmp_path, kafka.bootstrap)
+    small_steps(world)
+    expected = numbered_lines(world, files=6, lines=100_000)
+    prepare(world, "zombie")
+    zombie = Ship(world, "zombie")
+    try:
+        assert zombie.wait_for(SHIPPING), zombie.lines
+        wait_until(lambda: world.ledger_count() > 0)
+        zombie.signal_all(signal.SIGSTOP)
+        half = world.ledger_count()
+        assert half < expected.total()
+        account = world.run()
+        assert account["delivered"] + account["before"] == expected.total()
+        assert account["delivered"] > 0
+        zombie.signal_all(signal.SIGCONT)
+        assert zombie.wait() == 1, zombie.lines
+        assert any("took over" in line or "taken over" in line for line in zombie.lines), zombie.lines
+    finally:
+        zombie.signal_all(signal.SIGKILL)
+    assert world.read() == expected
+    assert world.ledger_count() == expected.total()
+
+
+def test_two_runs_at_once_share_the_work_without_doubling_any(tmp_path, kafka):
+    world = World(tmp_path, kafka.bootstrap)
+    small_steps(world)
+    expected = numbered_lines(world, files=4, lines=100_000)
+    runs = [
+        subprocess.Popen(
+            world.command("run", world.name, "--window", WINDOW), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    outcomes = [(run.communicate(timeout=300), run.returncode) for run in runs]
+    assert [code for _, code in outcomes] == [0, 0], outcomes
+    assert any("which holds the lease" in stderr for (_, stderr), _ in outcomes) or any(
+        "nothing to ship" in e for (_, e), _ in outcomes
+    )
+    assert world.read() == expected
+
+
+def test_a_run_that_finds_the_lease_held_stops_and_says_by_whom(tmp_path, kafka):
+    world = World(tmp_path, kafka.bootstrap)
+    small_steps(world, delivery={"lease_wait": "1s"})
+    world.write_log("a.log", b"one\n")
+    ledger = LedgerLog(world.client, world.cluster, world.name)
+    ledger.ensure()
+    with HeldLease(ledger, "the-first-run", 5.0, 5.0, print):
+        world.fails(code=1, says=rf"run the-first-run on host \S+, process {os.getpid()}, holds the lease")
+    assert world.nothing_was_sent()
+    assert world.run()["delivered"] == 1

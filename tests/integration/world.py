@@ -1,0 +1,137 @@
+"""What an integration test works with: a config folder, log files and a real broker, through the commands that users have."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shipper.config.models import Cluster
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.ledger.chunks import Chunks
+from shipper.producer.client import ClusterClient
+from shipper.testing.console_consumer import read_topic
+
+WINDOW = "2026-11-01T00:00/2026-11-02T00:00"
+_unique = itertools.count(1)
+
+
+@dataclass
+class World:
+    """One pipeline with topics of its own on the shared broker."""
+
+    root: Path
+    bootstrap: str
+    name: str = field(default_factory=lambda: f"p{next(_unique)}x{os.getpid()}")
+    topics: dict[str, int] = field(default_factory=lambda: {"": 3})
+    """Suffix → partitions; the topics' names begin with the pipeline's."""
+
+    def __post_init__(self) -> None:
+        self.logs = self.root / "logs"
+        self.logs.mkdir(parents=True)
+        (self.root / "config" / "pipelines").mkdir(parents=True)
+        (self.root / "config" / "clusters").mkdir()
+        self.write_cluster()
+        self.write_pipeline()
+        self.client.create_topics({self.topic(suffix): count for suffix, count in self.topics.items()}, replication_factor=1)
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster.model_validate({"cluster": "local", "bootstrap": self.bootstrap, "ledger": {"replication_factor": 1}})
+
+    @property
+    def client(self) -> ClusterClient:
+        return ClusterClient(self.cluster)
+
+    def topic(self, suffix: str = "") -> str:
+        return f"{self.name}{suffix}"
+
+    def write_cluster(self, bootstrap: str | None = None) -> None:
+        text = f"cluster: local\nbootstrap: {bootstrap or self.bootstrap}\nledger: {{replication_factor: 1}}\n"
+        (self.root / "config" / "clusters" / "local.yaml").write_text(text)
+
+    def write_pipeline(self, **changes: Any) -> None:
+        """The shortest pipeline that a test can use; JSON is YAML. ``changes`` replace whole top-level keys; None removes one."""
+        spec: dict[str, Any] = {
+            "pipeline": self.name,
+            "source": {"path": "logs", "settle": "0s"},
+            "topic": self.topic(),
+            "clusters": ["local"],
+            "delivery": {"lease": "2s", "lease_wait": "30s", "metadata_wait": "20s", "transaction_timeout": "20s"},
+            "runner": {"driver_memory": "1g"},
+        }
+        spec.update(changes)
+        spec = {key: value for key, value in spec.items() if value is not None}
+        (self.root / "config" / "pipelines" / f"{self.name}.yaml").write_text(json.dumps(spec, indent=1))
+
+    def write_log(self, name: str, content: bytes) -> Path:
+        path = self.logs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        an_hour_ago = time.time() - 3600
+        os.utime(path, (an_hour_ago, an_hour_ago))
+        return path
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "shipper", *arguments, "--config", str(self.root / "config")]
+
+    def shipper(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
+
+    def run(self, *arguments: str, window: str = WINDOW) -> dict[str, Any]:
+        """``shipper run --json``; fails the test if the run failed."""
+        done = self.shipper("run", self.name, "--window", window, "--json", *arguments)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout)["clusters"]["local"]
+
+    def fails(self, *arguments: str, code: int, says: str, window: str = WINDOW) -> str:
+        """A run that must fail with exit code ``code`` and a message that matches ``says``; returns standard error."""
+        done = self.shipper("run", self.name, "--window", window, *arguments)
+        flat = " ".join(done.stderr.split())
+        assert re.search(says, flat), done.stderr[-4000:]
+        assert done.returncode == code, done.stderr[-4000:]
+        assert "Traceback" not in done.stderr, done.stderr[-4000:]
+        return done.stderr
+
+    def steps(self, run_id: str, *steps: str) -> subprocess.Popen[str]:
+        """Some steps in a process of their own, as an Airflow task runs them."""
+        command = [sys.executable, "-m", "spark_jobs", "--config", str(self.root / "config"), "--pipeline", self.name]
+        command += ["--window", "2026-11-01T00:00/2026-11-02T00:00", "--run-id", run_id, *steps]
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def read(self, suffix: str = "") -> Counter[bytes]:
+        """Every committed value of the topic, by Java's console consumer."""
+        return Counter(read_topic(self.bootstrap, self.topic(suffix)))
+
+    def ledger_count(self) -> int:
+        """Records that the ledger says are there, over all topics and splits."""
+        ledger = LedgerLog(self.client, self.cluster, self.name)
+        chunks = Chunks(self.name, ledger.control().voids).feed(ledger.chunks(wait_seconds=60))
+        return sum(state.records for state in chunks.splits.values())
+
+    def nothing_was_sent(self) -> bool:
+        return all(
+            self.client.end_offset(self.topic(suffix), partition) == 0
+            for suffix, count in self.topics.items()
+            for partition in range(count)
+        )
+
+
+def lines_of(*contents: bytes) -> Counter[bytes]:
+    """The lines of files as shipper promises to ship them: cut at ``\\n`` alone, nothing else touched."""
+    found: Counter[bytes] = Counter()
+    for content in contents:
+        parts = content.split(b"\n")
+        found.update(parts if parts[-1] else parts[:-1])
+    return found

@@ -1,0 +1,115 @@
+"""Durations and sizes: what is written is what is read, exactly."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shipper.config.units import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    format_bytes,
+    format_duration,
+    parse_duration,
+    parse_size,
+    write_duration,
+    write_size,
+)
+
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+@given(st.integers(0, 36_500 * 86_400_000))
+def test_written_durations_are_read_as_they_were(milliseconds: int) -> None:
+    text = write_duration(milliseconds / 1000)
+    assert parse_duration(text) == milliseconds / 1000
+    assert re.fullmatch(DURATION_PATTERN, text)
+
+
+@given(st.integers(0, 10**18))
+def test_written_sizes_are_read_as_they_were(count: int) -> None:
+    text = write_size(count)
+    assert parse_size(text) == count
+    assert re.fullmatch(SIZE_PATTERN, text)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), st.sampled_from(list(SECONDS))), min_size=1, max_size=5))
+def test_a_duration_is_the_sum_of_its_parts(parts: list[tuple[int, str]]) -> None:
+    text = "".join(f"{number}{unit}" for number, unit in parts)
+    assert parse_duration(text) == pytest.approx(sum(number * SECONDS[unit] for number, unit in parts))
+
+
+@given(st.integers(0, 10**5), st.sampled_from(list(BYTES)), st.sampled_from(["", " "]))
+def test_a_size_is_its_number_times_its_unit(number: int, unit: str, space: str) -> None:
+    assert parse_size(f"{number}{space}{unit}") == number * BYTES[unit]
+
+
+@given(st.text())
+def test_no_text_makes_the_parsers_fail_in_another_way(text: str) -> None:
+    for parse, pattern in ((parse_duration, DURATION_PATTERN), (parse_size, SIZE_PATTERN)):
+        try:
+            parsed = parse(text)
+        except ValueError:
+            continue
+        assert parsed >= 0
+        assert re.fullmatch(pattern, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["10", "", " 10m", "10m ", "10m\n", "-5m", "1.m", ".5h", "5 m", "10M", "1h 30m", "１０m", 10, 1.5, None, True]
+)
+def test_what_is_no_duration_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="a duration has a unit"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["10", "", "10 m", "10Mb", "10mb", "10MB\n", "-5B", "5  MB", "1e3B", "１０MB", 10, None, True])
+def test_what_is_no_size_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="a size has a unit"):
+        parse_size(text)
+
+
+def test_numbers_without_end_are_refused() -> None:
+    for parse, text in ((parse_duration, "9" * 400 + "d"), (parse_size, "9" * 400 + "GB")):
+        with pytest.raises(ValueError, match="the l"):
+            parse(text)
+    with pytest.raises(ValueError, match="whole number of bytes"):
+        parse_size("1.5B")
+    assert parse_size("1.5kB") == 1500
+
+
+@given(st.integers(0, 10**6))
+def test_whole_seconds_are_formatted_exactly(seconds: int) -> None:
+    assert parse_duration(format_duration(seconds)) == seconds
+
+
+@given(st.integers(0, 10**15))
+def test_formatted_sizes_are_right_to_a_tenth_of_their_unit(count: int) -> None:
+    text = format_bytes(count)
+    assert parse_size(text) == pytest.approx(count, rel=0.05)
+    if count < 1000:
+        assert parse_size(text) == count
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(600.0, "10m"), (5400.0, "1h30m"), (0.25, "250ms"), (0, "0s"), (86_400.0, "1d"), (90_061.5, "1d1h1m1s500ms")],
+)
+def test_durations_are_written_as_a_user_would(value: float, text: str) -> None:
+    assert write_duration(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(8_000_000, "8MB"), (32 * 2**20, "32MiB"), (1000, "1kB"), (1024, "1KiB"), (1023, "1023B"), (0, "0B")]
+)
+def test_sizes_are_written_as_a_user_would(value: int, text: str) -> None:
+    assert write_size(value) == text
+
+
+def test_rounding_never_shows_a_thousand_of_a_unit() -> None:
+    assert format_bytes(999_960) == "1.0 MB"
+    assert format_duration(59.96) == "1m"

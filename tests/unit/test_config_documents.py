@@ -1,0 +1,167 @@
+"""The generated files: up to date, and of one mind with the loader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shipper.config import annotations as types
+from shipper.config import generated_files, load_all
+from shipper.config.models import Cluster, Pipeline
+from shipper.config.yaml_file import read_yaml
+
+CONFIG = Path(__file__).resolve().parents[2] / "config"
+PIPELINE: dict[str, Any] = json.loads(generated_files()["pipeline.json"])
+CLUSTER: dict[str, Any] = json.loads(generated_files()["cluster.json"])
+REFERENCE = generated_files()["REFERENCE.md"]
+
+SHORTEST: dict[str, Any] = {"pipeline": "web", "source": "s3a://logs/", "topic": "logs.web", "clusters": ["local"]}
+
+
+def validator(schema: dict[str, Any]) -> Any:
+    """jsonschema comes with Great Expectations and Airflow; the core does without."""
+    return pytest.importorskip("jsonschema").Draft202012Validator(schema)
+
+
+def accepts(schema: dict[str, Any], data: Any) -> bool:
+    return bool(validator(schema).is_valid(data))
+
+
+@pytest.mark.parametrize("name", sorted(generated_files()))
+def test_generated_files_are_up_to_date(name: str) -> None:
+    message = "the models have changed; run `shipper schema`"
+    assert (CONFIG / "schema" / name).read_text(encoding="utf-8") == generated_files()[name], message
+
+
+@pytest.mark.parametrize("schema", [PIPELINE, CLUSTER], ids=["pipeline", "cluster"])
+def test_schemas_are_schemas(schema: dict[str, Any]) -> None:
+    validator(schema).check_schema(schema)
+
+
+@pytest.mark.parametrize(("folder", "schema"), [("pipelines", PIPELINE), ("clusters", CLUSTER)])
+def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> None:
+    files = sorted((CONFIG / folder).glob("*.yaml"))
+    assert files
+    for file in files:
+        validator(schema).validate(read_yaml(file).data)
+        assert file.read_text().startswith(f"# yaml-language-server: $schema=../schema/{folder[:-1]}.json\n")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"schedule": "@hourly"},
+        {"schedule": {"cron": "0 * * * *", "start": "2026-11-01"}},
+        {"source": {"path": "x", "settle": "1h30m", "split_size": "64 MiB", "recursive": True}},
+        {"records": {"columns": {"service": "'x'"}, "headers": {"a.b": "value"}}},
+        {"gates": {"source": [{"check": "not_null", "column": "value", "min_rate": 1}], "delivery": [{"check": "sum_closes"}]}},
+        {"runner": {"kind": "local", "conf": {"spark.ui.enabled": "false"}}},
+        {"limits": {"max_bytes": "1TB"}},
+    ],
+)
+def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: Path) -> None:
+    data = {**SHORTEST, **more}
+    assert loads(data, tmp_path)
+    assert accepts(PIPELINE, data)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"delivry": {}},
+        {"delivery": {"chunk_size": 8_000_000}},
+        {"delivery": {"chunk_size_bytes": "8MB"}},
+        {"delivery": {"compression": "zip"}},
+        {"delivery": {"lanes": 0}},
+        {"delivery": {"lanes": "2"}},
+        {"delivery": {"lanes": True}},
+        {"source": {"settle": "10m"}},
+        {"source": {"path": "x", "settle": "10 minutes"}},
+        {"source": 5},
+        {"routes": [{"topic": "a"}]},
+        {"schedule": {"cron": "@daily", "catchup": "yes"}},
+        {"schedule": None},
+        {"gates": {"source": []}},
+        {"gates": {"source": [{"check": "filez"}]}},
+        {"gates": {"source": [{"check": "files", "max_age": "1h"}]}},
+        {"gates": {"source": [{"check": "freshness"}]}},
+        {"clusters": []},
+        {"clusters": "local"},
+        {"pipeline": "Web Logs"},
+        {"records": {"columns": {"a b": "1"}}},
+        {"runner": {"conf": {"spark.speculation": "true"}}},
+        {"runner": {"driver_memory": "2GB"}},
+    ],
+)
+def test_what_the_schema_refuses_the_loader_refuses(more: dict[str, Any], tmp_path: Path) -> None:
+    data = {**SHORTEST, **more}
+    assert not accepts(PIPELINE, data)
+    assert not loads(data, tmp_path)
+
+
+def test_exactly_one_of_topic_and_routes() -> None:
+    without = {key: value for key, value in SHORTEST.items() if key != "topic"}
+    assert not accepts(PIPELINE, without)
+    assert accepts(PIPELINE, {**without, "routes": [{"topic": "a"}]})
+    assert not accepts(PIPELINE, {**SHORTEST, "routes": [{"topic": "a"}]})
+
+
+@pytest.mark.parametrize(
+    ("data", "right"),
+    [
+        ({"cluster": "a", "bootstrap": "${B}", "properties": {"sasl.password": "${P}", "x": 1, "y": True}}, True),
+        ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": "${RF:-3}", "create": "${CREATE}"}}, True),
+        ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": 3, "create": False}}, True),
+        ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": "three"}}, False),
+        ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": 0}}, False),
+        ({"cluster": "a", "bootstrap": "b", "properties": {"acks": "1"}}, False),
+        ({"cluster": "a", "bootstrap": "b", "properties": {"x": ["y"]}}, False),
+        ({"cluster": "a"}, False),
+    ],
+)
+def test_clusters(data: dict[str, Any], right: bool) -> None:
+    assert accepts(CLUSTER, data) is right
+
+
+def loads(data: dict[str, Any], folder: Path) -> bool:
+    """JSON is YAML, so the loader can be asked with the same data."""
+    (folder / "pipelines").mkdir()
+    (folder / "clusters").mkdir()
+    (folder / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: x:1\n")
+    (folder / "pipelines" / "web.yaml").write_text(json.dumps(data))
+    return "web" in load_all(folder).pipelines
+
+
+def test_defaults_and_bounds_are_written_as_a_user_writes_them() -> None:
+    delivery = PIPELINE["properties"]["delivery"]["properties"]
+    assert delivery["chunk_size"]["default"] == "8MB"
+    assert delivery["metadata_wait"]["default"] == "10m"
+    assert delivery["lanes"]["default"] == 2
+    assert PIPELINE["properties"]["gates"]["properties"]["source"]["default"] == [{"check": "files"}, {"check": "rows"}]
+    assert "| `chunk_size` | size, at least 1kB, at most 256MB | `8MB` |" in REFERENCE
+    assert "| `settle` | duration | `10m` |" in REFERENCE
+    assert "| `source` | list of checks | `[{check: files}, {check: rows}]` |" in REFERENCE
+    assert "| `pipeline` | text | **required** |" in REFERENCE
+
+
+def keys(model: Any) -> set[str]:
+    """All keys that a user may write, in all sections."""
+    found = set()
+    for key, field in types.yaml_keys(model).items():
+        found.add(key)
+        below = types.item(types.bare(field.annotation)) or field.annotation
+        for section in [types.bare(below), *types.variants(below).values()]:
+            found |= keys(section) if types.is_model(section) else set()
+    return found
+
+
+@pytest.mark.parametrize("model", [Pipeline, Cluster])
+def test_every_key_is_explained(model: Any) -> None:
+    for key in keys(model) - {"check"}:
+        rows = [line for line in REFERENCE.splitlines() if line.startswith(f"| `{key}` |")]
+        assert rows, key
+        assert all(len(row.split(" | ")[-1]) > 10 for row in rows), f"{key} has no description"

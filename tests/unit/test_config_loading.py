@@ -1,0 +1,255 @@
+"""What right files become."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shipper.config import Pipeline, load_all, load_cluster, load_pipeline, resolve_uri
+from shipper.config.rules import check_cron, check_source_placeholders, legal_topic, suggestion
+
+PROJECT = Path(__file__).resolve().parents[2]
+SHORTEST = """\
+pipeline: web
+schedule: "0 * * * *"
+source: s3a://logs/web/{window_start:%Y/%m/%d/%H}/
+topic: logs.web
+clusters: [local]
+"""
+EXAMPLE = (PROJECT / "config" / "pipelines" / "web_access.yaml").read_text()
+LOCAL = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    folder = tmp_path / "config"
+    (folder / "pipelines").mkdir(parents=True)
+    (folder / "clusters").mkdir()
+    (folder / "clusters" / "local.yaml").write_text(LOCAL)
+    (folder / "pipelines" / "web.yaml").write_text(SHORTEST)
+    return folder
+
+
+def load(config: Path, text: str) -> Pipeline:
+    (config / "pipelines" / "web.yaml").write_text(text)
+    return load_pipeline(config, "web")
+
+
+def test_shortest_pipeline_means_the_same_as_the_long_one(config: Path) -> None:
+    long = """\
+pipeline: web
+owner: shipper
+schedule: {cron: "0 * * * *", timezone: UTC, catchup: false}
+source:
+  path: s3a://logs/web/{window_start:%Y/%m/%d/%H}/
+  settle: 10m
+  split_size: 32MiB
+routes:
+  - topic: logs.web
+clusters:
+  - local
+delivery: {chunk_size: 8MB, batch_size: 1MB, metadata_wait: 600s}
+"""
+    assert load_pipeline(config, "web").model_dump() == load(config, long).model_dump()
+
+
+def test_the_examples_of_the_project_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOGS_URI", raising=False)
+    monkeypatch.delenv("KAFKA_BOOTSTRAP", raising=False)
+    loaded = load_all(PROJECT / "config")
+    assert [str(fault) for fault in loaded.faults] == []
+    assert loaded.pipelines["web_access"].source.path == "data/logs/{window_start:%Y-%m-%d}/{window_start:%H}/"
+    assert loaded.clusters["local"].bootstrap == "127.0.0.1:9092"
+
+
+def test_one_broken_file_takes_nothing_else_down(config: Path) -> None:
+    (config / "pipelines" / "broken.yaml").write_text("pipeline: [")
+    (config / "pipelines" / "lost.yaml").write_text(SHORTEST.replace("web", "lost", 1).replace("[local]", "[far]"))
+    (config / "clusters" / "far.yaml").write_text("cluster: far")
+    loaded = load_all(config)
+    assert list(loaded.pipelines) == ["web"]
+    assert list(loaded.clusters) == ["local"]
+    assert list(loaded.broken) == ["broken", "lost"]
+    assert {fault.file.rpartition("/")[2] for fault in loaded.faults} == {"broken.yaml", "lost.yaml", "far.yaml"}
+
+
+@given(st.integers(0, len(EXAMPLE)), st.integers(0, 20), st.text("{}[]:,-#&*!|>'\"%@`\n\t a${}~?\0é", max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_no_text_makes_loading_raise(start: int, cut: int, inserted: str) -> None:
+    with TemporaryDirectory() as folder:
+        config = Path(folder)
+        (config / "pipelines").mkdir()
+        (config / "pipelines" / "web_access.yaml").write_text(EXAMPLE[:start] + inserted + EXAMPLE[start + cut :])
+        (config / "clusters").mkdir()
+        (config / "clusters" / "local.yaml").write_text(LOCAL)
+        loaded = load_all(config)
+    assert ("web_access" in loaded.pipelines) != ("web_access" in loaded.broken)
+    assert bool(loaded.faults) == bool(loaded.broken)
+
+
+def test_values_are_those_of_yaml_1_2(config: Path) -> None:
+    text = SHORTEST + "records: {headers: {a: on, b: 2026-11-01, c: 12:30:45, d: =}}\n"
+    assert load(config, text).records.headers == {"a": "on", "b": "2026-11-01", "c": "12:30:45", "d": "="}
+    gates = "gates: {source: [{check: rows, on: full, min: 0o17}]}\n"
+    check = load(config, SHORTEST + gates).gates.source[0]
+    assert check.model_dump() == {"check": "rows", "on": "full", "min": 15, "max": None, "severity": "block"}
+
+
+def test_an_alias_stands_for_a_whole_section(config: Path) -> None:
+    text = SHORTEST + "records: {columns: &same {a: value}, headers: *same}\n"
+    records = load(config, text).records
+    assert records.columns == records.headers == {"a": "value"}
+
+
+@pytest.mark.parametrize(
+    ("written", "moment"),
+    [
+        ("2026-11-01", dt.datetime(2026, 11, 1, tzinfo=dt.UTC)),
+        ("2026-11-01T06:00", dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)),
+        ("2026-11-01 06:00:00+01:00", dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)),
+        ("'2026-11-01'", dt.datetime(2026, 11, 1, tzinfo=dt.UTC)),
+    ],
+)
+def test_start_is_a_moment_in_utc(config: Path, written: str, moment: dt.datetime) -> None:
+    text = SHORTEST.replace('"0 * * * *"', f'{{cron: "@hourly", start: {written}}}')
+    schedule = load(config, text).schedule
+    assert schedule is not None
+    assert schedule.start == moment
+
+
+# --- The environment
+
+
+def test_references_are_filled_in_where_they_may_be(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUCKET", "logs")
+    monkeypatch.setenv("EMPTY", "")
+    monkeypatch.setenv("TRICKY", "${BUCKET} $1 \\1 {x}")
+    text = "pipeline: web\nsource: s3a://${BUCKET}/${EMPTY}/${EMPTY:-web}\ntopic: t\nclusters: [local]\n"
+    pipeline = load(config, text + "runs_uri: ${NOT_SET_AT_ALL:-s3://runs}/x\nowner: ${BUCKET}\n")
+    assert pipeline.source.path == "s3a://logs//web"
+    assert pipeline.runs_uri == "s3://runs/x"
+    assert pipeline.owner == "${BUCKET}", "elsewhere it is text"
+    (config / "clusters" / "local.yaml").write_text(
+        "cluster: ${NOT_SET_AT_ALL:-local}\nbootstrap: ${BUCKET}:9092\n"
+        "properties: {sasl.password: '${TRICKY}', port: 1}\n"
+        "ledger: {replication_factor: '${RF:-3}', create: '${CREATE:-false}'}\n"
+    )
+    cluster = load_cluster(config, "local")
+    assert cluster.properties == {"sasl.password": "${BUCKET} $1 \\1 {x}", "port": 1}, "what is filled in is not looked at again"
+    assert (cluster.bootstrap, cluster.ledger.replication_factor, cluster.ledger.create) == ("logs:9092", 3, False)
+
+
+def test_no_secret_is_in_the_repr_of_a_cluster(config: Path) -> None:
+    (config / "clusters" / "local.yaml").write_text(LOCAL + "properties: {sasl.password: hunter2}\n")
+    assert "hunter2" not in repr(load_all(config))
+
+
+# --- Paths
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("data/logs", "/srv/app/data/logs"),
+        ("data/{window_start:%Y-%m-%d}/*.log/", "/srv/app/data/{window_start:%Y-%m-%d}/*.log/"),
+        ("./runs", "/srv/app/runs"),
+        ("../runs", "/srv/runs"),
+        ("{window_start:%Y}/x", "/srv/app/{window_start:%Y}/x"),
+        ("/data", "/data"),
+        ("s3a://b/k", "s3a://b/k"),
+        ("hdfs:///k", "hdfs:///k"),
+        ("file:/k", "file:/k"),
+        ("memory://k", "memory://k"),
+    ],
+)
+def test_relative_paths_lie_below_the_folder_above_config(uri: str, expected: str) -> None:
+    assert resolve_uri(Path("/srv/app/config"), uri) == expected
+
+
+def test_relative_config_folder_is_seen_from_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolve_uri(Path("config"), "runs") == f"{tmp_path}/runs"
+    monkeypatch.chdir(tmp_path.parent)
+    assert resolve_uri(Path(tmp_path.name, "config"), "runs/") == f"{tmp_path}/runs/"
+    monkeypatch.chdir(tmp_path)
+    assert resolve_uri(Path(), "runs") == f"{tmp_path.parent}/runs"
+
+
+# --- What it costs
+
+
+def test_loading_imports_neither_spark_nor_airflow_nor_a_kafka_client() -> None:
+    code = "import sys, shipper.config; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
+    loaded = set(done.stdout.split())
+    foreign = loaded - set(sys.stdlib_module_names) - set(sys.builtin_module_names)
+    with_pydantic = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+    assert {name for name in foreign if not name.startswith("_")} <= {"shipper", "ruamel", *with_pydantic, "sitecustomize"}
+
+
+def test_pipelines_and_clusters_survive_pickling(config: Path) -> None:
+    loaded = load_all(config)
+    assert pickle.loads(pickle.dumps(loaded)) == loaded
+
+
+def test_nothing_is_remembered_between_two_loads(config: Path) -> None:
+    assert load_pipeline(config, "web").owner == "shipper"
+    assert load(config, SHORTEST + "owner: edge\n").owner == "edge"
+
+
+# --- Rules
+
+
+@pytest.mark.parametrize(
+    "cron", ["* * * * *", "0 6 * * 1-5", "*/15 0-6,22 1,15 jan-mar MON", "0 0 L * *", "0 0 * * 5#3", "@daily", " 0  * * * * "]
+)
+def test_cron_that_airflow_takes_is_taken(cron: str) -> None:
+    check_cron(cron)
+
+
+@pytest.mark.parametrize(
+    "cron", ["", "0 * * *", "0 * * * * *", "60 * * * *", "* 24 * * *", "a * * * *", "*/0 * * * *", "@reboot"]
+)
+def test_cron_that_no_scheduler_takes_is_refused(cron: str) -> None:
+    with pytest.raises(ValueError, match=r"five|preset| is no "):
+        check_cron(cron)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("x/{ds}", "unknown placeholder {ds}"),
+        ("x/{window_start}", "needs a date pattern"),
+        ("x/{window_start:YYYY}", "needs a date pattern"),
+        ("x/{window_start:%Y", "a placeholder is written"),
+        ("x/{ window_start:%Y}", "a placeholder is written"),
+    ],
+)
+def test_placeholders_that_would_stay_as_they_are_are_refused(path: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        check_source_placeholders(path)
+
+
+def test_alternatives_of_a_glob_are_no_placeholders() -> None:
+    check_source_placeholders("logs/{web,api}/{window_start:%Y}/*.{log,gz}")
+
+
+def test_topics_are_those_of_kafka() -> None:
+    assert all(legal_topic(name) for name in ("a", "a.b-c_d", "A" * 249))
+    assert not any(legal_topic(name) for name in ("", ".", "..", "a b", "ä", "a\n", "A" * 250))
+
+
+def test_suggestions_are_close_and_short() -> None:
+    assert suggestion("Chunk_Sze", ["chunk_size", "lanes"]) == "; did you mean 'chunk_size'? allowed: chunk_size, lanes"
+    assert suggestion("x", ["chunk_size"], "there are") == "; there are: chunk_size"
+    assert suggestion("x", []) == ""
+    assert suggestion("x", [f"pipeline-{n}" for n in range(25)]).endswith("pipeline-19, … (5 more)")

@@ -1,0 +1,227 @@
+"""The jar cache, against a Maven repository on loopback: Ivy and Java are real, the jars are a few bytes."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import importlib.util
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shipper.dev import ivy, pins
+from shipper.dev.errors import DevServerError, JarsUnavailable
+from shipper.dev.jars import cache_folder, resolve_jars
+from shipper.dev.java import find_java
+from shipper.dev.pins import Pin, digest, lock_file, read_lock
+from shipper.dev.ports import free_port
+
+JARS = {"alpha": b"the first jar", "beta": b"the second jar"}
+GROUP, VERSION = "org.example.things", "1.0"
+
+
+class Repository:
+    """A Maven repository that counts how often each file was handed out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.served: Counter[str] = Counter()
+        handler = functools.partial(_Handler, self.served, directory=str(root))
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
+
+    def put(self, name: str, content: bytes) -> None:
+        folder = self.root / GROUP.replace(".", "/") / name / VERSION
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}-{VERSION}.jar").write_bytes(content)
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    def __init__(self, served: Counter[str], *args: object, **options: object) -> None:
+        self.served = served
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        self.served[self.path.rpartition("/")[2]] += 1
+        super().do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+    """A repository with two jars, a lock called ``things-1.0`` for them, and an empty cache."""
+    repository = Repository(tmp_path / "repository")
+    for name, content in JARS.items():
+        repository.put(name, content)
+    monkeypatch.setattr(pins, "LOCKS", tmp_path)
+    lock = [Pin(GROUP, name, VERSION, len(data), hashlib.sha256(data).hexdigest()) for name, data in JARS.items()]
+    lock_file("things-1.0").write_text("".join(f"{pin}\n" for pin in lock))
+    monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(ivy.MIRROR_VARIABLE, repository.url)
+    thread = threading.Thread(target=repository.server.serve_forever, daemon=True)
+    thread.start()
+    yield repository
+    repository.server.shutdown()
+    repository.server.server_close()
+    thread.join()
+
+
+def resolve() -> Path:
+    return resolve_jars("things-1.0", find_java())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+EXPECTED = {f"{name}-{VERSION}.jar": content for name, content in JARS.items()}
+
+
+def test_locked_jars_arrive_and_are_fetched_once(repository: Repository) -> None:
+    told: list[str] = []
+
+    folder = resolve_jars("things-1.0", find_java(), told.append)
+    again = resolve_jars("things-1.0", find_java(), told.append)
+
+    assert contents(folder) == EXPECTED
+    assert again == folder
+    assert repository.served == {"alpha-1.0.jar": 1, "beta-1.0.jar": 1}
+    assert len(told) == 1
+    assert told[0].startswith("resolving 2 jars of things-1.0")
+
+
+def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_remembered(repository: Repository) -> None:
+    repository.put("beta", b"THE second jar")  # the same length
+
+    with pytest.raises(JarsUnavailable, match=r"org\.example\.things:beta:1\.0 is not the jar that was locked"):
+        resolve()
+    repository.put("beta", JARS["beta"])
+
+    assert contents(resolve()) == EXPECTED
+
+
+def test_what_a_killed_fetch_left_does_not_count_as_done(repository: Repository) -> None:
+    folder = resolve()
+    (folder / "beta-1.0.jar").write_bytes(b"the sec")
+    partial = folder.with_name(f"{folder.name}.partial")
+    partial.mkdir()
+    (partial / "alpha-1.0.jar").write_bytes(b"the")
+
+    assert contents(resolve()) == EXPECTED
+    assert not partial.exists()
+
+
+def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repository) -> None:
+    code = (
+        "import sys; from pathlib import Path; from shipper.dev import pins; pins.LOCKS = Path(sys.argv[1]);"
+        "from shipper.dev.jars import resolve_jars; from shipper.dev.java import find_java;"
+        "print(resolve_jars('things-1.0', find_java()))"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, str(pins.LOCKS)], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    folders = {process.communicate(timeout=60)[0].strip() for process in processes}
+
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert contents(Path(folders.pop())) == EXPECTED
+    assert not folders
+    assert repository.served == {"alpha-1.0.jar": 1, "beta-1.0.jar": 1}
+
+
+def test_an_unreachable_repository_is_one_paragraph_with_the_remedy(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ivy.MIRROR_VARIABLE, f"http://127.0.0.1:{free_port()}/")
+
+    with pytest.raises(JarsUnavailable) as caught:
+        resolve()
+
+    message = str(caught.value)
+    assert "the Maven repository cannot be reached" in message
+    assert "Connection refused" in message
+    assert "JAVA_TOOL_OPTIONS" in message
+    assert "\n" not in message
+
+
+def test_a_repository_that_stops_answering_is_given_up(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ivy, "STALL_SECONDS", 1.0)
+    release = threading.Event()
+    monkeypatch.setattr(_Handler, "do_HEAD", lambda handler: release.wait(20))
+
+    with pytest.raises(JarsUnavailable, match=r"cannot be reached .no byte arrived for 1 seconds"):
+        resolve()
+    release.set()
+
+
+def test_a_jar_that_the_repository_lacks_is_named(repository: Repository) -> None:
+    (repository.root / "org/example/things/beta/1.0/beta-1.0.jar").unlink()
+
+    with pytest.raises(JarsUnavailable, match=r"has no org\.example\.things#beta;1\.0\."):
+        resolve()
+
+
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    with pytest.raises(JarsUnavailable, match=r"part of pyspark\. Install shipper with its Spark part: .*shipper\[spark\]"):
+        ivy.ivy_jar()
+
+
+def test_a_cache_that_cannot_be_written_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "file"))
+
+    with pytest.raises(JarsUnavailable, match=r"cannot be kept in .*file: .* in SHIPPER_CACHE"):
+        resolve()
+
+
+def test_the_cache_is_where_the_environment_says() -> None:
+    assert cache_folder({"SHIPPER_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
+    assert cache_folder({"XDG_CACHE_HOME": "/b"}) == Path("/b/shipper")
+    assert cache_folder({}) == Path.home() / ".cache" / "shipper"
+
+
+def test_every_lock_of_the_project_can_be_read() -> None:
+    locks = sorted(pins.LOCKS.glob("*.txt"))
+    assert [path.stem for path in locks if len(read_lock(path)) < 2] == []
+    kafka = {pin.name: pin.version for pin in read_lock(lock_file("kafka-4.3.1"))}
+    assert len(kafka) == 92
+    assert kafka["kafka_2.13"] == kafka["kafka-tools"] == "4.3.1"
+
+
+GOOD = "org.example:alpha:1.0 13 sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"# head\n\n{GOOD}\norg.example:beta 13 sha256:00\n", r"lock\.txt:4: expected `group:name:version .* found 'org"),
+        (f"{GOOD}\n{GOOD}\n", r"lock\.txt:2: alpha-1\.0\.jar is locked twice"),
+        ("# nothing\n", "locks no jars"),
+    ],
+)
+def test_a_broken_lock_says_where(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "lock.txt"
+    path.write_text(text)
+
+    with pytest.raises(DevServerError, match=expected):
+        read_lock(path)
+
+
+def test_a_missing_lock_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DevServerError, match="Cannot read the list of jars"):
+        read_lock(tmp_path / "lock.txt")
+
+
+def test_another_pin_is_another_folder() -> None:
+    pin = Pin("org.example", "alpha", "1.0", 13, "0" * 64)
+    assert digest((pin,)) != digest((Pin("org.example", "alpha", "1.0", 13, "1" * 64),))
+    assert str(pin) == GOOD

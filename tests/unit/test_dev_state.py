@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shipper.dev import state
+from shipper.dev.errors import DevServerError
+from shipper.dev.flock import exclusive
+from shipper.dev.ports import free_port, why_unusable
+from shipper.dev.process import ProcessId, spawn
+from shipper.dev.state import ServerState
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+DEAF = [
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)",
+]
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(SLEEP) as process:
+        yield process
+        process.kill()
+
+
+def test_a_server_is_remembered_until_it_is_forgotten(tmp_path: Path) -> None:
+    server = ServerState("kafka", {"bootstrap": "127.0.0.1:9092"}, tmp_path / "kafka", (ProcessId(12, "then"),))
+    state.save(tmp_path, server)
+    assert state.load(tmp_path, "kafka") == server
+
+    state.forget(tmp_path, "kafka")
+    assert state.load(tmp_path, "kafka") is None
+
+
+def test_a_recycled_process_number_is_not_mistaken_for_the_server(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    stranger = ProcessId(sleeper.pid, "another boot:1")
+    server = ServerState("kafka", {}, tmp_path, (stranger,))
+    assert not server.running
+
+    server.stop(grace_seconds=0)
+    assert ProcessId.of(sleeper.pid).alive()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"addresses": {}, "directory": "x", "processes": [{"pid": "x"}]}'])
+def test_a_broken_state_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kafka.json").write_text(text)
+
+    with pytest.raises(DevServerError, match=r"kafka\.json does not say where kafka runs .* delete the file"):
+        state.load(tmp_path, "kafka")
+
+
+def test_the_home_is_where_the_environment_says() -> None:
+    assert state.dev_home({"SHIPPER_DEV_HOME": "/somewhere"}) == Path("/somewhere")
+    assert state.dev_home({}) == Path.cwd() / ".dev"
+
+
+def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped(sleeper: subprocess.Popen[bytes]) -> None:
+    process = ProcessId.of(sleeper.pid)
+    assert process.alive()
+
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # a zombie now
+
+    assert not process.alive()
+
+
+def test_a_process_that_never_was_cannot_be_identified() -> None:
+    with pytest.raises(ProcessLookupError):
+        ProcessId.of(2**22 + 1)  # above Linux's largest
+
+
+def test_a_paused_process_still_stops_in_an_orderly_way(sleeper: subprocess.Popen[bytes]) -> None:
+    sleeper.send_signal(signal.SIGSTOP)
+
+    ProcessId.of(sleeper.pid).stop(grace_seconds=30)
+
+    assert sleeper.wait(1) == -signal.SIGTERM
+
+
+def test_a_process_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -> None:
+    server = spawn(DEAF, cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
+    wait_for(lambda: "deaf" in (tmp_path / "out").read_text())
+
+    server.stop(grace_seconds=0.2)
+    server.stop(grace_seconds=0.2)
+
+    assert server.exit_code() == -signal.SIGKILL
+
+
+def test_a_server_is_out_of_reach_of_the_terminals_ctrl_c(tmp_path: Path) -> None:
+    server = spawn(SLEEP, cwd=tmp_path, output=tmp_path / "out", die_with_parent=True)
+    try:
+        assert os.getsid(server.id.pid) == server.id.pid
+    finally:
+        server.stop(grace_seconds=5)
+
+
+@pytest.mark.parametrize(("die_with_parent", "survives"), [(True, False), (False, True)])
+def test_a_killed_parent_takes_its_server_along_if_told_so(tmp_path: Path, die_with_parent: bool, survives: bool) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from shipper.dev.process import spawn;"
+        f"folder = Path({str(tmp_path)!r});"
+        f"server = spawn({SLEEP!r}, cwd=folder, output=folder / 'out', die_with_parent={die_with_parent});"
+        "print(server.id.pid, server.id.started, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid, started = parent.stdout.readline().split()
+        server = ProcessId(int(pid), started)
+        assert server.alive()
+        parent.kill()
+    try:
+        if survives:
+            time.sleep(0.5)
+            assert server.alive()
+        else:
+            wait_for(lambda: not server.alive())
+    finally:
+        server.kill()
+
+
+def test_a_server_survives_the_thread_that_started_it(tmp_path: Path) -> None:
+    started = []
+    thread = threading.Thread(
+        target=lambda: started.append(spawn(SLEEP, cwd=tmp_path, output=tmp_path / "out", die_with_parent=True))
+    )
+    thread.start()
+    thread.join()
+    time.sleep(0.3)
+    try:
+        assert started[0].id.alive()
+    finally:
+        started[0].stop(grace_seconds=5)
+
+
+def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from shipper.dev.flock import exclusive\n"
+        "with exclusive(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    lock, waited = tmp_path / "lock", threading.Event()
+    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        killer = threading.Thread(target=lambda: waited.wait(20) and holder.kill())
+        killer.start()
+        with exclusive(lock, on_wait=waited.set):
+            killer.join()
+    assert waited.is_set()
+
+
+def test_a_port_with_a_listener_cannot_be_used_and_a_free_one_can() -> None:
+    port = free_port()
+    assert why_unusable(port) is None
+    with socket.create_server(("127.0.0.1", port)):
+        assert why_unusable(port) == "is taken by another process"
+    assert why_unusable(port) is None
+
+
+def test_a_free_port_is_not_handed_out_twice() -> None:
+    ports = [free_port() for _ in range(500)]
+    assert len(set(ports)) == len(ports)
+
+
+def wait_for(condition: object, seconds: float = 20) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)

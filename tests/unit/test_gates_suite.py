@@ -1,0 +1,205 @@
+"""Great Expectations' traps: what it does when asked plainly, so that a change there is seen, and what the gates make of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from spark_jobs.gates import suite
+from spark_jobs.gates.suite import RESULT_FORMAT, Answer, Question, ask
+
+gx = suite.gx
+gxe = suite.gxe
+
+FRAME = pd.DataFrame({"a": [1, 2, 3, 4], "b": [1, None, 3, None]})
+EMPTY = FRAME.iloc[:0]
+ROOT = Path(__file__).parents[2]
+
+
+def rows(fewest=1, most=None):
+    return Question(lambda: gxe.ExpectTableRowCountToBeBetween(min_value=fewest, max_value=most))
+
+
+def not_null(column, mostly=1.0):
+    return Question(lambda: gxe.ExpectColumnValuesToNotBeNull(column=column, mostly=mostly), (column,))
+
+
+def plainly(expectations, frame=FRAME, **options):
+    return suite._batch(frame).validate(gx.ExpectationSuite(name="plain", expectations=expectations), **options)
+
+
+def test_an_unknown_expectation_is_dropped_by_gx_and_unwritable_here(monkeypatch):
+    with suite._quiet():
+        dropped = gx.ExpectationSuite(name="x", expectations=[{"type": "expect_nonsense", "kwargs": {}}])
+    assert dropped.expectations == []
+
+    class Dropping(gx.ExpectationSuite):
+        def __init__(self, name, expectations):
+            super().__init__(name=name, expectations=expectations[:-1])
+
+    monkeypatch.setattr(suite.gx, "ExpectationSuite", Dropping)
+    kept, lost = ask([rows(), not_null("a")], FRAME)
+    assert kept.holds
+    assert not lost.holds
+    assert "0 results for it instead of 1" in lost.fault
+
+
+def test_an_empty_suite_passes_in_gx_and_gives_no_answer_here():
+    assert plainly([]).success
+    assert ask([], FRAME) == []
+
+
+def test_column_checks_hold_on_zero_rows_in_gx_but_not_here():
+    assert plainly([gxe.ExpectColumnValuesToNotBeNull(column="a")], EMPTY).success
+    count, column = ask([rows(0), not_null("a")], EMPTY)
+    assert count.holds
+    assert not column.holds
+    assert column.figures["rows"] == 0
+    assert column.fault is None
+
+
+def test_a_check_without_figures_is_a_fault():
+    (answer,) = ask([Question(lambda: gxe.ExpectColumnToExist(column="a"), ("a",))], FRAME)
+    assert answer == Answer.impossible("Great Expectations gave no figures for it")
+
+
+def test_an_expectation_that_raises_is_only_a_failure_in_gx_and_a_fault_here():
+    raising = gxe.ExpectColumnMeanToBeBetween(column="text", min_value=1)
+    frame = FRAME.assign(text=["SECRET"] * 4)
+    with suite._quiet():
+        (result,) = plainly([raising], frame).results
+    assert not result.success
+    assert result.result == {}
+    answer, other = ask([Question(lambda: raising.copy(), ("text",)), not_null("a")], frame)
+    assert not answer.holds
+    assert "it raised" in answer.fault
+    assert "SECRET" not in answer.fault
+    assert other.holds
+
+
+def test_a_misspelt_column_names_the_columns_there_are():
+    typo, other = ask([not_null("aa"), not_null("a")], FRAME)
+    assert typo == Answer.impossible("there is no column 'aa'; there are: a, b")
+    assert other.holds
+
+
+def test_bounds_that_contradict_each_other_are_a_fault_and_not_a_crash():
+    wrong, other = ask([rows(5, 1), rows()], FRAME)
+    assert "min_value (5) must be less than or equal to max_value (1)" in wrong.fault
+    assert other.holds
+
+
+def test_gx_reorders_results_and_each_still_finds_its_check():
+    questions = [not_null("b", 0.5), rows(4, 4), not_null("a"), rows(5), not_null("b", 0.6)]
+    plain = plainly([question.build() for question in questions])
+    asked = [question.columns for question in questions]
+    assert [(r.expectation_config.kwargs.get("column"),) for r in plain.results] != [columns or (None,) for columns in asked]
+
+    answers = ask(questions, FRAME)
+    assert [answer.holds for answer in answers] == [True, True, True, False, False]
+    assert [answer.figures.get("unexpected_count") for answer in answers] == [2, None, 0, None, 2]
+
+
+def test_the_same_check_twice_is_evaluated_twice():
+    added = gx.ExpectationSuite(name="x")
+    suite._batch(FRAME)
+    for identity in (1, 2):
+        added.add_expectation(suite._identified(rows().build(), identity))
+    assert len(added.expectations) == 1, "GX merges what differs in meta alone"
+    assert [answer.holds for answer in ask([rows(), rows(), not_null("a"), not_null("a")], FRAME)] == [True] * 4
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_fewer_results_than_checks_are_faults_of_those_that_lack_one(monkeypatch, kept):
+    batch = suite._batch
+
+    class Forgetting:
+        def __init__(self, frame):
+            self._batch = batch(frame)
+
+        def validate(self, *args, **options):
+            found = self._batch.validate(*args, **options)
+            found.results = found.results[:kept]
+            return found
+
+    monkeypatch.setattr(suite, "_batch", Forgetting)
+    answers = ask([rows(), not_null("a"), not_null("b", 0.1)], FRAME)
+    assert len(answers) == 3
+    assert [answer.holds for answer in answers] == [kept == 2, False, False]
+    assert all(answer.fault for answer in answers if not answer.holds)
+
+
+def test_two_results_for_one_check_are_a_fault(monkeypatch):
+    batch = suite._batch
+
+    class Doubling:
+        def __init__(self, frame):
+            self._batch = batch(frame)
+
+        def validate(self, *args, **options):
+            found = self._batch.validate(*args, **options)
+            found.results = [*found.results, found.results[-1]]
+            return found
+
+    monkeypatch.setattr(suite, "_batch", Doubling)
+    (answer,) = ask([not_null("a")], FRAME)
+    assert "2 results for it instead of 1" in answer.fault
+
+
+def test_when_gx_itself_breaks_every_check_is_a_fault(monkeypatch):
+    def broken(frame):
+        raise RuntimeError("the line was SECRET")
+
+    monkeypatch.setattr(suite, "_batch", broken)
+    answers = ask([rows(), not_null("a")], FRAME)
+    assert [answer.fault for answer in answers] == ["it raised RuntimeError; the text may quote log lines, so it is left out"] * 2
+
+
+def test_gx_quotes_values_unless_told_not_to():
+    expectation = gxe.ExpectColumnValuesToBeInSet(column="text", value_set=["x"])
+    frame = pd.DataFrame({"text": ["SECRET", "x"]})
+    assert "SECRET" in str(plainly([expectation], frame, result_format="SUMMARY"))
+    found = plainly([expectation.copy()], frame, result_format=RESULT_FORMAT)
+    assert not found.success
+    assert "SECRET" not in str(found)
+
+
+PLAIN_RUN = """
+import socket
+def no_network(*args, **options): raise AssertionError("it wants the network")
+socket.socket.connect = socket.getaddrinfo = no_network
+import pandas as pd
+from spark_jobs.gates.suite import Question, ask, gxe
+not_null = Question(lambda: gxe.ExpectColumnValuesToNotBeNull(column="a"), ("a",))
+raising = Question(lambda: gxe.ExpectColumnMeanToBeBetween(column="a", min_value=1), ("a",))
+answers = ask([not_null, raising], pd.DataFrame({"a": ["SECRET"]}))
+assert answers[0].holds and answers[1].fault
+print("done")
+"""
+
+
+def run(script, code, **options):
+    """From a file: with ``python -c`` pyspark takes itself for a doctest, and leaves with exit code 0 without a word of ours."""
+    script.write_text(code)
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, **options)
+
+
+def test_nothing_is_written_printed_or_sent(tmp_path):
+    home, here, temporary = (tmp_path / name for name in ("home", "here", "tmp"))
+    for folder in (home, here, temporary):
+        folder.mkdir()
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("GX_", "XDG_"))}
+    surroundings = {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = run(tmp_path / "plain.py", PLAIN_RUN, cwd=here, env={**clean, **surroundings})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert [path for path in tmp_path.rglob("*") if path.parent != tmp_path] == []
+
+
+def test_great_expectations_is_imported_only_by_the_gates(tmp_path):
+    """It takes seconds, and most steps have no gate."""
+    code = "import sys, spark_jobs.__main__, spark_jobs.steps; print('great_expectations' in sys.modules)"
+    done = run(tmp_path / "imports.py", code, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.stdout == "False\n", done.stderr

@@ -1,0 +1,35 @@
+from shipper.report.results import CheckResult
+from spark_jobs.gates import closed, closed_message
+
+
+def result(check, passed=False, severity="block"):
+    return CheckResult(check=check, severity=severity, passed=passed, expected="≥ 12 files", observed="11 files")
+
+
+def test_only_a_failed_check_that_blocks_closes_the_gate():
+    results = [result("a", passed=True), result("b", severity="warn"), result("c"), result("d", passed=True, severity="warn")]
+    assert [one.check for one in closed(results)] == ["c"]
+    assert closed(results[:2]) == []
+
+
+def test_a_gate_without_a_result_is_closed():
+    (closing,) = closed([])
+    assert closing.observed == "0 checks evaluated"
+
+
+def test_the_message_is_one_paragraph_with_cause_effect_and_remedy():
+    message = closed_message([result("files")], "before shipping: not one byte was sent")
+    assert message == (
+        "The gate is closed before shipping: not one byte was sent. 1 check does not hold: files: expected ≥ 12 files, observed "
+        "11 files. Clear up what they point to, or correct the checks under `gates` in the pipeline's file; then run the window "
+        "again: it sends what is missing, and nothing twice."
+    )
+
+
+def test_the_message_stays_short_however_many_checks_fail():
+    message = closed_message([result(f"sum_closes(t{i})") for i in range(500)], "after shipping to frankfurt")
+    assert "500 checks do not hold" in message
+    assert "sum_closes(t4): " in message
+    assert "and 495 more." in message
+    assert len(message) < 1000
+    assert "\n" not in message

@@ -1,0 +1,366 @@
+"""What the page says, read from its parsed HTML as a person or a screen reader would find it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+
+from shipper.report import samples
+from shipper.report.page import render
+from shipper.report.results import GateResult, RunReport
+from shipper.report.timeline import MOST_STEPS, spans, ticks
+
+VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """The page as a list of elements with their text, by section. Fails on tags that do not match."""
+
+    def __init__(self, report: RunReport) -> None:
+        super().__init__()
+        self.html = render(report)
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.tables: dict[str, list[list[str]]] = {}
+        self._open: list[tuple[str, str | None]] = []
+        self.feed(self.html)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self._open.append((tag, dict(attrs).get("id")))
+        if tag == "tr":
+            self.tables.setdefault(self._section(), []).append([])
+        if tag in ("td", "th"):
+            self.tables[self._section()][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        opened, _ = self._open.pop()
+        assert opened == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag, _ in self._open:
+            self.texts.setdefault(tag, []).append(data)
+        self.texts.setdefault(f"#{self._section()}", []).append(data)
+        if any(tag in ("td", "th") for tag, _ in self._open):
+            self.tables[self._section()][-1][-1] += data
+
+    def _section(self) -> str:
+        return next((name or "" for tag, name in reversed(self._open) if tag == "section"), "")
+
+    def text(self, place: str) -> str:
+        return "".join(self.texts.get(place, []))
+
+    def body_class(self) -> str:
+        return next(value for tag, name, value in self.attributes if tag == "body" and name == "class")
+
+    def rows(self, section: str) -> list[dict[str, str]]:
+        head: list[str] = []
+        found = []
+        for row in self.tables.get(section, []):
+            if row[0] in ("Check", "Topic", "File", "Step"):
+                head = row
+            else:
+                found.append(dict(zip(head, row, strict=True)))
+        return found
+
+
+ALL = [pytest.param(sample, id=sample.__name__) for sample in samples.SAMPLES]
+
+
+def test_green_run_says_how_many_records_went_where() -> None:
+    page = Page(samples.shipped())
+    assert page.body_class() == "shipped"
+    assert page.text("h1") == "Shipped 1,224,291 records to frankfurt"
+    assert "1 warning" in page.text("#verdict")
+    header = page.text("header")
+    assert "web_access" in header
+    assert "2026-11-21 11:00–12:00 UTC" in header
+    assert "20261121T121004-3f9a1c" in header
+    assert "1,225,541 read = 1,224,291 delivered + 1,250 before. The sum closes." in page.text("figcaption")
+
+
+def test_green_run_shows_gates_topics_files_and_steps() -> None:
+    page = Page(samples.shipped())
+    gates = {row["Check"]: row for row in page.rows("gates")}
+    assert gates["files"]["Expected"] == "at least 12"
+    assert gates["files"]["Result"] == "✓ passed"
+    assert gates["fresh(modified)"] == {
+        "Check": "fresh(modified)",
+        "Gate": "Source",
+        "Expected": "at most 1h old",
+        "Observed": "1h10m4s",
+        "Severity": "warn",
+        "Result": "! failed",
+    }
+    errors = next(row for row in page.rows("topics") if row["Topic"] == "errors.web")
+    assert list(errors.values()) == ["errors.web", "41,777", "1,250", "43,027", "6.8 MB", "✓ yes"]
+    assert page.rows("topics")[-1]["Ledger"] == "1,225,541"
+    assert len(page.rows("files")) == 12
+    assert page.rows("left-out")[0]["Reason"] == "modified 4m ago, settles after 10m"
+    assert [row["Status"] for row in page.rows("steps")] == ["✓ succeeded"] * 4
+
+
+def test_partial_retry_names_what_was_not_read() -> None:
+    page = Page(samples.partly_there())
+    says = page.text("figcaption")
+    assert "918,219 read + 306,072 not read = 422,000 delivered + 802,291 before. The sum closes." in says
+    assert "4 files needed no reading" in says
+    assert "Took over the lease" in page.text("#notes")
+
+
+def test_nothing_to_ship_is_a_success_that_says_so() -> None:
+    page = Page(samples.nothing_to_do())
+    assert page.body_class() == "nothing"
+    assert page.text("h1") == "Nothing to ship: all 1,225,542 records of the window were already there"
+    assert "skipped without a check, nothing is left to ship" in page.text("#gates")
+    assert "throughput" not in page.tables
+    assert page.text("#throughput") == ""
+
+
+def test_window_without_files_is_not_called_complete() -> None:
+    empty = samples.plan(0)
+    empty.clusters[0] = empty.clusters[0].model_copy(update={"left_files": 0, "records_there": 0})
+    assert Page(samples.report(plan=empty)).text("h1") == "Nothing to ship: the window holds no files"
+
+
+def test_closed_source_gate_says_that_nothing_was_sent_and_why() -> None:
+    page = Page(samples.gate_closed())
+    assert page.body_class() == "failed"
+    assert page.text("h1") == "Failed at the source gate: nothing was sent"
+    verdict = page.text("#verdict")
+    assert "not_null(value) expected all, observed 97.2 %" in verdict
+    assert "shipper run web_access --window 2026-11-21T11:00:00Z/2026-11-21T12:00:00Z" in verdict
+    assert {row["Step"]: row["Status"] for row in page.rows("steps")}["Ship, frankfurt"] == "no result"
+    assert [row["Result"] for row in page.rows("gates")] == ["✓ passed", "✗ failed", "! failed"]
+
+
+def test_failed_ship_counts_what_the_ledger_holds_and_leaves_the_rest_open() -> None:
+    page = Page(samples.ship_failed())
+    assert page.text("h1") == "Failed while shipping to singapore, after 559,987 records"
+    verdict = page.text("#verdict")
+    assert "broker 2 (kafka-2.sg.example:9093) has not answered for 2m" in verdict
+    assert "frankfurt: 1,224,291 records shipped" in verdict
+    assert "singapore: failed, 559,987 records delivered" in verdict
+    says = page.text("figcaption")
+    assert "519,520 delivered, 0 before and 40,467 without a receipt" in says
+    assert "Spark's own count of the records it read was lost" in says
+    missing = page.rows("files")[0]
+    assert missing["Cluster"] == "singapore"
+    assert missing["Missing"] == "12,480"
+
+
+def test_failed_ship_says_nothing_was_lost_on_the_other_cluster() -> None:
+    report = samples.ship_failed()
+    page = Page(report)
+    agree = [row["Agree"] for row in page.rows("topics") if row["Agree"]]
+    assert agree == ["✓ yes"] * 3 + ["not counted"] * 2
+
+
+def test_closed_delivery_gate_names_the_topic_that_disagrees() -> None:
+    page = Page(samples.gate_open_sum())
+    assert page.text("h1") == "Failed at the delivery gate of frankfurt: 1,224,291 records shipped"
+    assert "1,237,541 read ≠ 1,224,291 delivered + 1,250 before: 12,000 are not accounted for." in page.text("figcaption")
+    assert page.rows("topics")[0]["Agree"] == "✗ ledger has 21 fewer"
+
+
+def test_crash_before_the_plan_still_makes_a_page() -> None:
+    page = Page(samples.crashed())
+    assert page.text("h1") == "Failed before there was a plan"
+    assert "did you mean 'status'?" in page.text("#verdict")
+    assert [row["Status"] for row in page.rows("steps")] == ["no result", "no result"]
+    assert page.tags["svg"] == 0
+
+
+def test_report_that_calls_itself_green_cannot_hide_a_failed_step() -> None:
+    report = samples.ship_failed().model_copy(update={"status": "succeeded", "first_cause": None})
+    assert Page(report).body_class() == "failed"
+
+
+def test_killed_ship_is_named_although_a_later_step_failed_too() -> None:
+    green = samples.shipped()
+    gate = green.delivery_gates[0].model_copy(update={"status": "failed", "error": "step ship left no result", "topics": []})
+    cause = "step ship:frankfurt left no result: it was killed or never ran"
+    page = Page(green.model_copy(update={"ships": [], "delivery_gates": [gate], "first_cause": cause}))
+    assert page.text("h1") == "Failed: no result of the step “Ship, frankfurt”"
+    assert cause in page.text("#verdict")
+    assert "What was sent, if anything, is in the ledger" in page.text("#verdict")
+
+
+def test_cause_is_shown_once() -> None:
+    html = render(samples.gate_closed())
+    assert html.count("not_null(value) expected all") == 1
+    assert "gate_source: " not in html
+
+
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [
+        ({"ships": [], "delivery_gates": []}, "frankfurt: the ship step left no result"),
+        ({"delivery_gates": []}, "frankfurt: the delivery gate left no result"),
+        ({"gate_source": None}, "The source gate left no result"),
+    ],
+)
+def test_missing_step_turns_green_into_a_doubt(missing: dict[str, object], says: str) -> None:
+    page = Page(samples.shipped().model_copy(update=missing))
+    assert page.body_class() == "doubt"
+    assert says in page.text("#verdict")
+
+
+def test_figures_that_disagree_turn_green_into_a_doubt() -> None:
+    report = samples.shipped()
+    ledger = report.delivery_gates[0].topics[0].ledger
+    assert ledger is not None
+    report.delivery_gates[0].topics[0].ledger = ledger + 3
+    report.ships[0].read -= 1
+    page = Page(report)
+    assert page.body_class() == "doubt"
+    assert "disagree on logs.web" in page.text("#verdict")
+    assert "1 record more accounted for than there should be" in page.text("#verdict")
+    assert page.rows("topics")[0]["Agree"] == "✗ ledger has 3 more"
+
+
+def test_open_blocking_check_in_a_passed_gate_is_a_doubt() -> None:
+    report = samples.shipped()
+    gate = report.gate_source
+    assert isinstance(gate, GateResult)
+    gate.checks[0].passed = False
+    assert "Source: files did not hold" in Page(report).text("#verdict")
+
+
+def test_equal_numbers_to_several_clusters_are_not_added_up() -> None:
+    ran = [samples.ship(cluster=name) for name in ("frankfurt", "singapore")]
+    gates = [samples.delivery_gate(one) for one in ran]
+    parts = {"plan": samples.plan(clusters=("frankfurt", "singapore")), "gate_source": samples.source_gate()}
+    page = Page(samples.report(**parts, ships=ran, delivery_gates=gates))
+    assert page.text("h1") == "Shipped 1,224,291 records to each of frankfurt and singapore"
+
+
+def test_hostile_text_stays_text() -> None:
+    page = Page(samples.hostile())
+    assert page.tags["script"] == 0
+    assert "<script>alert(" in page.text("#verdict")
+    assert "\u202e" not in page.html
+    assert "\x00" not in page.html
+    assert "\\u202egpj.exe" in page.text("#files")
+    page.html.encode()  # a lone surrogate would fail here
+
+
+def test_file_name_with_a_lone_surrogate_can_be_written() -> None:
+    report = samples.shipped()
+    name = b"caf\xe9.log".decode(errors="surrogateescape")
+    report = report.model_copy(update={"error": name, "status": "failed", "first_cause": name})
+    assert "caf\\udce9.log" in render(report).encode().decode()
+
+
+def test_5000_files_and_40_topics_stay_readable() -> None:
+    page = Page(samples.large())
+    assert len(page.rows("files")) == 200
+    assert "14,800 more rows in report.json." in page.text("#files")
+    assert "60 more rows in report.json." in page.text("#left-out")
+    assert len(page.rows("topics")) == 3 * 41
+    assert "33 more topics" in page.text("#sum")
+    assert len(page.html) < 400_000
+
+
+def test_files_that_do_not_add_up_come_first_then_the_largest() -> None:
+    report = samples.shipped()
+    report.ships[0].files[3].delivered -= 7
+    report.ships[0].files[5].records += 1
+    report.ships[0].files[5].delivered += 1
+    rows = Page(report).rows("files")
+    assert rows[0]["Missing"] == "7"
+    assert rows[0]["File"].endswith("access-0003.log.gz")
+    assert rows[1]["File"].endswith("access-0005.log.gz")
+
+
+@pytest.mark.parametrize("sample", ALL)
+def test_page_needs_nothing_but_itself(sample: object) -> None:
+    page = Page(sample())  # type: ignore[operator]
+    links = [value for _, name, value in page.attributes if name in ("href", "src", "xlink:href")]
+    assert all(link.startswith(("#", "data:image/svg+xml,")) or link == "report.json" for link in links)
+    assert "url(" not in page.text("style")
+    assert "@import" not in page.text("style")
+    assert not {"script", "iframe", "img", "object"} & page.tags.keys()
+
+
+@pytest.mark.parametrize("sample", ALL)
+def test_links_and_labels_lead_somewhere(sample: object) -> None:
+    page = Page(sample())  # type: ignore[operator]
+    ids = Counter(value for _, name, value in page.attributes if name == "id")
+    assert max(ids.values()) == 1
+    targets = [value[1:] for _, name, value in page.attributes if name == "href" and value.startswith("#")]
+    labels = [one for _, name, value in page.attributes if name == "aria-labelledby" for one in value.split()]
+    assert {*targets, *labels} <= ids.keys()
+
+
+@pytest.mark.parametrize("sample", ALL)
+def test_page_is_structured_for_a_screen_reader(sample: object) -> None:
+    page = Page(sample())  # type: ignore[operator]
+    assert ("html", "lang", "en") in page.attributes
+    assert page.tags["h1"] == page.tags["main"] == page.tags["title"] - page.tags["desc"] == 1
+    assert page.tags["caption"] == page.tags["table"]
+    scopes = Counter(value for _, name, value in page.attributes if name == "scope")
+    assert scopes["col"] + scopes["row"] == page.tags["th"]
+    assert sum(name == "role" and value == "img" for tag, name, value in page.attributes) == page.tags["desc"]
+
+
+@pytest.mark.parametrize("sample", ALL)
+def test_same_report_gives_the_same_page_also_after_json(sample: object) -> None:
+    report: RunReport = sample()  # type: ignore[operator]
+    assert render(report) == render(RunReport.model_validate_json(report.model_dump_json()))
+
+
+@pytest.mark.parametrize("points", [0, 1])
+def test_too_few_points_make_a_sentence_instead_of_a_plot(points: int) -> None:
+    report = samples.shipped()
+    report.ships[0].timeline = samples.timeline(points, 1000)
+    page = Page(report)
+    assert "Mean 51,012 records/s (8.3 MB/s); 24s from the first byte" in page.text("#throughput")
+    assert "Too few points in time for a plot." in page.text("#throughput")
+    assert page.tags["svg"] == 1  # the flow
+
+
+def test_2000_points_keep_their_sum() -> None:
+    points = samples.timeline(2000, 9_000_000)
+    steps = spans(points)
+    assert len(steps) <= MOST_STEPS
+    assert sum(step.records for step in steps) == sum(point.records for point in points)
+    assert all(before.end == after.start for before, after in pairwise(steps))
+
+
+def test_ship_that_committed_nothing_for_a_while_has_a_flat_line() -> None:
+    report = samples.shipped()
+    for point in report.ships[0].timeline:
+        point.records = 0
+    assert Page(report).tags["svg"] == 3
+
+
+@pytest.mark.parametrize(
+    ("peak", "expected"),
+    [(0, [0, 1]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (65_208, [0, 20_000, 40_000, 60_000]), (100, [0, 20, 40, 60, 80, 100])],
+)
+def test_ticks_are_round_and_few(peak: float, expected: list[float]) -> None:
+    assert ticks(peak) == pytest.approx(expected)
+
+
+def test_times_are_shown_in_utc() -> None:
+    report = samples.shipped()
+    india = dt.timezone(dt.timedelta(hours=5, minutes=30))
+    moved = report.model_copy(
+        update={"window_start": report.window_start.astimezone(india), "finished_at": report.finished_at.replace(tzinfo=None)}
+    )
+    assert render(moved) == render(report)
+
+
+def test_window_over_two_days_shows_both_dates() -> None:
+    report = samples.shipped()
+    later = report.model_copy(update={"window_end": report.window_start + dt.timedelta(days=2, seconds=30)})
+    assert "2026-11-21 11:00 – 2026-11-23 11:00:30 UTC" in Page(later).text("header")
