@@ -71,8 +71,11 @@ def environment(runner: Runner) -> dict[str, str]:
     python = runner.python or sys.executable
     root = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
-    ours = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "PYTHONPATH": path}
-    return {**os.environ, **ours, "GX_ANALYTICS_ENABLED": "false"}
+    ours = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "PYTHONPATH": path, "GX_ANALYTICS_ENABLED": "false"}
+    if runner.kind == "local":
+        # Else Spark looks its own host's name up, and complains when that is a loopback address.
+        ours["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    return {**os.environ, **ours}
 
 
 def run_job(job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO[bytes] | None = None) -> int:

@@ -40,9 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         "steps", nargs="+", metavar="STEP", help="plan, gate_source, ship:CLUSTER, gate_delivery:CLUSTER, report; or check"
     )
     arguments = parser.parse_args(argv)
-    logging.basicConfig(
-        level=os.environ.get("SHIPPER_LOG", "WARNING").upper(), format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    _set_up_logging()
     signal.signal(signal.SIGTERM, _stop)
     try:
         if arguments.steps == ["check"]:
@@ -53,6 +51,14 @@ def main(argv: list[str] | None = None) -> int:
     except ShipperError as error:
         say(error.message)
         return error.exit_code
+
+
+def _set_up_logging() -> None:
+    """``SHIPPER_LOG=info`` shows what lanes and librdkafka do; by default only what somebody should act on is shown."""
+    level = os.environ.get("SHIPPER_LOG")
+    logging.basicConfig(level=(level or "warning").upper(), format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
+    if level is None:
+        logging.getLogger("shipper.kafka").setLevel(logging.ERROR)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:

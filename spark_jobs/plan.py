@@ -15,6 +15,7 @@ from shipper.plan.files import ListedFile, select
 from shipper.plan.window import source_paths
 from shipper.producer.client import ClusterClient
 from shipper.report.results import ClusterPlan, LeftOut, PlannedFile, PlanResult
+from shipper.terms import FileId
 from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.listing import list_files
 
@@ -41,7 +42,13 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         topics=list(dict.fromkeys(route.topic for route in pipeline.routes)),
     )
     _check_limits(context, result, pattern)
-    result.clusters = [cluster_plan(context, result, context.clusters[name]) for name in pipeline.clusters]
+    wanted: set[FileId] = set()
+    for name in pipeline.clusters:
+        found, left = cluster_plan(context, result, context.clusters[name])
+        result.clusters.append(found)
+        wanted |= left
+    for file in result.files:
+        file.left = file_id(file) in wanted
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
         result.status, result.error = "failed", " ".join(problems)
@@ -81,10 +88,11 @@ def _check_limits(context: RunContext, result: PlanResult, pattern: str) -> None
         )
 
 
-def cluster_plan(context: RunContext, plan: PlanResult, cluster: Cluster) -> ClusterPlan:
-    """Never raises for a cluster that cannot be used: the others must not suffer."""
+def cluster_plan(context: RunContext, plan: PlanResult, cluster: Cluster) -> tuple[ClusterPlan, set[FileId]]:
+    """One cluster's part, and the files that it lacks: all, if it cannot be asked. Never raises: the others must not suffer."""
     found = ClusterPlan(cluster=cluster.name)
     pipeline = context.pipeline
+    sizes = {file_id(file): file.size_bytes for file in plan.files}
     try:
         client = ClusterClient(cluster)
         found.missing_topics = missing_topics(client, pipeline)
@@ -98,11 +106,10 @@ def cluster_plan(context: RunContext, plan: PlanResult, cluster: Cluster) -> Clu
         )
     except ShipperError as error:
         found.problem = error.message
-        return found
+        return found, set(sizes)
     if found.missing_topics:
         found.problem = missing_topics_message(cluster.name, pipeline, found.missing_topics)
-    sizes = {file_id(file): file.size_bytes for file in plan.files}
     found.complete_files, found.partial_files, found.left_files = len(left.complete), len(left.partial), len(left.left)
     found.left_bytes = sum(sizes[file] for file in left.left)
     found.records_there = left.records_there
-    return found
+    return found, set(left.left)

@@ -30,8 +30,9 @@ from shipper.producer.client import ClusterClient, LaneSettings
 from shipper.report.results import FileAccount, GateResult, PlannedFile, PlanResult, ShipResult, TopicAccount
 from shipper.terms import FileId, SplitId
 from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.listing import files_with_bom, first_line
+from spark_jobs.listing import files_with_bom
 from spark_jobs.progress import Progress, timeline
+from spark_jobs.reason import of_exception
 from spark_jobs.records import lines, records
 from spark_jobs.sink import ShipperDataSource
 
@@ -193,7 +194,7 @@ class _Ship:
         if ours:
             kind, message = ours[-1]
             return getattr(errors, kind, DeliveryError)(message)
-        reason = first_line(error)
+        reason = of_exception(error)
         return DeliveryError(
             f"the Spark job failed: {reason}. What was committed is in the ledger: run again, and only the rest is sent."
         )

@@ -28,8 +28,8 @@ from shipper.report.results import (
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.terms import SplitId
 from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.listing import first_line
 from spark_jobs.plan import plan
+from spark_jobs.reason import of_exception
 from spark_jobs.records import gate_frame, lines
 from spark_jobs.ship import ship
 
@@ -68,7 +68,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     except Exception as error:
         if not isinstance(error, ShipperError):
             traceback.print_exc()
-        message = error.message if isinstance(error, ShipperError) else f"{name}: {first_line(error)}"
+        message = error.message if isinstance(error, ShipperError) else f"{name}: {of_exception(error)}"
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
     context.folder.write(result_name, result)
@@ -117,18 +117,20 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
     """Before the first byte leaves. When every cluster holds everything already, there is nothing to guard: skipped, and said."""
     planned = context.folder.need(PLAN, PlanResult)
     result = GateResult(**context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at)
-    if planned.files and all(cluster.left_files == 0 and not cluster.problem for cluster in planned.clusters):
+    left = [file for file in planned.files if file.left]
+    no_files = not planned.files and context.pipeline.source.when_empty == "succeed"
+    if no_files or (planned.files and not left):
         result.status, result.scope = "skipped", "nothing is left to ship"
         result.finished_at = now()
         return result
     from spark_jobs import gates  # Great Expectations takes seconds to import
 
     gate = context.pipeline.gates
-    sample = _sample(planned.files, gate.sample_files)
-    result.scope = f"{len(sample)} of {len(planned.files)} files" if sample else "no files"
+    sample = _sample([file for file in left if file.size_bytes] or left, gate.sample_files)
+    result.scope = f"content: {len(sample)} of {len(left)} files that are left to ship"
 
     def content(on: Literal["sample", "full"]) -> DataFrame:
-        chosen = sample if on == "sample" else planned.files
+        chosen = sample if on == "sample" else left
         return gate_frame(lines(context.spark, [file.path for file in chosen]), context.pipeline)
 
     result.checks = gates.evaluate_source(gate.source, planned, content)

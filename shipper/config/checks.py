@@ -28,6 +28,8 @@ class _CountCheck(_Check):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
+        if self.min is None and self.max is None:
+            raise ValueError("`min: null` without `max` lets every number pass; give one of them, or leave the check out")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"`min` ({self.min}) is larger than `max` ({self.max}): no number is right")
         return self

@@ -343,10 +343,11 @@ class ClusterClient:
         return offsets
 
     def _log_producer(self) -> Producer:
-        """Made on first use and kept: a new one would ask for an id and connect again for every record."""
+        """Made on first use and kept, so that only the first record waits for a connection. Not idempotent: a record that a
+        retry writes twice says the same thing twice, and asking for a producer id costs half a second on a young broker."""
         if self._producer is None:
             timeout_ms = int(self._timeout * 1000)
-            settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
+            settings = {"acks": "all", "linger.ms": 0, "message.timeout.ms": timeout_ms}
             self._producer = Producer({**self._connection, **settings}, logger=log)
         return self._producer
 

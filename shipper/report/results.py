@@ -56,6 +56,8 @@ class PlannedFile(Result):
     modified_ms: int
     """Milliseconds since the epoch, as the file system says."""
     splits: int
+    left: bool = True
+    """Whether any cluster lacks a part of it."""
 
 
 class LeftOut(Result):

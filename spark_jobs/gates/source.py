@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from shipper.config.checks import FilesCheck, FreshnessCheck, NotNullCheck, RowsCheck, SourceCheck
 from shipper.config.units import write_duration
 from shipper.report.results import CheckResult, PlanResult
-from spark_jobs.gates import reason
+from spark_jobs import reason
 from spark_jobs.gates.suite import Answer, Question, ask
 from spark_jobs.gates.verdict import unevaluated
 

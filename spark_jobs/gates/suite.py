@@ -34,7 +34,7 @@ from great_expectations.expectations.expectation import Expectation
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
-from spark_jobs.gates import reason
+from spark_jobs import reason
 
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 _IDENTITY = "shipper_question"

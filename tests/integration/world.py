@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,8 @@ class World:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "shipper", *arguments, "--config", str(self.root / "config")]
 
-    def shipper(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=timeout, check=False)
+    def shipper(self, *arguments: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*prefix, *self.command(*arguments)], capture_output=True, text=True, timeout=300, check=False)
 
     def run(self, *arguments: str, window: str = WINDOW) -> dict[str, Any]:
         """``shipper run --json``; fails the test if the run failed."""
@@ -92,9 +93,9 @@ class World:
         assert done.returncode == 0, done.stderr[-4000:]
         return json.loads(done.stdout)["clusters"]["local"]
 
-    def fails(self, *arguments: str, code: int, says: str, window: str = WINDOW) -> str:
+    def fails(self, *arguments: str, code: int, says: str, window: str = WINDOW, prefix: Sequence[str] = ()) -> str:
         """A run that must fail with exit code ``code`` and a message that matches ``says``; returns standard error."""
-        done = self.shipper("run", self.name, "--window", window, *arguments)
+        done = self.shipper("run", self.name, "--window", window, *arguments, prefix=prefix)
         flat = " ".join(done.stderr.split())
         assert re.search(says, flat), done.stderr[-4000:]
         assert done.returncode == code, done.stderr[-4000:]

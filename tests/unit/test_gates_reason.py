@@ -1,5 +1,5 @@
 from shipper.errors import SourceError
-from spark_jobs.gates import reason
+from spark_jobs import reason
 
 CAST = '[CAST_INVALID_INPUT] The value \'SECRET\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
 CUT = (

@@ -1,7 +1,7 @@
-"""Why a check could not be evaluated, in words that hold no log content.
+"""Why reading or checking data failed, in words that hold no log content.
 
 Spark quotes the value at fault ("The value 'x' of the type STRING cannot be cast …"), a Python function quotes what it likes,
-and Great Expectations passes both on with a traceback. A gate's result goes to the report and to messages, so only what is
+and Great Expectations passes both on with a traceback. A step's result goes to the report and to messages, so only what is
 known to be harmless is taken from an error that came while data was read: Spark's name for it, and the file it could not read.
 """
 

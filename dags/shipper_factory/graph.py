@@ -1,0 +1,67 @@
+"""The tasks of a pipeline and their order, without Airflow.
+
+::
+
+    resolve_window ─▶ plan ─▶ gate_source ─▶ to_CLUSTER: ship ─▶ gate_delivery ─┐
+                                        └──▶ to_OTHER:   ship ─▶ gate_delivery ─┴▶ report
+
+Clusters know nothing of each other: one that fails stops none of the others. ``report`` runs always, and fails the run
+if anything before it failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+
+RESOLVE_WINDOW = "resolve_window"
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task. ``step`` is the argument of ``python -m spark_jobs`` that it runs; None: it resolves the window."""
+
+    name: str
+    step: str | None
+    after: tuple[str, ...]
+    """Ids of the tasks that must be done before."""
+    cluster: str | None = None
+    """Tasks of one cluster are shown as one group."""
+    retries: int = 0
+    one_at_a_time: bool = False
+    """Whether it waits for the same task of other runs: backfills overlap scheduled runs."""
+    always: bool = False
+    """Whether it runs whatever became of the tasks before it."""
+
+    @property
+    def task_id(self) -> str:
+        return self.name if self.cluster is None else f"{group_id(self.cluster)}.{self.name}"
+
+
+def group_id(cluster: str) -> str:
+    """``to_frankfurt``; the prefix keeps a cluster named ``plan`` from taking a task's id."""
+    return f"to_{cluster}"
+
+
+def pipeline_tasks(clusters: Sequence[str]) -> list[TaskSpec]:
+    """All tasks, each after those that it depends on.
+
+    Planning and shipping are retried: planning only reads, and what a failed attempt committed the next one skips.
+    A gate is not: what it looked at will not have changed.
+    """
+    shipping = [task for cluster in clusters for task in _to_cluster(cluster)]
+    return [
+        TaskSpec(RESOLVE_WINDOW, None, after=()),
+        TaskSpec(PLAN, PLAN, after=(RESOLVE_WINDOW,), retries=1),
+        TaskSpec(GATE_SOURCE, GATE_SOURCE, after=(PLAN,)),
+        *shipping,
+        TaskSpec(REPORT, REPORT, after=tuple(t.task_id for t in shipping if t.name == GATE_DELIVERY), always=True),
+    ]
+
+
+def _to_cluster(cluster: str) -> Iterator[TaskSpec]:
+    ship = TaskSpec(SHIP, f"{SHIP}:{cluster}", after=(GATE_SOURCE,), cluster=cluster, retries=2, one_at_a_time=True)
+    yield ship
+    yield TaskSpec(GATE_DELIVERY, f"{GATE_DELIVERY}:{cluster}", after=(ship.task_id,), cluster=cluster)

@@ -1,0 +1,58 @@
+"""The configuration of the demo: what its user would have written by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+PIPELINE = "shop_logs"
+CLUSTER = "demo"
+
+#: Topic → partitions.
+TOPICS = {
+    "errors": 1,
+    "logs.web": 4,
+    "logs.api": 2,
+    "logs.payments": 2,
+    "logs.system": 1,
+    "logs.search": 1,
+}
+
+_PIPELINE_YAML = """\
+# yaml-language-server: $schema={schema}/pipeline.json
+pipeline: shop_logs
+owner: shop-team
+description: What the shop's five services wrote, hour by hour
+schedule: {{cron: "0 * * * *", start: "{start:%Y-%m-%dT%H:%M}", catchup: true}}
+source:
+  path: logs/{{window_start:%Y-%m-%d}}/{{window_start:%H}}/
+  include: "*.log*"
+  when_empty: succeed        # the demo writes one hour of logs and no other
+records:
+  columns: {{service: "regexp_extract(file_name, '^[a-z]+', 0)"}}
+  headers: {{file: file_name}}
+routes:
+  - {{topic: errors, when: value RLIKE r'\\b(ERROR|FATAL|error|fatal)\\b'}}
+  - {{topic: "logs.{{service}}"}}
+clusters: [demo]
+runner: {{cores: 2, driver_memory: 1g}}
+"""
+
+_CLUSTER_YAML = """\
+# yaml-language-server: $schema={schema}/cluster.json
+cluster: demo
+bootstrap: {bootstrap}
+"""
+
+
+def write_config(folder: Path, *, schema: Path, bootstrap: str, start: dt.datetime) -> str:
+    """Writes the pipeline and its cluster below ``folder`` and returns the pipeline's text.
+
+    ``start`` (a whole hour, UTC) is where its schedule begins: with the hour before now, exactly one window is due.
+    """
+    pipeline = _PIPELINE_YAML.format(schema=schema, start=start)
+    cluster = _CLUSTER_YAML.format(schema=schema, bootstrap=bootstrap)
+    for path, text in ((f"pipelines/{PIPELINE}.yaml", pipeline), (f"clusters/{CLUSTER}.yaml", cluster)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    return pipeline

@@ -1,0 +1,68 @@
+"""What DAG tests work with: a config folder to write into, and a Spark side that does as it is told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+
+PIPELINE = """\
+pipeline: {name}
+owner: edge-team
+schedule: {schedule}
+source: logs/{{window_start:%Y/%m/%d/%H}}/
+topic: logs.web
+clusters: [near, far]
+runner: {{python: {python}}}
+"""
+CLUSTER = "cluster: {name}\nbootstrap: 127.0.0.1:1\n"
+HOURLY = '{cron: "0 * * * *", start: 2026-11-01}'
+
+
+class FakeSpark:
+    """The Spark side as a script; see fake_spark.py."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "python"
+        self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("fake_spark.py")}" "$@"\n')
+        self.python.chmod(0o755)
+
+    def script(self, **steps: list[str]) -> None:
+        """``ship_near=["fail"]``: what step ``ship:near`` does at its first call, the second, …; the last stays."""
+        words = {step.replace("_near", ":near").replace("_far", ":far"): word for step, word in steps.items()}
+        (self.folder / "script.json").write_text(json.dumps(words))
+
+    @property
+    def calls(self) -> list[dict[str, str]]:
+        lines = self.folder / "calls"
+        return [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+
+    @property
+    def steps(self) -> list[str]:
+        return [call["step"] for call in self.calls]
+
+    def hanging(self) -> int | None:
+        """The process that was told to hang, if it does."""
+        pid = self.folder / "hanging"
+        return int(pid.read_text()) if pid.exists() else None
+
+
+class Config:
+    """A config folder that tests write pipelines into."""
+
+    def __init__(self, folder: Path, python: Path) -> None:
+        self.folder = folder
+        self.python = python
+        for name in ("near", "far"):
+            self.write(f"clusters/{name}.yaml", CLUSTER.format(name=name))
+
+    def write(self, path: str, text: str) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def pipeline(self, name: str, schedule: str = HOURLY) -> None:
+        self.write(f"pipelines/{name}.yaml", PIPELINE.format(name=name, schedule=schedule, python=self.python))

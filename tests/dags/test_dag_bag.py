@@ -1,0 +1,170 @@
+"""What Airflow makes of ``dags/``: every pipeline a DAG, whatever is wrong with the others."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dag_world import DAGS, Config
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
+
+
+def bag() -> Any:
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    loaded = BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
+    assert loaded.import_errors == {}
+    return loaded
+
+
+def serialized(dag: Any) -> dict[str, Any]:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    stored: dict[str, Any] = DagSerialization.serialize_dag(dag)
+    DagSerialization.deserialize_dag(stored)
+    return stored
+
+
+def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config: Config) -> None:
+    config.pipeline("web")
+    config.pipeline("app")
+    config.write("pipelines/sad file.yaml", "pipeline: sad\nsorce: logs/\ntopic: t\nclusters: [near]\n")
+    dags = bag().dags
+    assert set(dags) == {"web", "app", "sad_file"}
+    assert "sorce" in dags["sad_file"].doc_md
+    assert "broken-config" in dags["sad_file"].tags
+    assert not any("broken-config" in dags[name].tags for name in ("web", "app"))
+
+
+def test_a_broken_file_does_not_take_the_place_of_a_pipeline(config: Config) -> None:
+    config.pipeline("my_web")
+    config.write("pipelines/my web.yaml", "nonsense")
+    dags = bag().dags
+    assert [name for name, dag in dags.items() if "broken-config" not in dag.tags] == ["my_web"]
+    assert [name for name, dag in dags.items() if "broken-config" in dag.tags] == ["my_web_broken"]
+
+
+def test_a_broken_cluster_breaks_the_pipelines_that_name_it_and_no_other(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.pipeline("web")
+    config.write("clusters/far.yaml", "cluster: far\nbotstrap: x\n")
+    config.write("pipelines/app.yaml", "pipeline: app\nsource: logs/\ntopic: t\nclusters: [near]\n")
+    dags = bag().dags
+    assert [name for name, dag in dags.items() if "broken-config" in dag.tags] == ["web"]
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "web")
+    assert bag().dags["web"].task_ids == ["show_faults"]
+
+
+def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one with a cron expression that shipper takes and Airflow does not."""
+    from airflow.sdk import CronDataIntervalTimetable
+    from airflow.sdk.exceptions import AirflowTimetableInvalid
+
+    def refuse(timetable: CronDataIntervalTimetable) -> None:
+        if timetable.expression == "7 * * * *":
+            raise AirflowTimetableInvalid("not at seven")
+
+    monkeypatch.setattr(CronDataIntervalTimetable, "validate", refuse)
+    config.pipeline("web")
+    config.pipeline("late", schedule='"7 * * * *"')
+    dags = bag().dags
+    assert set(dags) == {"web", "late"}
+    assert "not at seven" in dags["late"].doc_md
+    assert "broken-config" not in dags["web"].tags
+
+
+def test_a_missing_config_folder_is_a_dag_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIPPER_CONFIG", str(tmp_path / "nowhere"))
+    dags = bag().dags
+    assert list(dags) == ["shipper_config"]
+    assert "nowhere" in dags["shipper_config"].doc_md
+
+
+def test_a_dag_is_as_the_pipeline_says(config: Config) -> None:
+    config.pipeline("web", schedule='{cron: "0 6 * * *", timezone: Europe/Berlin, start: 2026-11-01, catchup: true}')
+    dag = bag().dags["web"]
+    assert dag.catchup
+    assert dag.start_date == dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    assert dag.max_active_runs == 1
+    assert dag.owner == "edge-team"
+    assert dag.task_dict["to_near.ship"].max_active_tis_per_dag == 1
+    assert set(dag.task_dict) == {
+        "resolve_window",
+        "plan",
+        "gate_source",
+        *(f"to_{name}.{step}" for name in ("near", "far") for step in ("ship", "gate_delivery")),
+        "report",
+    }
+    serialized(dag)
+
+
+def test_without_a_schedule_a_pipeline_runs_by_hand_only(config: Config) -> None:
+    config.pipeline("web", schedule="null")
+    dag = bag().dags["web"]
+    assert dag.schedule is None
+    serialized(dag)
+
+
+@pytest.mark.parametrize("schedule", ['"@hourly"', '"0 * * * *"', '{cron: "0 6 * * *", timezone: Europe/Berlin}'])
+def test_intervals_have_a_width_and_follow_each_other(config: Config, schedule: str) -> None:
+    from airflow.serialization.encoders import coerce_to_core_timetable
+    from airflow.timetables.base import DataInterval, TimeRestriction
+
+    config.pipeline("web", schedule=schedule)
+    dag = bag().dags["web"]
+    timetable = coerce_to_core_timetable(dag.timetable)
+    restriction = TimeRestriction(earliest=dag.start_date, latest=None, catchup=True)
+    last: DataInterval | None = None
+    for _ in range(400):
+        info = timetable.next_dagrun_info(last_automated_data_interval=last, restriction=restriction)
+        assert info is not None
+        assert info.data_interval.start < info.data_interval.end
+        assert last is None or info.data_interval.start == last.end
+        last = info.data_interval
+
+
+def test_without_catchup_the_latest_closed_window_is_the_first_to_run(config: Config) -> None:
+    from airflow.serialization.encoders import coerce_to_core_timetable
+    from airflow.timetables.base import TimeRestriction
+
+    config.pipeline("web", schedule='"0 * * * *"')
+    dag = bag().dags["web"]
+    info = coerce_to_core_timetable(dag.timetable).next_dagrun_info(
+        last_automated_data_interval=None,
+        restriction=TimeRestriction(earliest=dag.start_date, latest=None, catchup=dag.catchup),
+    )
+    assert info is not None
+    age = dt.datetime.now(dt.UTC) - info.data_interval.end
+    assert dt.timedelta(0) <= age < dt.timedelta(hours=1)
+
+
+def test_what_airflow_stores_does_not_change_from_parse_to_parse(config: Config) -> None:
+    """A DAG that differs at every parse gets a new version each time."""
+    config.pipeline("web")
+    assert serialized(bag().dags["web"]) == serialized(bag().dags["web"])
+
+
+def parse_seconds() -> float:
+    started = time.perf_counter()
+    bag()
+    return time.perf_counter() - started
+
+
+def test_a_task_parses_its_own_pipeline_only(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(100):
+        config.pipeline(f"web{number}")
+    bag()
+    everything = parse_seconds()
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "web42")
+    assert list(bag().dags) == ["web42"]
+    assert min(parse_seconds() for _ in range(3)) < everything / 10
+
+
+def test_a_task_of_a_broken_pipeline_finds_its_dag(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.pipeline("web")
+    config.write("pipelines/sad.yaml", "pipeline: sad\n")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "sad")
+    assert list(bag().dags) == ["sad"]

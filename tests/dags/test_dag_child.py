@@ -1,0 +1,104 @@
+"""The process that an Airflow task runs: its log arrives, and nothing of it outlives the task."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from shipper_factory.child import Child
+
+from shipper.config.models import Pipeline
+from shipper.runner import Job
+
+NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
+
+
+def job(tmp_path: Path, script: str) -> Job:
+    """A job whose Python is a shell script."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/bash\n{script}\n")
+    python.chmod(0o755)
+    pipeline = Pipeline.model_validate(
+        {"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"], "runner": {"python": str(python)}}
+    )
+    return Job(pipeline, tmp_path, NOON, NOON + dt.timedelta(hours=1), "r1", ("plan",))
+
+
+def alive(pid: int) -> bool:
+    """Zombies, whose parent is this container's init, are dead."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def wait_until_dead(pid: int) -> None:
+    deadline = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(pid)
+
+
+def test_every_line_of_both_streams_arrives_and_the_exit_code(tmp_path: Path) -> None:
+    lines: list[str] = []
+    code = Child(job(tmp_path, "echo out; echo err >&2; printf 'no newline'; exit 3")).run(lines.append)
+    assert (code, lines) == (3, ["out", "err", "no newline"])
+
+
+def test_bytes_that_are_no_utf8_do_no_harm(tmp_path: Path) -> None:
+    lines: list[str] = []
+    assert Child(job(tmp_path, r"printf 'a\xffb\n'")).run(lines.append) == 0
+    assert lines == ["a�b"]
+
+
+def test_stdin_is_not_the_tasks_own(tmp_path: Path) -> None:
+    lines: list[str] = []
+    Child(job(tmp_path, "cat; echo done")).run(lines.append)
+    assert lines == ["done"]
+
+
+class TimeIsUpError(Exception):
+    pass
+
+
+def test_whatever_interrupts_the_task_ends_the_whole_process_group(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    def interrupt(line: str) -> None:
+        pids.append(int(line))
+        raise TimeIsUpError
+
+    with pytest.raises(TimeIsUpError):
+        Child(job(tmp_path, "sleep 600 & echo $!; wait")).run(interrupt)
+    wait_until_dead(pids[0])
+
+
+def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path: Path) -> None:
+    pids: list[int] = []
+    child = Child(job(tmp_path, "sleep 600 & echo $!; wait"))
+    before = signal.signal(signal.SIGUSR1, lambda *_: child.ask_to_stop())
+    try:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        started = time.monotonic()
+        code = child.run(lambda line: pids.append(int(line)))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert code == -signal.SIGTERM
+    assert time.monotonic() - started < 5
+    wait_until_dead(pids[0])
+
+
+def test_a_child_that_ignores_term_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shipper_factory.child._GRACE_SECONDS", 0.5)
+    child = Child(job(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done"))
+    assert child.run(lambda line: child.ask_to_stop()) == -signal.SIGKILL
+
+
+def test_what_a_dead_process_leaves_behind_does_not_outlive_it(tmp_path: Path) -> None:
+    pids: list[int] = []
+    child = Child(job(tmp_path, "sleep 600 & echo $!; kill -9 $$"))
+    assert child.run(lambda line: pids.append(int(line))) == -signal.SIGKILL
+    wait_until_dead(pids[0])

@@ -1,0 +1,30 @@
+"""The demo's configuration, as far as it can be checked without running the demo."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+from shipper.config import load_all
+from shipper.demo.config import CLUSTER, PIPELINE, TOPICS, write_config
+from shipper.demo.services import SERVICES
+from shipper.plan.window import Window, source_paths
+
+HOUR = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+
+
+def test_the_demos_configuration_is_right_and_its_topics_are_made(tmp_path: Path) -> None:
+    write_config(tmp_path, schema=Path("config/schema"), bootstrap="127.0.0.1:1", start=HOUR)
+    config = load_all(tmp_path)
+    assert config.faults == ()
+    assert set(config.clusters) == {CLUSTER}
+    pipeline = config.pipelines[PIPELINE]
+    assert pipeline.schedule is not None
+    assert pipeline.schedule.start == HOUR
+    assert set(TOPICS) == {*pipeline.fixed_topics(), *(f"logs.{service.name}" for service in SERVICES)}
+
+
+def test_the_demos_source_is_where_its_logs_are_written(tmp_path: Path) -> None:
+    write_config(tmp_path, schema=Path("config/schema"), bootstrap="127.0.0.1:1", start=HOUR)
+    source = load_all(tmp_path).pipelines[PIPELINE].source
+    assert source_paths(source.path, Window(HOUR, HOUR + dt.timedelta(hours=1))) == ["logs/2026-11-01/06/"]

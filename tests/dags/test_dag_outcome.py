@@ -1,0 +1,83 @@
+"""Exit code and result of a step, put together."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipper_factory.outcome import failure_of, result_of
+
+from shipper.errors import StepResultError
+from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport
+
+NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
+COMMON: dict[str, Any] = {
+    "pipeline": "web",
+    "window_start": NOON,
+    "window_end": NOON + dt.timedelta(hours=1),
+    "run_id": "r1",
+    "started_at": NOON,
+    "finished_at": NOON,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(str(tmp_path), "web", COMMON["window_start"], COMMON["window_end"], "r1")
+
+
+def failed(message: str) -> dict[str, Any]:
+    return {**COMMON, "status": "failed", "error": message}
+
+
+def test_success_needs_exit_code_and_result(folder: RunFolder) -> None:
+    assert failure_of("plan", 0, PlanResult(**COMMON), folder) is None
+    missing = failure_of("plan", 0, None, folder)
+    assert missing is not None
+    assert folder.uri in missing.message
+
+
+def test_the_steps_own_words_are_the_message(folder: RunFolder) -> None:
+    failure = failure_of("plan", 1, PlanResult(**failed("no file in s3a://logs")), folder)
+    assert failure is not None
+    assert failure.message == "no file in s3a://logs"
+    assert not failure.final
+
+
+def test_a_failed_result_is_a_failure_whatever_the_exit_code(folder: RunFolder) -> None:
+    assert failure_of("plan", 0, PlanResult(**failed("no")), folder) is not None
+
+
+def test_a_report_of_a_failed_run_is_a_failure_that_names_the_first_cause(folder: RunFolder) -> None:
+    failure = failure_of("report", 0, RunReport(**COMMON, first_cause="near: broker away"), folder)
+    assert failure is not None
+    assert failure.message == "near: broker away"
+
+
+@pytest.mark.parametrize(("step", "code"), [("plan", 2), ("ship:near", 2), ("gate_source", 1), ("gate_delivery:near", 1)])
+def test_wrong_config_and_closed_gates_are_final(folder: RunFolder, step: str, code: int) -> None:
+    failure = failure_of(step, code, GateResult(step=step, **failed("closed")), folder)
+    assert failure is not None
+    assert failure.final
+
+
+@pytest.mark.parametrize(("code", "says"), [(-9, "memory"), (-15, "stopped"), (143, "stopped"), (1, "exit code 1")])
+def test_an_end_without_a_result_is_explained_and_may_be_tried_again(folder: RunFolder, code: int, says: str) -> None:
+    failure = failure_of("ship:near", code, None, folder)
+    assert failure is not None
+    assert says in failure.message
+    assert not failure.final
+
+
+def test_a_result_of_an_earlier_attempt_is_none(folder: RunFolder) -> None:
+    folder.write("plan", PlanResult(**failed("the first attempt's trouble")))
+    assert result_of(folder, "plan", since=NOON + dt.timedelta(seconds=1)) is None
+    assert result_of(folder, "plan", since=NOON) is not None
+
+
+def test_a_result_of_another_run_is_refused(folder: RunFolder) -> None:
+    folder.write("plan", PlanResult(**{**COMMON, "run_id": "r0"}))
+    with pytest.raises(StepResultError, match="r0"):
+        result_of(folder, "plan", since=NOON)

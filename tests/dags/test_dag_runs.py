@@ -1,0 +1,133 @@
+"""Whole runs of a DAG by ``dag.test()``: Airflow's own scheduling rules, with a Spark side that does as it is told."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from dag_world import DAGS, Config, FakeSpark
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
+
+SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+ALL = {
+    *("resolve_window", "plan", "gate_source", "report"),
+    *(f"to_{cluster}.{step}" for cluster in ("near", "far") for step in ("ship", "gate_delivery")),
+}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
+    monkeypatch.setattr("shipper_factory.build._RETRY_DELAY", dt.timedelta(0))
+    config.pipeline("web")
+
+
+def run(logical_date: dt.datetime | None = SIX, dag_id: str = "web", **conf: Any) -> Any:
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    bag = BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
+    return bag.dags[dag_id].test(logical_date=logical_date, run_conf=conf)
+
+
+def states(dag_run: Any) -> dict[str, str]:
+    return {ti.task_id: str(ti.state) for ti in dag_run.get_task_instances()}
+
+
+def test_a_run_ships_its_data_interval_step_by_step(spark: FakeSpark) -> None:
+    dag_run = run()
+    assert dag_run.state == "success"
+    assert states(dag_run) == dict.fromkeys(ALL, "success")
+    assert spark.steps[:2] == ["plan", "gate_source"]
+    assert spark.steps[-1] == "report"
+    assert sorted(spark.steps[2:-1]) == ["gate_delivery:far", "gate_delivery:near", "ship:far", "ship:near"]
+    # An hourly interval before the logical date, which dag.test takes for the moment of a manual trigger.
+    assert {call["window"] for call in spark.calls} == {"2026-11-01T05:00:00+00:00/2026-11-01T06:00:00+00:00"}
+    assert len({call["run_id"] for call in spark.calls}) == 1
+
+
+def test_params_choose_another_window_and_reship(spark: FakeSpark) -> None:
+    dag_run = run(window_start="2026-10-01T00:00:00Z", window_end="2026-10-03T12:00:00+02:00", reship=True)
+    assert dag_run.state == "success"
+    assert {call["window"] for call in spark.calls} == {"2026-10-01T00:00:00+00:00/2026-10-03T10:00:00+00:00"}
+    assert all(call["reship"] for call in spark.calls)
+
+
+def test_without_a_window_nothing_runs_and_the_run_fails(spark: FakeSpark) -> None:
+    dag_run = run(logical_date=None)
+    assert dag_run.state == "failed"
+    assert states(dag_run)["resolve_window"] == "failed"
+    assert spark.calls == []
+
+
+def test_a_window_that_ends_before_it_starts_fails_the_run(spark: FakeSpark) -> None:
+    dag_run = run(window_start="2026-10-02T00:00:00Z", window_end="2026-10-01T00:00:00Z")
+    assert dag_run.state == "failed"
+    assert spark.calls == []
+
+
+def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(spark: FakeSpark) -> None:
+    spark.script(ship_near=["fail"])
+    dag_run = run()
+    assert dag_run.state == "failed"
+    failed = {"to_near.ship": "failed", "to_near.gate_delivery": "upstream_failed", "report": "failed"}
+    assert states(dag_run) == dict.fromkeys(ALL, "success") | failed
+    assert spark.steps.count("ship:near") == 3
+    assert spark.steps.count("report") == 1
+
+
+def test_a_retry_may_succeed(spark: FakeSpark) -> None:
+    spark.script(ship_near=["killed", "silent", "ok"])
+    dag_run = run()
+    assert dag_run.state == "success"
+    assert spark.steps.count("ship:near") == 3
+    assert len({call["run_id"] for call in spark.calls}) == 1
+
+
+def test_a_closed_source_gate_ships_nothing_and_is_not_asked_again(spark: FakeSpark) -> None:
+    spark.script(gate_source=["fail"])
+    dag_run = run()
+    assert dag_run.state == "failed"
+    assert spark.steps == ["plan", "gate_source", "report"]
+
+
+def test_wrong_config_is_not_tried_again(spark: FakeSpark) -> None:
+    spark.script(plan=["usage"])
+    assert run().state == "failed"
+    assert spark.steps == ["plan", "report"]
+
+
+def test_a_report_that_is_not_written_fails_the_run(spark: FakeSpark) -> None:
+    spark.script(report=["silent"])
+    assert run().state == "failed"
+
+
+def test_the_steps_own_words_and_its_log_are_in_the_tasks_log(spark: FakeSpark, capsys: pytest.CaptureFixture[str]) -> None:
+    spark.script(gate_source=["fail"])
+    run()
+    printed = "".join(capsys.readouterr())
+    assert "fake gate_source at work" in printed
+    assert "AirflowFailException: gate_source says why it failed" in printed
+
+
+def test_a_delivered_window_is_an_asset_event(spark: FakeSpark) -> None:
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    spark.script(gate_delivery_near=["fail"])
+    started = dt.datetime.now(dt.UTC)
+    run()
+    with create_session() as session:
+        of_asset = select(AssetModel.uri, AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        events = session.execute(of_asset.where(AssetEvent.timestamp >= started)).all()
+    assert [uri for uri, _ in events] == ["shipper://far/web"]
+    extra = events[0][1]
+    assert extra["window_end"] == SIX.isoformat()
+    assert extra["records"] == {"logs.web": 7}
+
+
+def test_a_broken_pipeline_fails_and_says_why(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write("pipelines/sad.yaml", "pipeline: sad\nsorce: logs/\ntopic: t\nclusters: [near]\n")
+    assert run(dag_id="sad").state == "failed"
+    assert "sorce" in "".join(capsys.readouterr())

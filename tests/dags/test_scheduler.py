@@ -1,0 +1,101 @@
+"""The DAG under a real scheduler: on schedule, by hand, as a backfill, and stopped. The Spark side is a stand-in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dag_world import DAGS, Config, FakeSpark
+from rich.console import Console
+
+from shipper.demo.airflow import Airflow, AirflowError
+from shipper.demo.watch import follow
+
+pytestmark = [pytest.mark.airflow, pytest.mark.scheduler]
+
+DAY = dt.timedelta(days=1)
+
+
+@pytest.fixture
+def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Airflow]:
+    server = Airflow(tmp_path / "airflow", DAGS, {"SHIPPER_CONFIG": str(config.folder), "FAKE_SPARK": str(spark.folder)})
+    with server:
+        yield server
+
+
+def wait_for(what: Callable[[], Any], within_seconds: float = 120.0) -> Any:
+    deadline = time.monotonic() + within_seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {within_seconds:.0f} s: {what}"
+        time.sleep(0.5)
+    return found
+
+
+def dag_runs(airflow: Airflow) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = airflow.call("GET", "dags/web/dagRuns?order_by=run_after")["dag_runs"]
+    return runs
+
+
+def wait_for_runs(airflow: Airflow, count: int) -> list[dict[str, Any]]:
+    def done() -> list[dict[str, Any]] | None:
+        runs = dag_runs(airflow)
+        ended = [run for run in runs if run["state"] in ("success", "failed")]
+        return runs if len(runs) >= count and len(ended) == len(runs) else None
+
+    runs: list[dict[str, Any]] = wait_for(done)
+    return runs
+
+
+def window(start: dt.datetime) -> str:
+    return f"{start.isoformat()}/{(start + DAY).isoformat()}"
+
+
+def shipped_windows(spark: FakeSpark) -> Counter[str]:
+    return Counter(call["window"] for call in spark.calls if call["step"] == "ship:near")
+
+
+def test_schedule_backfill_trigger_and_stop(standalone: Airflow, config: Config, spark: FakeSpark) -> None:
+    """One Airflow for all of it, since it takes half a minute to start."""
+    today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    yesterday, before = today - DAY, today - 2 * DAY
+    config.write("pipelines/sad.yaml", "pipeline: sad\n")
+    config.pipeline("web", schedule=f'{{cron: "0 0 * * *", start: "{yesterday.isoformat()}", catchup: true}}')
+    wait_for(lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "sad"})
+    assert standalone.call("GET", "importErrors")["total_entries"] == 0
+
+    standalone.cli("dags", "unpause", "web", "--yes")
+    runs = wait_for_runs(standalone, 1)
+    assert [run["state"] for run in runs] == ["success"]
+    assert shipped_windows(spark) == Counter({window(yesterday): 1})
+
+    # From before the schedule's start, and over a window that has run already.
+    bounds = ["--from-date", before.isoformat(), "--to-date", yesterday.isoformat()]
+    standalone.cli("backfill", "create", "--dag-id", "web", *bounds, "--reprocess-behavior", "completed")
+    runs = wait_for(lambda: len(dag_runs(standalone)) >= 2 and wait_for_runs(standalone, 2))
+    assert [run["state"] for run in runs] == ["success", "success"]
+    assert shipped_windows(spark) == Counter({window(before): 1, window(yesterday): 2})
+    assert len({call["run_id"] for call in spark.calls}) == 3
+
+    spark.script(ship_near=["hang"])
+    both_days = {"window_start": before.isoformat(), "window_end": today.isoformat()}
+    standalone.cli("dags", "trigger", "web", "--conf", json.dumps(both_days), "--run-id", "by_hand")
+    pid = wait_for(spark.hanging)
+    task = "dags/web/dagRuns/by_hand/taskInstances/to_near.ship"
+    standalone.call("PATCH", task, {"new_state": "failed"})
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), within_seconds=60)
+    runs = wait_for_runs(standalone, 3)
+    assert Counter(run["state"] for run in runs) == {"success": 2, "failed": 1}
+    assert spark.steps[-1] == "report"
+    log = json.dumps(standalone.call("GET", f"{task}/logs/1"))
+    assert "fake ship:near at work" in log
+    assert str(config.folder.parent / "runs") in log
+
+    # What the demo shows of such a run.
+    with pytest.raises(AirflowError, match=r"(?s)task to_near.ship failed.*fake ship:near at work.*stopped from outside"):
+        follow(standalone, "web", "by_hand", Console(quiet=True))

@@ -1,0 +1,142 @@
+"""docker-compose.yml cannot be started here; what can go wrong in it without Docker noticing is held by these tests."""
+
+import re
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from ruamel.yaml import YAML
+
+from shipper.dev import kafka
+
+ROOT = Path(__file__).resolve().parents[2]
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def read(path):
+    return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+
+
+COMPOSE = read(ROOT / "docker-compose.yml")
+SERVICES = COMPOSE["services"]
+DOCKERFILE = (ROOT / "docker/Dockerfile").read_text(encoding="utf-8")
+each_service = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+
+
+def tag(image):
+    return image.rpartition("/")[2].partition(":")[2]
+
+
+def mounts(service):
+    """(source, target, rest) of each volume."""
+    return [tuple(volume.split(":", 2)) for volume in service.get("volumes", ())]
+
+
+def texts(data):
+    if isinstance(data, dict | list):
+        for value in data.values() if isinstance(data, dict) else data:
+            yield from texts(value)
+    elif isinstance(data, str):
+        yield data
+
+
+@each_service
+def test_every_image_has_a_fixed_tag(service):
+    assert tag(service["image"]) not in ("", "latest")
+
+
+def test_the_base_image_has_a_fixed_tag():
+    (base,) = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert tag(base) not in ("", "latest")
+
+
+@each_service
+def test_nothing_listens_beyond_this_machine(service):
+    assert [port for port in service.get("ports", ()) if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)] == []
+    assert service.keys().isdisjoint({"network_mode", "privileged"})
+
+
+def test_no_port_of_this_machine_is_asked_for_twice():
+    taken = [port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", ())]
+    assert len(taken) == len(set(taken))
+
+
+@each_service
+def test_what_is_mounted_is_there(service):
+    for source, _, *rest in mounts(service):
+        if source.startswith("."):
+            assert (ROOT / source).exists()
+            assert rest == ["ro"], f"{source} belongs to the project: a container must not change it"
+        else:
+            assert source in COMPOSE["volumes"]
+
+
+def test_every_volume_is_used():
+    sources = {source for service in SERVICES.values() for source, *_ in mounts(service)}
+    assert set(COMPOSE["volumes"]) == {source for source in sources if not source.startswith(".")}
+
+
+@each_service
+def test_who_waits_for_a_healthy_service_can_know_that_it_is(service):
+    for name, wait in service.get("depends_on", {}).items():
+        if wait["condition"] == "service_healthy":
+            assert "healthcheck" in SERVICES[name]
+        else:
+            assert wait["condition"] == "service_completed_successfully"
+
+
+@each_service
+def test_variables_of_the_host_have_defaults(service):
+    for text in texts(service):
+        # `$$` is a dollar sign for the container's shell; anything else is the host's environment.
+        assert re.findall(r"(?<!\$)\$(?!\$|\{\w+:-)", text.replace("$$", "")) == []
+
+
+def test_airflow_sets_every_variable_that_the_config_asks_for():
+    files = [*(ROOT / "config/pipelines").glob("*.yaml"), *(ROOT / "config/clusters").glob("*.yaml")]
+    wanted = {name for file in files for text in texts(read(file)) for name in _REFERENCE.findall(text)}
+    assert {"KAFKA_BOOTSTRAP"} <= wanted
+    assert wanted <= SERVICES["airflow"]["environment"].keys()
+
+
+def test_airflow_finds_what_is_mounted():
+    airflow = SERVICES["airflow"]
+    targets = {target: source for source, target, *_ in mounts(airflow)}
+    assert targets[airflow["environment"]["SHIPPER_CONFIG"]] == "./config"
+    assert targets[airflow["environment"]["AIRFLOW__CORE__DAGS_FOLDER"]] == "./dags"
+    # `runs_uri: runs` is relative to the folder above the config.
+    assert targets[str(Path(airflow["environment"]["SHIPPER_CONFIG"]).parent / "runs")] == "runs"
+
+
+def test_the_topics_of_the_shipped_pipelines_are_made():
+    pipelines = [read(path) for path in (ROOT / "config/pipelines").glob("*.yaml")]
+    topics = {route["topic"] for pipeline in pipelines for route in pipeline.get("routes", [pipeline])}
+    made = re.search(r"for topic in (.+); do", SERVICES["topics"]["command"][0])
+    assert made is not None
+    assert {topic for topic in topics if "{" not in topic} <= set(made[1].split())
+
+
+def test_versions_are_those_that_are_tested():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    locked = {package["name"]: package["version"] for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+    assert f"apache/airflow:slim-{locked['apache-airflow']}-python3.11" in DOCKERFILE
+    assert f"kafka-{tag(SERVICES['kafka']['image'])}" == kafka.JARS
+    assert {service["image"] for service in SERVICES.values() if "build" in service} == {f"shipper:{project['version']}"}
+
+
+def test_s3a_is_of_the_same_hadoop_as_hdfs():
+    revisions = {
+        dependency.get("name"): dependency.get("rev")
+        for dependency in ElementTree.parse(ROOT / "docker/s3a.ivy.xml").iter("dependency")
+    }
+    assert revisions["hadoop-aws"] == tag(SERVICES["namenode"]["image"]) == tag(SERVICES["datanode"]["image"])
+
+
+def test_what_the_image_copies_is_there_and_sent_to_the_build():
+    ignore = (ROOT / "docker/Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    copied = [source for line in re.findall(r"^COPY --chown=\S+ (.+)", DOCKERFILE, re.MULTILINE) for source in line.split()[:-1]]
+    assert copied
+    for source in copied:
+        assert (ROOT / source).exists()
+        assert f"!{source}" in ignore
