@@ -83,16 +83,16 @@ def ship(batches: Iterator[pa.RecordBatch], order: ShipOrder, shipment: TaskShip
             raise SourceError(
                 "a file is not as the plan saw it: it was replaced or written to meanwhile. Run again: the plan is made anew."
             )
-        _ship_piece(piece, end, split, shipment)
+        _ship_piece(piece, end, split, order.topics, shipment)
 
 
-def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, shipment: TaskShipment) -> None:
+def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, topics: tuple[str, ...], shipment: TaskShipment) -> None:
     table = pa.Table.from_batches(piece.batches).combine_chunks()
     last = piece.first + piece.rows
     receipt = shipment.receipt
     receipt.split(piece.split).records += piece.rows
     end_written = shipment.end_known(split.id)
-    for topic, rows in _rows_by_topic(table, split, piece.first):
+    for topic, rows in _rows_by_topic(table, topics, split, piece.first):
         ordinals = rows + piece.first if rows is not None else None
         gaps = shipment.gaps(split.id, topic, piece.first, last)
         count = piece.rows if ordinals is None else len(ordinals)
@@ -116,22 +116,29 @@ def _count_before(receipt: Receipt, split: int, topic: str, count: int) -> None:
         receipt.topic(topic).before += count
 
 
-def _rows_by_topic(table: pa.Table, split: OrderedSplit, first: int) -> Iterator[tuple[str, npt.NDArray[np.int64] | None]]:
-    """(topic, its row numbers); None stands for all rows."""
-    codes = table.column("topic").combine_chunks().dictionary_encode()
-    if codes.null_count:
-        at = int(np.flatnonzero(codes.is_null().to_numpy(zero_copy_only=False))[0])
+def _rows_by_topic(
+    table: pa.Table, topics: tuple[str, ...], split: OrderedSplit, first: int
+) -> Iterator[tuple[str, npt.NDArray[np.int64] | None]]:
+    """(topic, its row numbers); None stands for all rows. Raises DeliveryError for a record whose topic is null."""
+    if len(topics) == 1:
+        yield topics[0], None
+        return
+    column = table.column("topic").combine_chunks()
+    if column.null_count:
+        at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise DeliveryError(
             f"{split.id.file.path} (split at byte {split.id.start}), record {first + at + 1}: its topic is null: a column in the "
             "route's topic is null for it. Nothing of its chunk was sent; use coalesce(…) in `records.columns`, or a `when`."
         )
-    topics = codes.dictionary.to_pylist()
-    if len(topics) == 1:
-        yield topics[0], None
-        return
-    indices = codes.indices.to_numpy()
-    for code, topic in enumerate(topics):
-        yield topic, np.flatnonzero(indices == code)
+    if topics:
+        indices, names = column.to_numpy(), topics
+    else:
+        encoded = column.dictionary_encode()
+        indices, names = encoded.indices.to_numpy(), tuple(encoded.dictionary.to_pylist())
+    for index, name in enumerate(names):
+        rows = np.flatnonzero(indices == index)
+        if len(rows):
+            yield name, rows
 
 
 def _within(ordinals: npt.NDArray[np.int64] | None, start: int, stop: int, first: int) -> Any:

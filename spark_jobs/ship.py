@@ -33,7 +33,7 @@ from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.listing import files_with_bom
 from spark_jobs.progress import Progress, timeline
 from spark_jobs.reason import of_exception
-from spark_jobs.records import lines, records
+from spark_jobs.records import fixed_topics, lines, records
 from spark_jobs.sink import ShipperDataSource
 
 
@@ -152,6 +152,7 @@ class _Ship:
             lanes=pipeline.delivery.lanes,
             chunk_size_bytes=pipeline.delivery.chunk_size_bytes,
             deadline_seconds=pipeline.delivery.metadata_wait_seconds,
+            topics=fixed_topics(pipeline),
             splits=splits,
         )
 

@@ -68,6 +68,9 @@ class ShipperWriter(DataSourceArrowWriter):
             if error.retriable and context.attemptNumber() < _LAST_ATTEMPT:
                 raise
             shipment.receipt.error, shipment.receipt.error_kind = error.message, type(error).__name__
+        except BaseException:
+            shipment.abandon()  # Spark uses this process again: no lane may live on in it
+            raise
         return TaskReceipt(shipment.fill_receipt())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

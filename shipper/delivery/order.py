@@ -37,6 +37,8 @@ class ShipOrder:
     lanes: int
     chunk_size_bytes: int
     deadline_seconds: float
+    topics: tuple[str, ...]
+    """The frame's `topic` column holds an index into this; a single topic needs no column. Empty: the column holds names."""
     splits: dict[int, OrderedSplit]
     """Spark's hash of the split (see shipper.plan.files.split_hash) → split."""
 

@@ -58,13 +58,13 @@ def announce(ledger: LedgerLog, run_id: str, tasks: int, lanes: int) -> tuple[in
             return generation, earlier
 
 
-def fence(settings: LaneSettings, transactional_ids: Iterable[str]) -> None:
-    """Ends the open transaction of every id and makes its producer useless. Raises ClusterError."""
+def fence(settings: LaneSettings, transactional_ids: Iterable[str], topic: str) -> None:
+    """Ends the open transaction of every id and makes its producer useless. ``topic``: any that is there. Raises ClusterError."""
 
     def fence_one(transactional_id: str) -> None:
         producer = LaneProducer(settings, transactional_id)
         try:
-            producer.init(60.0)
+            producer.init(60.0, topic)
         except KafkaFault as fault:
             raise ClusterError(f"cannot fence lane {transactional_id} of an earlier run: {fault}; run again") from fault
         finally:
@@ -78,7 +78,7 @@ def take_over(ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: s
     """Announce, fence, read: in this order."""
     generation, (old_tasks, old_lanes) = announce(ledger, run_id, tasks, lanes)
     ids = [transactional_id(ledger.pipeline, cluster, task, lane) for task in range(old_tasks) for lane in range(old_lanes)]
-    fence(settings, ids)
+    fence(settings, ids, ledger.topic)
     log.info("generation %d fenced %d lanes", generation, len(ids))
     control = ledger.control()
     records = ledger.chunks(wait_seconds=settings.transaction_timeout_ms / 1000 + 15)

@@ -58,32 +58,42 @@ class TaskShipment:
         self._partition_counts: dict[str, int] = {}
 
     def open(self) -> None:
-        """Announces this attempt, opens the lanes (which fences the task's earlier attempts), then learns what those committed."""
+        """Announces this attempt, opens the lanes (which fences the task's earlier attempts), then learns what those committed.
+
+        The first attempt of a task has nothing to learn: since the driver took over and read the ledger, nobody else could
+        commit anything of this task's splits. So it need not wait for the open transactions of the other tasks.
+        """
         order = self._order
         attempt = encode_attempt(order.pipeline, self._task, Attempt(order.generation, self._attempt))
         self._ledger.write_control([attempt])
         self._pool.open()
+        if self._check_right_to_ship() == [self._attempt]:
+            return
         for key, value in self._committed_since_takeover():
             self._there.setdefault((key.split, key.topic), IntervalSet()).add(key.first, value.last)
             if value.end:
                 self._ends_known.add(key.split)
 
-    def _committed_since_takeover(self) -> list[tuple[ChunkKey, ChunkValue]]:
-        """Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
+    def _check_right_to_ship(self) -> list[int]:
+        """This task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
         order = self._order
         control = self._ledger.control()
         if control.generation != order.generation:
             by = control.generations[control.generation].run_id
             raise Superseded(f"run {order.run_id} of pipeline {order.pipeline} was taken over by run {by}: it sends nothing more")
-        if control.attempts.get(self._task) != self._attempt:
-            raise Superseded(
-                f"attempt {self._attempt} of task {self._task} was taken over by attempt {control.attempts.get(self._task)}"
-            )
+        attempts = control.attempts.get(self._task, [])
+        if attempts[-1:] != [self._attempt]:
+            raise Superseded(f"attempt {self._attempt} of task {self._task} was taken over by another one: {attempts}")
+        return attempts
+
+    def _committed_since_takeover(self) -> list[tuple[ChunkKey, ChunkValue]]:
+        order = self._order
         wait_seconds = order.lane_settings.transaction_timeout_ms / 1000 + 15
         entries = [decode(order.pipeline, record) for record in self._ledger.chunks(order.chunks_end, wait_seconds=wait_seconds)]
         return [(e[0], e[1]) for e in entries if e and isinstance(e[0], ChunkKey) and isinstance(e[1], ChunkValue)]
 
     def _settle(self) -> set[bytes]:
+        self._check_right_to_ship()
         committed = self._committed_since_takeover()
         return {encode_chunk(self._order.pipeline, key, value)[0] for key, value in committed}
 

@@ -20,8 +20,8 @@ class Control:
     """Offset → every generation that compaction has left."""
     voids: dict[FileId, Void] = field(default_factory=dict)
     """File → since when its earlier chunks do not count."""
-    attempts: dict[int, int] = field(default_factory=dict)
-    """Spark task → its latest attempt in the current generation."""
+    attempts: dict[int, list[int]] = field(default_factory=dict)
+    """Spark task → its attempts in the current generation, the latest last."""
     _leases: dict[str, tuple[int, int, Lease]] = field(default_factory=dict)
 
     def feed(self, records: Iterable[LogRecord]) -> Control:
@@ -34,7 +34,7 @@ class Control:
                 case (int() as task, Attempt() as attempt):
                     # One of an earlier generation is a zombie's: it says nothing about this one's tasks.
                     if attempt.generation == self.generation:
-                        self.attempts[task] = attempt.attempt
+                        self.attempts.setdefault(task, []).append(attempt.attempt)
                 case (str() as run_id, None):
                     self._leases.pop(run_id, None)
                 case (str() as run_id, Lease() as lease):

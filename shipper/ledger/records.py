@@ -73,7 +73,8 @@ class Lease:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A Spark task attempt that opens its lanes now. A later one of the same task supersedes it."""
+    """A Spark task attempt that opens its lanes now. A later one of the same task supersedes it. Each has a key of its own, so
+    that compaction never hides that there was an earlier one."""
 
     generation: int
     attempt: int
@@ -110,7 +111,7 @@ def encode_lease(pipeline: str, value: Lease) -> tuple[bytes, bytes]:
 
 
 def encode_attempt(pipeline: str, task: int, value: Attempt) -> tuple[bytes, bytes]:
-    return _pack("attempt", pipeline, task), _value(value)
+    return _pack("attempt", pipeline, task, value.attempt), _value(value)
 
 
 def encode_void(pipeline: str, file: FileId, value: Void) -> tuple[bytes, bytes]:

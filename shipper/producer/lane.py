@@ -186,7 +186,8 @@ class _Lane(threading.Thread):
         while True:
             producer = LaneProducer(self._settings, self._id)
             try:
-                producer.init(min(self._options.init_timeout_seconds, max(1.0, deadline - time.monotonic())))
+                timeout = min(self._options.init_timeout_seconds, max(1.0, deadline - time.monotonic()))
+                producer.init(timeout, self._options.ledger_topic)
                 self.producer = producer
                 return
             except KafkaFault as fault:
@@ -222,11 +223,14 @@ class _Lane(threading.Thread):
     def _transaction(self, chunks: list[Chunk], deadline: float) -> None:
         producer = self.producer
         producer.begin()
-        for chunk in chunks:
-            self._produce(chunk, deadline)
+        ledger_topic, ledger_partition = self._options.ledger_topic, self._options.ledger_partition
+        with producer.faults():
+            for chunk in chunks:
+                self._produce(chunk, deadline)
         producer.flush(deadline)
-        for chunk in chunks:
-            producer.produce(self._options.ledger_topic, chunk.ledger_value, chunk.ledger_key, self._options.ledger_partition)
+        with producer.faults():
+            for chunk in chunks:
+                producer.produce(ledger_topic, chunk.ledger_value, chunk.ledger_key, ledger_partition)
         producer.flush(deadline)
         producer.commit(deadline)
 

@@ -183,4 +183,4 @@ class TestGenerations:
                 encode_attempt("web", 0, Attempt(0, 9)),
             )
         )
-        assert control.attempts == {0: 5}
+        assert control.attempts == {0: [5]}
