@@ -76,9 +76,15 @@ def _sql_faults(config: Path, loaded: LoadedConfig) -> list[ConfigFault]:
     """Spark's own analysis of the expressions, in the environment of the first pipeline's runner."""
     job_runner = next(iter(loaded.pipelines.values())).runner
     command = [job_runner.python or sys.executable, "-m", "spark_jobs", "--config", str(config), "check"]
-    done = subprocess.run(command, env=runner.environment(job_runner), capture_output=True, check=False)
-    if done.returncode != 0:
-        tail = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
+    try:
+        done = subprocess.run(
+            command, env=runner.environment(job_runner), stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        failed, said = done.returncode != 0, done.stderr.decode(errors="replace")
+    except OSError as error:
+        failed, said = True, str(error)
+    if failed:
+        tail = said.strip().splitlines()[-1:] or ["no output"]
         raise UsageError(
             f"SQL expressions could not be analysed: {command[0]} -m spark_jobs failed ({tail[0]}). Install shipper[spark] there, name "
             "another environment in `runner.python`, or leave them out with --no-sql."
@@ -188,7 +194,7 @@ def run(
     """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without Airflow."""
     steps = tuple(runner.step_names(load_pipeline(config, pipeline).clusters))
     job, folder = _job(pipeline, window, config, steps, reship=reship)
-    code = runner.run_job(job, stdout=subprocess.DEVNULL)
+    code = runner.run_job(job, stdout=sys.stderr.buffer)  # spark-submit sends its child's standard error there
     result = folder.find(runner.REPORT, RunReport)
     if result is None:
         raise StepResultError(

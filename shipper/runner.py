@@ -7,6 +7,7 @@ Every step is an argument of the same entry point, ``python -m spark_jobs``. Air
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import secrets
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from shipper.config.models import Pipeline, Runner
+from shipper.errors import UsageError
 
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
 
@@ -69,8 +71,11 @@ class Job:
 def environment(runner: Runner) -> dict[str, str]:
     """This process's environment, with Spark's Python set to the one that the runner names and the project importable."""
     python = runner.python or sys.executable
-    root = str(Path(__file__).resolve().parents[1])
-    path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
+    root = Path(__file__).resolve().parents[1]
+    # A checkout must be found from any working directory; an installed shipper is found anyway, and its site-packages
+    # must not come before those of another environment.
+    checkout = [str(root)] if (root / "pyproject.toml").exists() else []
+    path = os.pathsep.join(p for p in (*checkout, os.environ.get("PYTHONPATH")) if p)
     ours = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "PYTHONPATH": path, "GX_ANALYTICS_ENABLED": "false"}
     if runner.kind == "local":
         # Else Spark looks its own host's name up, and complains when that is a loopback address.
@@ -84,9 +89,21 @@ def run_job(job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO
     The child gets a session of its own, so that stopping it (Ctrl-C, Airflow's on_kill) stops the JVM and Spark's
     Python workers with it; a SIGKILL of this process leaves it running, and then fencing keeps it harmless.
     """
-    child = subprocess.Popen(
-        job.command(), env=environment(job.pipeline.runner), stdout=stdout, stderr=stderr, start_new_session=True
-    )
+    command = job.command()
+    try:
+        child = subprocess.Popen(
+            command,
+            env=environment(job.pipeline.runner),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UsageError(
+            f"pipeline {job.pipeline.name}: cannot start {command[0]} ({error.strerror}); correct `runner.python` or "
+            "`runner.spark_submit`, or leave it out to use the environment that runs shipper"
+        ) from error
     try:
         return child.wait()
     except BaseException:
@@ -95,13 +112,10 @@ def run_job(job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO
 
 
 def stop_group(child: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> None:
-    """TERM to the whole process group, KILL after the grace."""
-    for signum, patience in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
-        try:
-            os.killpg(child.pid, signum)
-            child.wait(patience)
-            return
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    """TERM to the whole process group; KILL to what is left of it after the grace, or when its leader is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(grace_seconds)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait(5.0)

@@ -56,7 +56,9 @@ def main(argv: list[str] | None = None) -> int:
 def _set_up_logging() -> None:
     """``SHIPPER_LOG=info`` shows what lanes and librdkafka do; by default only what somebody should act on is shown."""
     level = os.environ.get("SHIPPER_LOG")
-    logging.basicConfig(level=(level or "warning").upper(), format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=(level or "warning").upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
     if level is None:
         logging.getLogger("shipper.kafka").setLevel(logging.ERROR)
 

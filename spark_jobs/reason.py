@@ -53,7 +53,9 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _of_text(text: str, kind: str) -> str:
     if condition := _CONDITION.match(text):
         if condition[1].startswith("FAILED_READ_FILE") and (file := _UNREADABLE.match(text, condition.end())):
-            return _shortened(f"{unquote(file[1])} cannot be read ({condition[1]})")
+            return _shortened(
+                f"{unquote(file[1])} cannot be read: gone, not permitted, or corrupt ({condition[1]}; Spark's log has the cause)"
+            )
         return f"Spark stopped with {condition[1]}; its text may quote log lines, so it is in Spark's log only"
     java = _JAVA_CLASS.match(text)
     return f"it raised {java[1] if java else kind}; the text may quote log lines, so it is left out"

@@ -180,11 +180,15 @@ class _Ship:
                     writer.save()
                 result.read = observed.get["read"]
             except Exception as error:
-                result.status, result.error = "failed", self._job_error(error).message
+                self._failed(self._job_error(error))
             receipts = _read_receipts(receipts_path)
-        if failed := [receipt.error for receipt in receipts if receipt.error]:
-            result.status, result.error = "failed", failed[0]
+        for receipt in receipts:
+            if receipt.error and result.status != "failed":
+                self._failed(getattr(errors, receipt.error_kind or "", DeliveryError)(receipt.error))
         return receipts
+
+    def _failed(self, error: ShipperError) -> None:
+        self._result.status, self._result.error, self._result.final = "failed", error.message, not error.retriable
 
     def _job_error(self, error: Exception) -> ShipperError:
         if self._lease.superseded.is_set():

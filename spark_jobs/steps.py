@@ -71,6 +71,8 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         message = error.message if isinstance(error, ShipperError) else f"{name}: {of_exception(error)}"
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
+        # What the source or the config lacks may come while Airflow waits; a ship that is refused stays refused.
+        result.final = name == SHIP and isinstance(error, ShipperError) and not error.retriable
     context.folder.write(result_name, result)
     if result.status == "failed":
         say(f"{step_label(name, cluster)} FAILED: {result.error}")

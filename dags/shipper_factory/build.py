@@ -81,7 +81,7 @@ def broken_dag(broken: Broken) -> DAG:
 def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path) -> ResolveWindow | ShipperStep:
     options: dict[str, Any] = {"task_id": spec.name, "retries": spec.retries}
     if spec.step is None:
-        return ResolveWindow(**options)
+        return ResolveWindow(settle_seconds=pipeline.source.settle_seconds, **options)
     if spec.one_at_a_time:
         options["max_active_tis_per_dag"] = 1
     if spec.name == GATE_DELIVERY:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import Asset, BaseOperator, BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from shipper.config.models import Pipeline
@@ -23,16 +23,27 @@ if TYPE_CHECKING:
     from shipper_factory.child import Child
     from shipper_factory.outcome import Failure
 
+_WAIT_AT_MOST = 7 * 86400.0
 _LEVEL = re.compile(r"\b(DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|FAILED)\b")
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "WARNING": logging.WARNING}
 
 
-class ResolveWindow(BaseOperator):
-    """Says which window the run ships and gives the run its id, for the tasks after it, by XCom."""
+class ResolveWindow(BaseSensorOperator):
+    """Says which window the run ships and gives the run its id, for the tasks after it, by XCom.
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    A run of a data interval waits, without holding a worker, until the window's files have settled. One that was asked for
+    a window by its params does not: whoever asks by hand may want what is there now.
+    """
+
+    def __init__(self, *, settle_seconds: float, **kwargs: Any) -> None:
+        super().__init__(
+            mode="reschedule", poke_interval=min(60.0, max(5.0, settle_seconds / 4)), timeout=_WAIT_AT_MOST, **kwargs
+        )
+        self.settle_seconds = settle_seconds
+
+    def poke(self, context: Context) -> PokeReturnValue:
         from shipper.errors import WindowError
-        from shipper_factory.window import resolve_window
+        from shipper_factory.window import opens_at, resolve_window
 
         params = context["params"]
         first, last = context.get("data_interval_start"), context.get("data_interval_end")
@@ -42,6 +53,10 @@ class ResolveWindow(BaseOperator):
             )
         except WindowError as error:
             raise AirflowFailException(str(error)) from error
+        settled = opens_at(window, self.settle_seconds)
+        if not params.get("window_start") and settled > dt.datetime.now(dt.UTC):
+            self.log.info("window %s: its last files have settled at %s; waiting", window, settled.isoformat())
+            return PokeReturnValue(is_done=False)
         run = {
             "window_start": window.start.isoformat(),
             "window_end": window.end.isoformat(),
@@ -49,7 +64,7 @@ class ResolveWindow(BaseOperator):
             "reship": bool(params.get("reship")),
         }
         self.log.info("window %s, shipper run %s%s", window, run["run_id"], ", reship" if run["reship"] else "")
-        return run
+        return PokeReturnValue(is_done=True, xcom_value=run)
 
 
 class ShipperStep(BaseOperator):

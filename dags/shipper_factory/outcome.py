@@ -46,6 +46,7 @@ def failure_of(step: str, exit_code: int, result: StepResult | None, folder: Run
     """None: the step did its work and says so. A missing result is a failure whatever the exit code."""
     final = exit_code == UsageError.exit_code or step.partition(":")[0] in _ONCE
     if result is not None and result.status == "failed":
+        final = final or result.final
         return Failure(result.error or f"{step} failed and does not say why; its log is above", final)
     if isinstance(result, RunReport) and result.first_cause:
         return Failure(result.first_cause, final)

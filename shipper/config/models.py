@@ -44,7 +44,7 @@ class Schedule(Model):
     timezone: str = "UTC"
     """IANA name of the time zone in which `cron` is read. Windows themselves are always UTC."""
     start: dt.datetime | None = None
-    """First moment that belongs to a window (a date means midnight UTC). Without it only windows after deployment run."""
+    """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that has closed."""
     catchup: StrictBool = False
     """Whether the scheduler also runs every window between `start` and now. Off: use a backfill, which can be one wide window."""
 
@@ -98,7 +98,8 @@ class Source(Model):
     """`text`: every line, cut at `\\n` alone, is one record, byte for byte (a `\\r` stays).
     gzip, bzip2, zstd, lz4 and snappy by suffix."""
     settle_seconds: Seconds = Field(default=600.0, alias="settle")
-    """A file that was modified less than this ago is still being written: the plan leaves it for the next run and says so."""
+    """A file that was modified less than this ago is still being written: the plan leaves it out and says so. A scheduled run waits
+    for this long after its window has closed, so that the window's last files are in it."""
     split_size_bytes: Bytes = Field(default=32 * 2**20, alias="split_size", ge=64 * 2**10)
     """Files are cut into splits of this size. It is part of a split's identity: a file half-shipped under one size is
     refused under another."""

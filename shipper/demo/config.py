@@ -27,6 +27,7 @@ schedule: {{cron: "0 * * * *", start: "{start:%Y-%m-%dT%H:%M}", catchup: true}}
 source:
   path: logs/{{window_start:%Y-%m-%d}}/{{window_start:%H}}/
   include: "*.log*"
+  settle: 0s                 # the demo's files are finished when the scheduler starts
   when_empty: succeed        # the demo writes one hour of logs and no other
 records:
   columns: {{service: "regexp_extract(file_name, '^[a-z]+', 0)"}}

@@ -42,6 +42,8 @@ class StepResult(Result):
     status: Status = "succeeded"
     error: str | None = None
     """One paragraph: what happened and what to do. Set exactly when `status` is failed."""
+    final: bool = False
+    """Whether trying a failed step again, unchanged, cannot help."""
     started_at: dt.datetime
     finished_at: dt.datetime
 
@@ -160,7 +162,7 @@ class ShipResult(StepResult):
     step: str = "ship"
     cluster: str
     generation: int = 0
-    """Count of ships of this pipeline to this cluster, in the ledger; a higher one fences all lower ones."""
+    """The ship's number in the ledger: the offset of its record. A higher one fences all lower ones."""
     tasks: int = 0
     lanes: int = 0
     """Lanes per task."""

@@ -131,3 +131,17 @@ def test_a_broken_pipeline_fails_and_says_why(config: Config, capsys: pytest.Cap
     config.write("pipelines/sad.yaml", "pipeline: sad\nsorce: logs/\ntopic: t\nclusters: [near]\n")
     assert run(dag_id="sad").state == "failed"
     assert "sorce" in "".join(capsys.readouterr())
+
+
+def test_a_scheduled_run_waits_until_the_last_files_of_its_window_have_settled() -> None:
+    from shipper_factory.operators import ResolveWindow
+
+    now, hour = dt.datetime.now(dt.UTC), dt.timedelta(hours=1)
+    task = ResolveWindow(task_id="resolve_window", settle_seconds=600)
+
+    def done(end: dt.datetime, **params: str) -> bool:
+        return task.poke({"params": params, "data_interval_start": end - hour, "data_interval_end": end}).is_done  # type: ignore[typeddict-item]
+
+    assert not done(now - dt.timedelta(minutes=9))
+    assert done(now - dt.timedelta(minutes=11))
+    assert done(now, window_start=(now - hour).isoformat(), window_end=now.isoformat())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from shipper_factory.window import resolve_window
+from shipper_factory.window import opens_at, resolve_window
 
 from shipper.errors import WindowError
 
@@ -45,3 +45,8 @@ def test_no_window_is_a_clear_error(
 ) -> None:
     with pytest.raises(WindowError, match=says):
         resolve_window(start, end, interval)
+
+
+def test_a_window_opens_when_its_last_files_have_settled():
+    window = resolve_window(None, None, (SIX, SEVEN))
+    assert opens_at(window, 600) == SEVEN + dt.timedelta(minutes=10)
