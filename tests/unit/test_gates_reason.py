@@ -14,7 +14,10 @@ def test_a_value_that_spark_quotes_is_left_out():
 
 
 def test_a_file_that_spark_could_not_read_is_named():
-    assert reason.of_exception(RuntimeError(CUT)) == "file:///logs/b cut.gz cannot be read (FAILED_READ_FILE.NO_HINT)"
+    assert (
+        reason.of_exception(RuntimeError(CUT))
+        == "file:///logs/b cut.gz cannot be read: gone, not permitted, or corrupt (FAILED_READ_FILE.NO_HINT; Spark's log has the cause)"
+    )
 
 
 def test_a_log_line_cannot_pass_for_sparks_own_words():

@@ -146,7 +146,9 @@ def test_content_that_cannot_be_read_blocks_its_checks_and_no_others():
 
 
 def test_a_check_that_nothing_could_fail_blocks():
-    (result,) = evaluate_source([files(min=None)], plan(1), no_content)
+    (result,) = evaluate_source(
+        [FilesCheck.model_construct(check="files", severity="block", min=None, max=None)], plan(1), no_content
+    )
     assert closed([result])
     assert "neither `min` nor `max`" in result.observed
 
