@@ -75,24 +75,13 @@ def format_duration(seconds: float) -> str:
     return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"
 
 
-def _keep_parsed(parse: Any, kind: type | tuple[type, ...]) -> Any:
-    """Defaults and values read back from JSON are numbers already; only YAML text is parsed."""
-
-    def validate(value: Any, info: Any) -> Any:
-        if info.context and info.context.get("parsed") and isinstance(value, kind):
-            return value
-        return parse(value)
-
-    return validate
-
-
 Seconds = Annotated[
     float,
-    BeforeValidator(_keep_parsed(parse_duration, (int, float))),
+    BeforeValidator(parse_duration),
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["30s", "10m", "1h30m"]}),
 ]
 Bytes = Annotated[
     int,
-    BeforeValidator(_keep_parsed(parse_size, int)),
+    BeforeValidator(parse_size),
     WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["500kB", "64MiB", "2GB"]}),
 ]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from shipper.report import samples
 from shipper.report.page import render
 from shipper.report.results import RunReport
+from shipper.testing import report_samples as samples
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from shipper.report import samples
 from shipper.report.page import render
 from shipper.report.results import GateResult, RunReport
 from shipper.report.timeline import MOST_STEPS, spans, ticks
+from shipper.testing import report_samples as samples
 
 VOID = {"meta", "link", "br"}
 

@@ -1,4 +1,4 @@
-"""Made-up reports: for tests, and to look at the page in a browser with ``python -m shipper.report.samples FOLDER``."""
+"""Made-up reports: for tests, and to look at the page in a browser with ``python -m shipper.testing.report_samples FOLDER``."""
 
 from __future__ import annotations
 
