@@ -75,9 +75,9 @@ def _fitting(values: pa.Array, start: int, stop: int, room: int) -> tuple[int, i
     return count, int(offsets[count] - offsets[0])
 
 
-def ship(batches: Iterator[pa.RecordBatch], order: ShipOrder, shipment: TaskShipment) -> None:
+def ship(cut: Iterator[tuple[Piece, bool]], order: ShipOrder, shipment: TaskShipment) -> None:
     """Hands every record that is not on the cluster yet to ``shipment``, and counts all of them in its receipt."""
-    for piece, end in pieces(batches, order.chunk_size_bytes):
+    for piece, end in cut:
         split = order.splits.get(piece.split)
         if split is None:
             raise SourceError(

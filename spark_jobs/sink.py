@@ -25,7 +25,10 @@ from shipper.delivery.task import TaskShipment
 from shipper.errors import ShipperError
 from shipper.producer.client import ClusterClient
 from spark_jobs import cutter
+from spark_jobs.ahead import Ahead
 
+#: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited for afterwards.
+_PIECES_AHEAD = 4
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
 
 
@@ -60,9 +63,10 @@ class ShipperWriter(DataSourceArrowWriter):
         shipment = TaskShipment(order, ledger, context.partitionId(), context.taskAttemptId())
         shipment.receipt.retries = context.attemptNumber()
         try:
-            shipment.open()
-            cutter.ship(iterator, order, shipment)
-            shipment.finish()
+            with Ahead(cutter.pieces(iterator, order.chunk_size_bytes), _PIECES_AHEAD) as pieces:
+                shipment.open()
+                cutter.ship(pieces, order, shipment)
+                shipment.finish()
         except ShipperError as error:
             shipment.abandon()
             if error.retriable and context.attemptNumber() < _LAST_ATTEMPT:
