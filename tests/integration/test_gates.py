@@ -160,7 +160,7 @@ def test_a_truncated_file_blocks_and_is_named(logs: Logs) -> None:
     sample, full, column = logs.evaluate(rows(), rows(on="full", severity="warn"), not_null("value", on="full", severity="warn"))
     assert sample.passed
     for result in closed([full, column]):
-        assert f"{path} cannot be read (FAILED_READ_FILE" in result.observed
+        assert f"{path} cannot be read: gone, not permitted, or corrupt (FAILED_READ_FILE" in result.observed
     assert len(closed([full, column])) == 2
 
 
