@@ -121,7 +121,9 @@ def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafk
     for left in range(kills, 0, -1):
         if ship is None:
             ship = Ship(world, "killed")
-            assert ship.wait_for(SHIPPING), ship.lines
+            if not ship.wait_for(SHIPPING):
+                assert ship.wait() == 0, ship.lines
+                break  # the last kill came too late: everything is there
         if rng.random() < 0.3:  # any moment from Spark's start on
             time.sleep(rng.uniform(0.0, 8.0))
         else:  # a moment at which records flow, early enough to leave some for the kills to come
