@@ -181,7 +181,9 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
         if up.returncode != 0:
             break
         # It was up already when the signal came, and rightly stays up.
-        subprocess.run([sys.executable, "-m", "shipper.dev", "down"], env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "shipper.dev", "down"], env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, check=True
+        )
 
     assert up.returncode != 0
     assert not process.alive()
