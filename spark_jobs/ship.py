@@ -74,10 +74,14 @@ class _Ship:
         self._context = context
         self._cluster = cluster
         self._plan = plan
+        self._uris = {file_id(file): file.uri for file in plan.files}
         self._ledger = ledger
         self._settings = settings
         self._lease = lease
         self._result = result
+
+    def _hash(self, file: FileId, start: int) -> int:
+        return split_hash(self._uris[file], file, start)
 
     def run(self) -> None:
         context, pipeline, result = self._context, self._context.pipeline, self._result
@@ -122,7 +126,6 @@ class _Ship:
 
     def _order(self, left: Remaining, taken: Takeover) -> ShipOrder:
         context, pipeline = self._context, self._context.pipeline
-        uris = {file_id(file): file.uri for file in self._plan.files}
         restores_bom = pipeline.records.value == "value"
         bom = files_with_bom(context.spark, [file.path for file in left.left]) if restores_bom else set()
         splits: dict[int, OrderedSplit] = {}
@@ -131,7 +134,7 @@ class _Ship:
                 split = SplitId(file, start)
                 state = taken.chunks.splits.get(split)
                 topics = {topic for _, topic in state.chunks} if state else set()
-                splits[split_hash(uris[file], file, start)] = OrderedSplit(
+                splits[self._hash(file, start)] = OrderedSplit(
                     split,
                     bom=start == 0 and file.path in bom,
                     there={topic: state.intervals(topic) for topic in topics} if state else {},
@@ -213,12 +216,11 @@ class _Ship:
             r.records for receipt in receipts for r in receipt.splits.values()
         ):
             return
-        uris = {file_id(file): file.uri for file in self._plan.files}
         empty = [
             SplitId(file, start)
             for file in left.left
             for start in self._context.split_starts(file)
-            if split_hash(uris[file], file, start) not in seen
+            if self._hash(file, start) not in seen
         ]
         value = ChunkValue(
             last=0, end=True, records=0, bytes=0, checksum=0, digest=self._plan.transform_digest, generation=taken.generation,

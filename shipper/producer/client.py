@@ -36,7 +36,7 @@ from shipper.terms import LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
-_MEGABYTES_256_IN_KB = 262_144
+_QUEUE_KILOBYTES = 524_288
 #: The broker's limit holds for the batch as it is stored: a header of 61 bytes and about 20 per record come on top of values.
 BATCH_OVERHEAD_BYTES = 512
 
@@ -120,7 +120,7 @@ class LaneProducer:
                 "linger.ms": 1000,
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": 2_000_000,
-                "queue.buffering.max.kbytes": 2 * _MEGABYTES_256_IN_KB,
+                "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
                 "compression.type": settings.compression,
                 "partitioner": "murmur2_random",
                 "delivery.report.only.error": True,
@@ -357,9 +357,10 @@ class ClusterClient:
             timeout_ms = int(self._timeout * 1000)
             settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
             self._producer = Producer({**self._connection, **settings}, logger=log)
-            _call(
-                self._producer.list_topics, topic, self._timeout
-            )  # see LaneProducer.init: saves half a second, half of the time
+            try:
+                self._producer.list_topics(topic, self._timeout)  # brings a connection up: see LaneProducer.init
+            except KafkaException as error:
+                raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {error.args[0].str()}") from error
         return self._producer
 
     def _result(self, future: Any) -> Any:

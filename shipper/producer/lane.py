@@ -110,6 +110,10 @@ class LanePool:
 
     def submit(self, chunks: list[Chunk]) -> None:
         """Hands over the chunks of one transaction. Blocks while every lane is busy. Raises what made a lane fail."""
+        self._hand_over(chunks)
+
+    def _hand_over(self, chunks: list[Chunk] | None) -> None:
+        """None tells one lane that nothing follows."""
         while True:
             self._raise_failure()
             try:
@@ -121,20 +125,12 @@ class LanePool:
         """Waits until everything submitted is delivered and closes the lanes. Raises what made a lane fail."""
         for _ in self._lanes:
             try:
-                self.submit_end()
+                self._hand_over(None)
             except ShipperError:
                 break
         for lane in self._lanes:
             lane.join()
         self._raise_failure()
-
-    def submit_end(self) -> None:
-        while True:
-            self._raise_failure()
-            try:
-                return self._inbox.put(None, timeout=0.2)
-            except queue.Full:
-                continue
 
     def abandon(self) -> None:
         """Stops the lanes after the transaction at hand; what is queued is not sent."""
