@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,8 +14,9 @@ from shipper.errors import SourceError
 from shipper.plan.files import ListedFile
 from shipper.terms import FileId
 
-_UTF8_BOM = (0xEF, 0xBB, 0xBF)
+_UTF8_BOM = b"\xef\xbb\xbf"
 _OPEN_AT_ONCE = 16
+_SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 8, 262_144, 65_536
 
 
 def list_files(spark: SparkSession, paths: Sequence[str], *, recursive: bool) -> list[ListedFile]:
@@ -69,28 +70,49 @@ def files_with_bom(spark: SparkSession, paths: Sequence[str]) -> set[str]:
     Hadoop's line reader drops the mark from the first line of a file, and there is no setting against it; so the sink has to
     know where to put it back. Costs one open and three bytes per file.
     """
-    hadoop = spark._jvm.org.apache.hadoop
-    conf = spark._jsc.hadoopConfiguration()
-    codecs = hadoop.io.compress.CompressionCodecFactory(conf)
+    with _Heads(spark) as heads:
+        return {path for path, found in heads.read(paths, len(_UTF8_BOM)) if found == _UTF8_BOM}
 
-    def begins_with_bom(path: str) -> bool:
-        hadoop_path = hadoop.fs.Path(path)
-        stream = hadoop_path.getFileSystem(conf).open(hadoop_path)
-        try:
-            codec = codecs.getCodec(hadoop_path)
-            content = stream if codec is None else codec.createInputStream(stream)
-            return all(content.read() == byte for byte in _UTF8_BOM)
-        finally:
-            stream.close()
 
-    def look(path: str) -> bool:
+def has_long_lines(spark: SparkSession, paths: Sequence[str]) -> bool:
+    """Whether a line of over 64 kB stands at the beginning of a sample of the files."""
+    sample = paths[:: max(1, len(paths) // _SAMPLE_FILES)][:_SAMPLE_FILES]
+    with _Heads(spark) as heads:
+        found = heads.read(sample, _SAMPLE_BYTES)
+        return any(len(line) > _LONG_LINE_BYTES for _, head in found for line in head.split(b"\n"))
+
+
+class _Heads:
+    """The first bytes of files, decompressed, read with Hadoop's clients."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._hadoop = spark._jvm.org.apache.hadoop
+        self._conf = spark._jsc.hadoopConfiguration()
+        self._codecs = self._hadoop.io.compress.CompressionCodecFactory(self._conf)
+        self._pool = ThreadPoolExecutor(_OPEN_AT_ONCE)
+
+    def __enter__(self) -> _Heads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def read(self, paths: Sequence[str], count: int) -> Iterator[tuple[str, bytes]]:
+        """(path, its first ``count`` bytes, or all if it has fewer). Raises SourceError."""
+        return zip(paths, self._pool.map(lambda path: self._read_one(path, count), paths), strict=True)
+
+    def _read_one(self, path: str, count: int) -> bytes:
         try:
-            return begins_with_bom(path)
+            hadoop_path = self._hadoop.fs.Path(path)
+            stream = hadoop_path.getFileSystem(self._conf).open(hadoop_path)
+            try:
+                codec = self._codecs.getCodec(hadoop_path)
+                content = stream if codec is None else codec.createInputStream(stream)
+                return bytes(content.readNBytes(count))
+            finally:
+                stream.close()
         except Exception as error:
             raise SourceError(f"cannot read {path}: {first_line(error)}. Nothing was sent; repair or remove the file.") from error
-
-    with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
-        return {path for path, found in zip(paths, pool.map(look, paths), strict=True) if found}
 
 
 def first_line(error: Exception) -> str:

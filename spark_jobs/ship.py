@@ -30,11 +30,14 @@ from shipper.producer.client import ClusterClient, LaneSettings
 from shipper.report.results import FileAccount, GateResult, PlannedFile, PlanResult, ShipResult, TopicAccount
 from shipper.terms import FileId, SplitId
 from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.listing import files_with_bom
+from spark_jobs.listing import files_with_bom, has_long_lines
 from spark_jobs.progress import Progress, timeline
 from spark_jobs.reason import of_exception
 from spark_jobs.records import fixed_topics, lines, records
 from spark_jobs.sink import ShipperDataSource
+
+_ARROW_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_UNLIMITED, _LONG_LINES_BATCH_BYTES = 2**31 - 1, 16_000_000
 
 
 def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> ShipResult:
@@ -165,6 +168,7 @@ class _Ship:
         order = self._order(left, taken)
         spark = context.spark
         spark.dataSource.register(ShipperDataSource)
+        self._size_arrow_batches([file.path for file in left.left])
         observed = Observation("lines")
         frame = lines(spark, [file.path for file in left.left]).observe(observed, F.count(F.lit(1)).alias("read"))
         frame = records(frame, context.pipeline).coalesce(result.tasks)
@@ -189,6 +193,13 @@ class _Ship:
             if receipt.error and result.status != "failed":
                 self._failed(getattr(errors, receipt.error_kind or "", DeliveryError)(receipt.error))
         return receipts
+
+    def _size_arrow_batches(self, paths: Sequence[str]) -> None:
+        """Spark counts the bytes of an Arrow batch anew with every row, which costs 40 % of the way to Python (measured: 0.90
+        against 0.53 CPU s per million lines). So it counts where lines are long, and elsewhere the number of rows is limit enough."""
+        if _ARROW_BATCH_BYTES not in self._context.pipeline.runner.conf:
+            limit = _LONG_LINES_BATCH_BYTES if has_long_lines(self._context.spark, paths) else _UNLIMITED
+            self._context.spark.conf.set(_ARROW_BATCH_BYTES, str(limit))
 
     def _failed(self, error: ShipperError) -> None:
         self._result.status, self._result.error, self._result.final = "failed", error.message, not error.retriable

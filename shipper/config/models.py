@@ -178,7 +178,7 @@ class Delivery(Model):
     """Values per transaction, in uncompressed bytes. May change from run to run."""
     lanes: StrictInt = Field(default=2, ge=1, le=64)
     """Transactional producers per Spark task. May change from run to run."""
-    batch_size_bytes: Bytes = Field(default=1_000_000, alias="batch_size", ge=1_000, le=100_000_000)
+    batch_size_bytes: Bytes = Field(default=500_000, alias="batch_size", ge=1_000, le=100_000_000)
     """Largest batch, in uncompressed bytes. The broker compares the compressed batch with the topic's `max.message.bytes`."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
     """Codec of the batches on the wire and in the topic."""

@@ -131,7 +131,7 @@ class TaskShipment:
         label = f"{split_id.file.path} (split at byte {split_id.start}, records {first + 1}–{last} to topic {records.topic})"
         self._transaction.append(
             Chunk(
-                records.topic, partition, records.values, key, value, label,
+                records.topic, partition, records.values, key, value, label, records.size_bytes,
                 records.keys, records.headers, records.timestamps_ms, receipt=(split, len(records.values), records.size_bytes),
             )
         )  # fmt: skip

@@ -39,6 +39,8 @@ log = logging.getLogger("shipper.kafka")
 _QUEUE_KILOBYTES = 524_288
 #: The broker's limit holds for the batch as it is stored: a header of 61 bytes and about 20 per record come on top of values.
 BATCH_OVERHEAD_BYTES = 512
+#: What a record costs in a batch beside its key and value: lengths, offset and timestamp differences (Kafka's record format, v2).
+RECORD_OVERHEAD_BYTES = 20
 
 
 class KafkaFault(Exception):
@@ -117,7 +119,8 @@ class LaneProducer:
                 "message.timeout.ms": timeout_ms,
                 "batch.size": settings.batch_size_bytes,
                 "batch.num.messages": 1_000_000,
-                "linger.ms": 1000,
+                # Only a full batch or flush() sends: see Lane.
+                "linger.ms": 10_000,
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
