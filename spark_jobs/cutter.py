@@ -6,7 +6,7 @@ enough bytes, but only when the next row is there: so it is always known whether
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +87,7 @@ def ship(cut: Iterator[tuple[Piece, bool]], order: ShipOrder, shipment: TaskShip
 
 
 def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, topics: tuple[str, ...], shipment: TaskShipment) -> None:
-    table = pa.Table.from_batches(piece.batches).combine_chunks()
+    table = pa.Table.from_batches(piece.batches)
     last = piece.first + piece.rows
     receipt = shipment.receipt
     receipt.split(piece.split).records += piece.rows
@@ -151,26 +151,52 @@ def _within(ordinals: npt.NDArray[np.int64] | None, start: int, stop: int, first
 
 def _records(topic: str, table: pa.Table, rows: Any, restore_bom: bool) -> Records:
     chosen = table.slice(rows.start, len(rows)) if isinstance(rows, range) else table.take(pa.array(rows))
-    values = chosen.column("value").to_pylist()
-    checksums = chosen.column("checksum").to_numpy().view(np.uint64)
-    checksum = int(checksums.sum(dtype=np.uint64))
+    values = chosen.column("value")
+    checksum = sum(int(part.to_numpy().view(np.uint64).sum(dtype=np.uint64)) for part in chosen.column("checksum").chunks)
     if restore_bom and rows[0] == 0:
-        without = values[0]
-        values[0] = _UTF8_BOM + without
-        checksum = (checksum - _spark_hash(without) + _spark_hash(values[0])) % _UINT64
-    size = pc.sum(pc.binary_length(chosen.column("value"))).as_py() or 0
+        without = values[0].as_py()
+        values = pa.chunked_array([pa.array([_UTF8_BOM + without], values.type), *values.slice(1).chunks])
+        checksum += _spark_hash(values[0].as_py()) - _spark_hash(without)
+    size = _bytes(values)
     names = table.schema.names
     keys = headers = timestamps = None
+    some_without_key = "key" not in names or chosen.column("key").null_count > 0
     if "key" in names:
-        keys = chosen.column("key").to_pylist()
-        size += pc.sum(pc.binary_length(chosen.column("key"))).as_py() or 0
+        keys = Column(chosen.column("key"))
+        size += _bytes(chosen.column("key"))
     if "headers" in names:
-        headers = [
-            [(name, value) for name, value in row.items() if value is not None] for row in chosen.column("headers").to_pylist()
-        ]
+        headers = Column(chosen.column("headers"), _header_pairs)
     if "timestamp" in names:
-        timestamps = chosen.column("timestamp").fill_null(0).to_pylist()  # librdkafka reads 0 as "now"
-    return Records(topic, values, size, checksum, keys, headers, timestamps)
+        timestamps = Column(chosen.column("timestamp").fill_null(0))  # librdkafka reads 0 as "now"
+    return Records(topic, Column(values), size, checksum % _UINT64, some_without_key, keys, headers, timestamps)
+
+
+class Column(Sequence[Any]):
+    """An Arrow column as a sequence whose slices are lists: Python objects exist only for the batch that is being filled,
+    which keeps them in the processor's cache and a chunk at the size that it has in Arrow."""
+
+    def __init__(self, column: pa.ChunkedArray, convert: Callable[[Any], Any] | None = None) -> None:
+        self._column = column
+        self._convert = convert
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            first, behind, _ = index.indices(len(self._column))
+            found = self._column.slice(first, behind - first).to_pylist()
+            return found if self._convert is None else [self._convert(item) for item in found]
+        found = self._column[index].as_py()
+        return found if self._convert is None else self._convert(found)
+
+
+def _header_pairs(row: dict[str, bytes | None]) -> list[tuple[str, bytes]]:
+    return [(name, value) for name, value in row.items() if value is not None]
+
+
+def _bytes(column: pa.ChunkedArray) -> int:
+    return pc.sum(pc.binary_length(column)).as_py() or 0
 
 
 def _spark_hash(value: bytes) -> int:

@@ -16,7 +16,7 @@ from shipper.terms import FileId
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _OPEN_AT_ONCE = 16
-_SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 8, 262_144, 65_536
+_SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
 
 
 def list_files(spark: SparkSession, paths: Sequence[str], *, recursive: bool) -> list[ListedFile]:

@@ -27,6 +27,7 @@ class Records:
     size_bytes: int
     """Of values and keys."""
     checksum: int
+    some_without_key: bool = True
     keys: Sequence[bytes | None] | None = None
     headers: Sequence[list[tuple[str, bytes]]] | None = None
     timestamps_ms: Sequence[int] | None = None
@@ -110,7 +111,7 @@ class TaskShipment:
         order = self._order
         split_id = order.splits[split].id
         partition = -1
-        if records.values and (records.keys is None or None in records.keys):
+        if records.values and records.some_without_key:
             partition = self._next_partition(records.topic)
         key, value = encode_chunk(
             order.pipeline,

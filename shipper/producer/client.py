@@ -141,10 +141,12 @@ class LaneProducer:
         """Fences every earlier producer with this transactional.id and ends its open transaction.
 
         Asking for ``topic``'s metadata first brings a connection up: librdkafka looks for a coordinator once, and if it has no
-        connection at that moment, again only after half a second (measured: 0.06 s with, 0.06 or 0.51 s without).
+        connection at that moment, again only after half a second. Asking twice, because the first answer names the brokers,
+        whereupon librdkafka drops the bootstrap connection for theirs (stalled: 7 of 24 without, 3 with one, 0 with two).
         """
         deadline = time.monotonic() + timeout_seconds
-        _call(self._producer.list_topics, topic, timeout_seconds)
+        for _ in range(2):
+            _call(self._producer.list_topics, topic, max(0.1, deadline - time.monotonic()))
         _call(self._producer.init_transactions, max(1.0, deadline - time.monotonic()))
 
     @contextmanager

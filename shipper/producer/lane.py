@@ -282,13 +282,16 @@ class _Lane(threading.Thread):
                 except BufferError:
                     self._produce_slowly((topic, value, None, partition), {}, deadline)
             return
-        for index, value in enumerate(chunk.values[first:behind], first):
-            key = chunk.keys[index] if chunk.keys else None
+        values, keys = chunk.values[first:behind], chunk.keys[first:behind] if chunk.keys else None
+        headers = chunk.headers[first:behind] if chunk.headers else None
+        timestamps = chunk.timestamps_ms[first:behind] if chunk.timestamps_ms else None
+        for index, value in enumerate(values):
+            key = keys[index] if keys else None
             extras: dict[str, Any] = {}
-            if chunk.headers:
-                extras["headers"] = chunk.headers[index]
-            if chunk.timestamps_ms:
-                extras["timestamp"] = chunk.timestamps_ms[index]
+            if headers:
+                extras["headers"] = headers[index]
+            if timestamps:
+                extras["timestamp"] = timestamps[index]
             record = (topic, value, key, partition if key is None else -1)
             try:
                 produce(*record, **extras)

@@ -1,0 +1,41 @@
+"""A transaction is cut into rounds: every record once, in order, and about one batch per partition at a time."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shipper.producer.client import RECORD_OVERHEAD_BYTES
+from shipper.producer.lane import Chunk, rounds
+
+_chunk = st.builds(
+    lambda topic, partition, sizes: Chunk(
+        topic, partition, [b"x" * size for size in sizes], b"key", b"value", "label", size_bytes=sum(sizes)
+    ),
+    st.sampled_from(["a", "b"]),
+    st.integers(-1, 2),
+    st.lists(st.integers(0, 50), max_size=40),
+)
+
+
+@given(st.lists(_chunk, max_size=8), st.integers(1, 2000))
+def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks: list[Chunk], batch_bytes: int) -> None:
+    sent: dict[int, int] = {}
+    order: dict[tuple[str, int], list[int]] = {}
+    for batch in rounds(chunks, batch_bytes):
+        assert batch
+        room: dict[tuple[str, int], float] = {}
+        for chunk, first, behind in batch:
+            assert sent.get(id(chunk), 0) == first < behind
+            sent[id(chunk)] = behind
+            target = chunk.topic, chunk.partition
+            seen = order.setdefault(target, [])
+            if not seen or seen[-1] != id(chunk):
+                seen.append(id(chunk))
+            per_record = chunk.size_bytes / len(chunk.values) + RECORD_OVERHEAD_BYTES
+            assert room.get(target, 0) < batch_bytes, "a second batch for a partition that has one"
+            room[target] = room.get(target, 0) + (behind - first) * per_record
+            assert room[target] <= batch_bytes + per_record
+    assert sent == {id(chunk): len(chunk.values) for chunk in chunks if chunk.values}
+    for target, seen in order.items():
+        assert seen == [id(chunk) for chunk in chunks if chunk.values and (chunk.topic, chunk.partition) == target]
