@@ -7,7 +7,7 @@ enough bytes, but only when the next row is there: so it is always known whether
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from shipper.delivery.order import OrderedSplit, Receipt, ShipOrder
+from shipper.config.mapping import LINES_HEADER
+from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder
 from shipper.delivery.task import Records, TaskShipment
 from shipper.errors import DeliveryError, SourceError
+from spark_jobs.bundles import bundled
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _UINT64 = 1 << 64
@@ -83,16 +85,16 @@ def ship(cut: Iterator[tuple[Piece, bool]], order: ShipOrder, shipment: TaskShip
             raise SourceError(
                 "a file is not as the plan saw it: it was replaced or written to meanwhile. Run again: the plan is made anew."
             )
-        _ship_piece(piece, end, split, order.topics, shipment)
+        _ship_piece(piece, end, split, order, shipment)
 
 
-def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, topics: tuple[str, ...], shipment: TaskShipment) -> None:
+def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, order: ShipOrder, shipment: TaskShipment) -> None:
     table = pa.Table.from_batches(piece.batches)
     last = piece.first + piece.rows
     receipt = shipment.receipt
     receipt.split(piece.split).records += piece.rows
     end_written = shipment.end_known(split.id)
-    for topic, rows in _rows_by_topic(table, topics, split, piece.first):
+    for topic, rows in _rows_by_topic(table, order.topics, split, piece.first):
         ordinals = rows + piece.first if rows is not None else None
         gaps = shipment.gaps(split.id, topic, piece.first, last)
         count = piece.rows if ordinals is None else len(ordinals)
@@ -103,7 +105,7 @@ def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, topics: tuple[str,
             count -= len(chosen)
             ends_here = end and behind == last
             end_written |= ends_here
-            records = _records(topic, table, chosen, split.bom and first == 0)
+            records = _records(topic, table, chosen, split, first, order.bundle)
             shipment.add(piece.split, first, behind, ends_here, records)
         _count_before(receipt, piece.split, topic, count)
     if end and not end_written:
@@ -149,11 +151,11 @@ def _within(ordinals: npt.NDArray[np.int64] | None, start: int, stop: int, first
     return ordinals[low:high] - first
 
 
-def _records(topic: str, table: pa.Table, rows: Any, restore_bom: bool) -> Records:
+def _records(topic: str, table: pa.Table, rows: Any, split: OrderedSplit, first: int, bundle: BundleOrder | None) -> Records:
     chosen = table.slice(rows.start, len(rows)) if isinstance(rows, range) else table.take(pa.array(rows))
     values = chosen.column("value")
     checksum = sum(int(part.to_numpy().view(np.uint64).sum(dtype=np.uint64)) for part in chosen.column("checksum").chunks)
-    if restore_bom and rows[0] == 0:
+    if split.bom and first == 0 and rows[0] == 0:
         without = values[0].as_py()
         values = pa.chunked_array([pa.array([_UTF8_BOM + without], values.type), *values.slice(1).chunks])
         checksum += _spark_hash(values[0].as_py()) - _spark_hash(without)
@@ -168,7 +170,15 @@ def _records(topic: str, table: pa.Table, rows: Any, restore_bom: bool) -> Recor
         headers = Column(chosen.column("headers"), _header_pairs)
     if "timestamp" in names:
         timestamps = Column(chosen.column("timestamp").fill_null(0))  # librdkafka reads 0 as "now"
-    return Records(topic, Column(values), size, checksum % _UINT64, some_without_key, keys, headers, timestamps)
+    records = Records(topic, Column(values), size, checksum % _UINT64, some_without_key, keys, headers, timestamps)
+    return records if bundle is None else _in_bundles(records, values, split, bundle)
+
+
+def _in_bundles(records: Records, values: pa.ChunkedArray, split: OrderedSplit, order: BundleOrder) -> Records:
+    """The same lines in fewer Kafka records. What is counted, in the checksum too, stays the lines."""
+    found = bundled(values, order.max_bytes, all_lines=order.all_lines)
+    headers = [[(LINES_HEADER, b"%d" % lines), *split.headers] for lines in found.lines]
+    return replace(records, values=Column(pa.chunked_array([found.values])), lines=len(values), headers=headers)
 
 
 class Column(Sequence[Any]):

@@ -6,22 +6,18 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from shipper.config.models import Pipeline, Route
+from shipper.errors import ConfigError
 from spark_jobs.listing import first_line
 
 _GLOB_CHARACTERS = re.compile(r"([\\*?\[\]{}])")
-_LINES = StructType(
-    [
-        StructField("value", StringType()),
-        StructField("file_path", StringType()),
-        StructField("file_name", StringType()),
-        StructField("split", LongType()),
-    ]
-)
+_FILES = StructType([StructField("file_path", StringType()), StructField("file_name", StringType())])
+_LINES = StructType([StructField("value", StringType()), *_FILES.fields, StructField("split", LongType())])
 
 
 def lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -63,12 +59,56 @@ def records(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         columns.append(topic(pipeline).alias("topic"))
     if mapping.key is not None:
         columns.append(_as_bytes(frame, mapping.key).alias("key"))
-    if mapping.headers:
+    if mapping.headers and mapping.bundle is None:
         fields = [_as_bytes(frame, expression).alias(name) for name, expression in mapping.headers.items()]
         columns.append(F.struct(*fields).alias("headers"))
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     return frame.select(*columns)
+
+
+def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str]) -> dict[str, tuple[tuple[str, bytes], ...]]:
+    """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a header that depends on the line."""
+    mapping = pipeline.records
+    if mapping.bundle is None or not mapping.headers:
+        return {}
+    if faults := _header_faults(spark, pipeline):
+        raise ConfigError("\n".join(f"config/pipelines/{pipeline.name}.yaml: {field}: {message}" for field, message in faults))
+    named = [(uri, uri.rpartition("/")[2]) for uri in uris]  # as Spark names them in `_metadata`
+    frame = _columns_of_files(spark.createDataFrame(named, _FILES), pipeline)
+    fields = [_as_bytes(frame, expression).alias(f"{index}") for index, expression in enumerate(mapping.headers.values())]
+    rows = frame.select("file_path", *fields).collect()
+    return {
+        uri: tuple((n, bytes(v)) for n, v in zip(mapping.headers, values, strict=True) if v is not None) for uri, *values in rows
+    }
+
+
+def _columns_of_files(files: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Adds those of ``records.columns`` that the files' paths and names are enough for."""
+    for name, expression in pipeline.records.columns.items():
+        try:
+            files = files.withColumn(name, F.expr(expression))
+        except AnalysisException:
+            continue  # one of the line
+    return files
+
+
+def _header_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Headers that contradict ``records.bundle``. Reads no data."""
+    frame = _columns_of_files(spark.createDataFrame([], _FILES), pipeline)
+    faults = []
+    for name, sql in pipeline.records.headers.items():
+        try:
+            frame.select(F.expr(sql))
+        except AnalysisException:
+            faults.append(
+                (
+                    f"records.headers.{name}",
+                    f"`headers` and `bundle` contradict each other: {sql!r} depends on the line, and a bundle holds many. Use file_path, "
+                    "file_name and columns made of these only; or remove this header, or `bundle`",
+                )
+            )
+    return faults
 
 
 def _as_bytes(frame: DataFrame, expression: str) -> Column:
@@ -149,4 +189,7 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]
         want = wanted.get(expression.kind)
         if want and found != want and not (want == "timestamp" and found in ("string", "timestamp_ntz", "date")):
             faults.append((expression.field, f"{expression.sql!r} is of type {found}; it must be {want}"))
+    known = {field for field, _ in faults}
+    if pipeline.records.bundle is not None:
+        faults += [fault for fault in _header_faults(spark, pipeline) if fault[0] not in known]
     return faults

@@ -18,7 +18,7 @@ from shipper import errors
 from shipper.config.models import Cluster
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import OrderedSplit, Receipt, ShipOrder, SplitReceipt, TopicReceipt
+from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder, SplitReceipt, TopicReceipt
 from shipper.delivery.preflight import lane_settings
 from shipper.delivery.remaining import Remaining, remaining
 from shipper.delivery.takeover import Takeover, take_over
@@ -33,7 +33,7 @@ from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.listing import files_with_bom, has_long_lines
 from spark_jobs.progress import Progress, timeline
 from spark_jobs.reason import of_exception
-from spark_jobs.records import fixed_topics, lines, records
+from spark_jobs.records import fixed_topics, headers_of_files, lines, records
 from spark_jobs.sink import ShipperDataSource
 
 _ARROW_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -131,6 +131,7 @@ class _Ship:
         context, pipeline = self._context, self._context.pipeline
         restores_bom = pipeline.records.value == "value"
         bom = files_with_bom(context.spark, [file.path for file in left.left]) if restores_bom else set()
+        headers = headers_of_files(context.spark, pipeline, [self._uris[file] for file in left.left])
         splits: dict[int, OrderedSplit] = {}
         for file in left.left:
             for start in context.split_starts(file):
@@ -142,9 +143,11 @@ class _Ship:
                     bom=start == 0 and file.path in bom,
                     there={topic: state.intervals(topic) for topic in topics} if state else {},
                     end_known=state is not None and state.end is not None,
+                    headers=headers.get(self._uris[file], ()),
                 )
         if len(splits) != sum(len(context.split_starts(file)) for file in left.left):
             raise SourceError("two splits of this window have the same 64-bit hash; ship the window in two halves")
+        bundle = pipeline.records.bundle
         return ShipOrder(
             pipeline=pipeline.name,
             cluster=self._cluster.name,
@@ -160,6 +163,7 @@ class _Ship:
             deadline_seconds=pipeline.delivery.metadata_wait_seconds,
             topics=fixed_topics(pipeline),
             splits=splits,
+            bundle=bundle and BundleOrder(bundle.max_bytes, all_lines=pipeline.records.value == "value"),
         )
 
     def _spark_job(self, left: Remaining, taken: Takeover) -> list[Receipt]:

@@ -74,13 +74,14 @@ def reference() -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _sections(model: type[BaseModel]) -> Iterator[str]:
-    for key, field in types.yaml_keys(model).items():
-        annotation = types.bare(field.annotation)
+def _sections(model: type[BaseModel], above: str = "") -> Iterator[str]:
+    for name, field in types.yaml_keys(model).items():
+        key, annotation = f"{above}{name}", types.bare(field.annotation)
         if types.is_model(annotation):
-            yield f"### `{key}`\n\n{types.one_line(annotation.__doc__)}\n\n{_table(annotation)}"
+            yield f"###{'#' * above.count('.')} `{key}`\n\n{types.one_line(annotation.__doc__)}\n\n{_table(annotation)}"
             yield from _checks(key, annotation)
-        elif types.is_list(annotation) and types.is_model(types.item(annotation)):
+            yield from _sections(annotation, f"{key}.")
+        elif types.is_list(annotation) and types.is_model(types.item(annotation)) and not types.variants(types.item(annotation)):
             section = types.item(annotation)
             yield f"### `{key}[]`\n\n{types.one_line(section.__doc__)}\n\n{_table(section)}"
 

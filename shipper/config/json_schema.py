@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shipper.config import annotations as types
+from shipper.config.mapping import LINES_HEADER
 from shipper.config.models import Cluster, Pipeline, Route
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
 from shipper.config.rules import COLUMN_PATTERN
@@ -59,6 +60,7 @@ def pipeline_schema() -> Schema:
     schema["required"].remove("routes")
     schema["oneOf"] = [{"required": ["topic"]}, {"required": ["routes"]}]
     keys["records"]["properties"]["columns"]["propertyNames"] = {"pattern": COLUMN_PATTERN}
+    keys["records"]["properties"]["headers"]["propertyNames"] = {"not": {"enum": [LINES_HEADER]}}
     pinned = {"not": {"enum": sorted(PINNED_SPARK_SETTINGS)}, "pattern": r"^spark\."}
     keys["runner"]["properties"]["conf"]["propertyNames"] = pinned
     return {"$schema": _DIALECT, "title": "shipper pipeline", **schema}

@@ -18,9 +18,9 @@ from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validat
 
 from shipper.config.base import THE_KEY, Model, refuse
 from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck, SumClosesCheck
+from shipper.config.mapping import GIVEN_COLUMNS, Records
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
 from shipper.config.rules import (
-    COLUMN_PATTERN,
     MEMORY_PATTERN,
     NAME_PATTERN,
     TOPIC_COLUMN,
@@ -31,9 +31,6 @@ from shipper.config.rules import (
     suggestion,
 )
 from shipper.config.units import Bytes, Seconds
-
-#: Columns that every line has before `records.columns`. The last one is shipper's own: the split that the line lies in.
-GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
 
 
 class Schedule(Model):
@@ -113,38 +110,6 @@ class Source(Model):
     @classmethod
     def _placeholders_exist(cls, value: str) -> str:
         check_source_placeholders(value)
-        return value
-
-
-class Records(Model):
-    """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value` (the line), `file_path`,
-    `file_name` and the columns named before it."""
-
-    columns: dict[str, str] = Field(default_factory=dict)
-    """Named expressions, evaluated in order; later ones, `routes`, topics as `{name}` and gates may use them."""
-    value: str = "value"
-    """The record's value. The default ships the line's bytes untouched; any string function reads them as UTF-8."""
-    key: str | None = None
-    """The record's key. Keyed records go to the partition that Java's default partitioner (murmur2) would choose."""
-    headers: dict[str, str] = Field(default_factory=dict)
-    """Header name → expression. A null leaves the header out of that record."""
-    timestamp: str | None = None
-    """The record's timestamp (type TIMESTAMP). Without it the producer's clock is used."""
-
-    @field_validator("columns")
-    @classmethod
-    def _columns_can_be_named(cls, value: dict[str, str]) -> dict[str, str]:
-        faults: list[tuple[tuple[str, ...], str]] = []
-        seen: dict[str, str] = {}
-        for name in value:
-            first = seen.setdefault(name.lower(), name)
-            if not re.fullmatch(COLUMN_PATTERN, name):
-                faults.append(((name, THE_KEY), "a name has letters, digits and '_' only, and does not begin with a digit"))
-            elif name.lower() in (*GIVEN_COLUMNS, "key"):
-                faults.append(((name, THE_KEY), f"{name!r} is taken: every record has it; choose another name"))
-            elif first != name:
-                faults.append(((name, THE_KEY), f"differs from {first!r} in letter case only, which SQL does not tell apart"))
-        refuse(faults)
         return value
 
 
@@ -333,6 +298,17 @@ class Pipeline(Model):
         refuse(((i,), f"{name!r} is named twice") for i, name in enumerate(clusters) if name in clusters[:i])
         return clusters
 
+    @field_validator("delivery")
+    @classmethod
+    def _bundle_fits_chunk(cls, delivery: Delivery, info: ValidationInfo) -> Delivery:
+        records: Records | None = info.data.get("records")
+        if records and records.bundle and records.bundle.max_bytes > delivery.chunk_size_bytes:
+            raise ValueError(
+                "`records.bundle.max_bytes` is larger than `delivery.chunk_size`: a chunk's lines are bundled, so such a bundle "
+                "could never fill"
+            )
+        return delivery
+
     @field_validator("gates")
     @classmethod
     def _checked_columns_exist(cls, gates: Gates, info: ValidationInfo) -> Gates:
@@ -353,11 +329,11 @@ class Pipeline(Model):
 
     def transform_digest(self) -> str:
         """12 hex digits over all that decides which records a file becomes and where they go. A file that was shipped
-        under another digest is refused unless the run says `reship`."""
+        under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5)."""
         decides = {
             "format": self.source.format,
             "split_size": self.source.split_size_bytes,
-            "records": self.records.model_dump(),
+            "records": self.records.model_dump(exclude={"bundle"}),
             "routes": [route.model_dump() for route in self.routes],
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]

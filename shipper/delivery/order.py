@@ -18,6 +18,18 @@ class OrderedSplit:
     there: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Topic → ordinals [first, last) that are on the cluster."""
     end_known: bool = False
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Headers of each of its bundles: with bundles they depend on the file alone."""
+
+
+@dataclass(frozen=True)
+class BundleOrder:
+    """How lines are bundled."""
+
+    max_bytes: int
+    """Most bytes in a bundle, separators included."""
+    all_lines: bool
+    """Whether values are lines as they were read, so that none can hold a ``\\n``."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,8 @@ class ShipOrder:
     """The frame's `topic` column holds an index into this; a single topic needs no column. Empty: the column holds names."""
     splits: dict[int, OrderedSplit]
     """Spark's hash of the split (see shipper.plan.files.split_hash) → split."""
+    bundle: BundleOrder | None = None
+    """None: every line is a Kafka record."""
 
 
 @dataclass

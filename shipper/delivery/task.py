@@ -31,6 +31,8 @@ class Records:
     keys: Sequence[bytes | None] | None = None
     headers: Sequence[list[tuple[str, bytes]]] | None = None
     timestamps_ms: Sequence[int] | None = None
+    lines: int | None = None
+    """How many lines the values hold, if those are bundles; None: each value is one."""
 
 
 class TaskShipment:
@@ -110,6 +112,8 @@ class TaskShipment:
         """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. Blocks while all lanes are busy."""
         order = self._order
         split_id = order.splits[split].id
+        count = len(records.values) if records.lines is None else records.lines
+        separators = count - len(records.values)
         partition = -1
         if records.values and records.some_without_key:
             partition = self._next_partition(records.topic)
@@ -119,7 +123,7 @@ class TaskShipment:
             ChunkValue(
                 last=last,
                 end=end,
-                records=len(records.values),
+                records=count,
                 bytes=records.size_bytes,
                 checksum=records.checksum,
                 digest=order.digest,
@@ -127,13 +131,14 @@ class TaskShipment:
                 run_id=order.run_id,
                 window=order.window,
                 partition=partition if records.keys is None and records.values else None,
+                bundles=None if records.lines is None else len(records.values),
             ),
         )
         label = f"{split_id.file.path} (split at byte {split_id.start}, records {first + 1}–{last} to topic {records.topic})"
         self._transaction.append(
             Chunk(
-                records.topic, partition, records.values, key, value, label, records.size_bytes,
-                records.keys, records.headers, records.timestamps_ms, receipt=(split, len(records.values), records.size_bytes),
+                records.topic, partition, records.values, key, value, label, records.size_bytes + separators,
+                records.keys, records.headers, records.timestamps_ms, receipt=(split, count, records.size_bytes),
             )
         )  # fmt: skip
         self._transaction_bytes += records.size_bytes

@@ -37,9 +37,9 @@ class ChunkValue:
     end: bool
     """Whether the split ends at ``last``."""
     records: int
-    """Records of this topic in the interval."""
+    """Records of this topic in the interval: lines, also where many share a bundle."""
     bytes: int
-    """Bytes of their keys and values, uncompressed."""
+    """Bytes of their keys and values, uncompressed, without what joins the lines of a bundle."""
     checksum: int
     """Sum over the records of Spark's xxhash64(value), modulo 2^64: independent of order, partition and batch."""
     digest: str
@@ -48,6 +48,8 @@ class ChunkValue:
     window: str
     partition: int | None = None
     """Where all of them lie, if in one partition."""
+    bundles: int | None = None
+    """Kafka records that they were bundled into; None: each is a Kafka record of its own."""
 
 
 @dataclass(frozen=True)

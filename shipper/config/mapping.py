@@ -1,0 +1,83 @@
+"""How lines become Kafka records: the part of a pipeline below `records`."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from shipper.config.base import THE_KEY, Model, refuse
+from shipper.config.rules import COLUMN_PATTERN
+from shipper.config.units import Bytes
+
+#: Columns that every line has before `records.columns`. The last one is shipper's own: the split that the line lies in.
+GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
+
+#: Header of a bundle: how many lines it holds, in decimal digits.
+LINES_HEADER = "shipper-lines"
+_WHY_NOT_BUNDLED = {
+    "key": "lines of a bundle may have different keys, and a record has one; remove `key`, or ship each line as a record",
+    "timestamp": "lines of a bundle have different times, and a record has one; remove `timestamp`, or ship each line as a record",
+}
+
+
+class Bundle(Model):
+    """Many lines in one Kafka record: joined by `\\n`, their number in the header `shipper-lines`. Lines without a key travel and are
+    stored at a fraction of the cost; consumers must take the bundles apart (docs/consumer-contract.md says how). Everything is still
+    counted in lines. May be changed, or removed, from run to run: it decides how lines are packed, not which."""
+
+    max_bytes: Bytes = Field(default=64_000, ge=1_000, le=64_000_000)
+    """Most bytes in a bundle, uncompressed, `\\n` included. A longer line, or a value without a line's form (null, or with a `\\n` in
+    it), is a bundle of its own. Larger bundles than 64kB gain little; the topic's `max.message.bytes` is their limit, as for any record."""
+
+
+class Records(Model):
+    """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value` (the line), `file_path`,
+    `file_name` and the columns named before it."""
+
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Named expressions, evaluated in order; later ones, `routes`, topics as `{name}` and gates may use them."""
+    value: str = "value"
+    """The record's value. The default ships the line's bytes untouched; any string function reads them as UTF-8."""
+    key: str | None = None
+    """The record's key. Keyed records go to the partition that Java's default partitioner (murmur2) would choose."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Header name → expression. A null leaves the header out of that record."""
+    timestamp: str | None = None
+    """The record's timestamp (type TIMESTAMP). Without it the producer's clock is used."""
+    bundle: Bundle | None = None
+    """Ship many lines in one Kafka record. Not with `key` or `timestamp`, which belong to one line. `headers` may then depend on
+    the file only (`file_path`, `file_name`, columns made of these): a bundle never holds lines of two files."""
+
+    @field_validator("columns")
+    @classmethod
+    def _columns_can_be_named(cls, value: dict[str, str]) -> dict[str, str]:
+        faults: list[tuple[tuple[str, ...], str]] = []
+        seen: dict[str, str] = {}
+        for name in value:
+            first = seen.setdefault(name.lower(), name)
+            if not re.fullmatch(COLUMN_PATTERN, name):
+                faults.append(((name, THE_KEY), "a name has letters, digits and '_' only, and does not begin with a digit"))
+            elif name.lower() in (*GIVEN_COLUMNS, "key"):
+                faults.append(((name, THE_KEY), f"{name!r} is taken: every record has it; choose another name"))
+            elif first != name:
+                faults.append(((name, THE_KEY), f"differs from {first!r} in letter case only, which SQL does not tell apart"))
+        refuse(faults)
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _count_header_is_ours(cls, value: dict[str, str]) -> dict[str, str]:
+        taken = [name for name in value if name == LINES_HEADER]
+        refuse(
+            ((name, THE_KEY), f"{name!r} is set by shipper: how many lines a bundle holds; choose another name") for name in taken
+        )
+        return value
+
+    @field_validator("bundle")
+    @classmethod
+    def _bundled_lines_have_nothing_of_their_own(cls, value: Bundle | None, info: ValidationInfo) -> Bundle | None:
+        if value is not None:
+            own = [name for name in ("key", "timestamp") if info.data.get(name) is not None]
+            refuse(((), f"`bundle` and `{name}` contradict each other: {_WHY_NOT_BUNDLED[name]}") for name in own)
+        return value
