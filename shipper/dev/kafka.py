@@ -82,6 +82,8 @@ class KafkaServer:
         port: where clients connect. None takes a free one at the first start and keeps it for the later ones.
         properties: broker properties (server.properties) on top of the dev-friendly ones.
         heap_mb: Java's maximum heap, in MiB. The process takes some 350 MB in all.
+        far_port: a second listener, FAR, is advertised as this port of loopback, where a proxy must listen that leads to
+            :attr:`far_listener`. Clients that begin at :attr:`far_bootstrap` reach the broker through the proxy only.
         die_with_parent: the server ends when this process does, even by kill -9. For tests. Without it the server
             goes on until somebody stops it.
         progress: gets a line for people when jars have to be fetched.
@@ -94,11 +96,14 @@ class KafkaServer:
         properties: Mapping[str, str] | None = None,
         heap_mb: int = 512,
         *,
+        far_port: int | None = None,
         die_with_parent: bool = False,
         progress: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.directory = directory.absolute()
         self.port = port
+        self.far_port = far_port
+        self._far_bound = free_port() if far_port else None
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
         self._die_with_parent = die_with_parent
@@ -115,6 +120,16 @@ class KafkaServer:
         if self.port is None:
             raise ServerDied(f"The Kafka server in {self.directory} has no port before its first start.")
         return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def far_bootstrap(self) -> str:
+        """Where clients find the proxy: ``127.0.0.1:PORT``."""
+        return f"{LOOPBACK}:{self.far_port}"
+
+    @property
+    def far_listener(self) -> str:
+        """Where the proxy finds the broker: ``127.0.0.1:PORT``. Known before the start."""
+        return f"{LOOPBACK}:{self._far_bound}"
 
     @property
     def pid(self) -> int:
@@ -224,6 +239,10 @@ class KafkaServer:
             "advertised.listeners": f"BROKER://{LOOPBACK}:{self.port}",
             "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
         }
+        if self.far_port:
+            listeners["listeners"] += f",FAR://{self.far_listener}"
+            listeners["advertised.listeners"] += f",FAR://{self.far_bootstrap}"
+            listeners["listener.security.protocol.map"] = f"{_PROPERTIES['listener.security.protocol.map']},FAR:PLAINTEXT"
         properties = _PROPERTIES | listeners | self._properties
         text = "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
         (self.directory / "server.properties").write_text(text, encoding="ascii")

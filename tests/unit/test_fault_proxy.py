@@ -1,0 +1,301 @@
+"""The fault proxy, on real sockets: an echo server behind it, and what a client sees."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import socketserver
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from shipper.testing.fault_proxy import FaultProxy, FaultProxyError
+from shipper.testing.kafka_frames import REQUEST_HEAD, FrameReader
+
+END_TXN, PRODUCE = 26, 0
+
+
+class Echo(socketserver.BaseRequestHandler):
+    """Sends back what it gets; remembers it too."""
+
+    seen = bytearray()
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self.request.recv(1 << 20):
+                Echo.seen += data
+                self.request.sendall(data)
+
+
+class Threads(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[str]:
+    with Threads(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def shared(echo: str) -> Iterator[FaultProxy]:
+    with FaultProxy(echo) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def link(shared: FaultProxy) -> Iterator[FaultProxy]:
+    """A straight link, without connections."""
+    Echo.seen.clear()
+    yield shared
+    shared.resume()
+    shared.release()
+    shared.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0)
+    shared.cut()
+
+
+def connect(proxy: FaultProxy) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=10)
+
+
+def receive(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size and (got := connection.recv(1 << 20)):
+        data += got
+    return bytes(data)
+
+
+def round_trip_seconds(connection: socket.socket, data: bytes = b"x" * 20) -> float:
+    began = time.monotonic()
+    connection.sendall(data)
+    assert receive(connection, len(data)) == data
+    return time.monotonic() - began
+
+
+def request(api_key: int, correlation_id: int, size: int = 100) -> bytes:
+    """A frame like Kafka's requests. The echo server's answer has the API key where a response has its correlation id."""
+    return struct.pack(">ihhi", size + 8, api_key, 0, correlation_id) + b"r" * size
+
+
+def silent(connection: socket.socket, seconds: float = 0.15) -> bool:
+    return not select.select([connection], [], [], seconds)[0]
+
+
+def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link: FaultProxy) -> None:
+    with connect(link) as connection:
+        assert min(round_trip_seconds(connection) for _ in range(5)) < 0.05
+    link.shape(rtt_ms=100)
+    with connect(link) as connection:
+        assert round_trip_seconds(connection) > 0.195
+        # Upper bounds are generous, here and below: the machine may be busy.
+        assert 0.097 < min(round_trip_seconds(connection) for _ in range(5)) < 0.125
+
+
+def test_latency_does_not_limit_the_rate(link: FaultProxy) -> None:
+    data = bytes(range(256)) * 160_000  # 41 MB
+    link.shape(rtt_ms=200)
+    with connect(link) as connection:
+        round_trip_seconds(connection)
+        began = time.monotonic()
+        sender = threading.Thread(target=connection.sendall, args=(data,))
+        sender.start()
+        assert receive(connection, len(data)) == data
+        seconds = time.monotonic() - began
+        sender.join()
+    # A window of 64 kB a round trip would take 125 seconds.
+    assert seconds < 3.0
+
+
+def test_jitter_changes_the_time_and_not_the_order(link: FaultProxy) -> None:
+    link.shape(jitter_ms=40)
+    with connect(link) as connection:
+        trips = [round_trip_seconds(connection) for _ in range(8)]
+        assert max(trips) - min(trips) > 0.01
+        sent = b"".join(struct.pack(">i", n) for n in range(500))
+        for at in range(0, len(sent), 8):
+            connection.sendall(sent[at : at + 8])
+        assert receive(connection, len(sent)) == sent
+
+
+def test_bandwidth_is_shared_by_all_connections(link: FaultProxy) -> None:
+    link.shape(bytes_per_second=2_000_000)
+    connections = [connect(link) for _ in range(2)]
+    data = b"b" * 400_000
+    began = time.monotonic()
+    senders = [threading.Thread(target=connection.sendall, args=(data,)) for connection in connections]
+    for sender in senders:
+        sender.start()
+    for connection in connections:
+        assert receive(connection, len(data)) == data
+    seconds = time.monotonic() - began
+    for sender, connection in zip(senders, connections, strict=True):
+        sender.join()
+        connection.close()
+    assert 0.36 < seconds < 1.5  # 800 kB at 2 MB/s, and the way back at the same time
+
+
+def test_a_cut_ends_connections_and_new_ones_are_welcome(link: FaultProxy) -> None:
+    with connect(link) as first, connect(link) as second:
+        for connection in (first, second):
+            round_trip_seconds(connection)
+        assert link.cut() == 2
+        assert first.recv(10) == b""
+        assert second.recv(10) == b""
+    with connect(link) as third:
+        round_trip_seconds(third)
+
+
+def test_a_reset_is_a_reset(link: FaultProxy) -> None:
+    with connect(link) as connection:
+        round_trip_seconds(connection)
+        assert link.reset() == 1
+        with pytest.raises(ConnectionResetError):
+            connection.recv(10)
+
+
+def test_a_stall_moves_nothing_and_loses_nothing(link: FaultProxy) -> None:
+    with connect(link) as connection:
+        round_trip_seconds(connection)
+        link.stall()
+        connection.sendall(b"later")
+        assert silent(connection)
+        with connect(link) as newcomer:
+            newcomer.sendall(b"me too")
+            assert silent(newcomer)
+            link.resume()
+            assert receive(connection, 5) == b"later"
+            assert receive(newcomer, 6) == b"me too"
+
+
+def test_requests_of_a_connection_are_slow_one_after_the_other(link: FaultProxy) -> None:
+    link.shape(request_delay_ms=20)
+    ten = b"".join(request(PRODUCE, n) for n in range(10))
+    with connect(link) as first, connect(link) as second:
+        began = time.monotonic()
+        first.sendall(ten)
+        second.sendall(ten)
+        assert receive(first, len(ten)) == ten
+        assert receive(second, len(ten)) == ten
+        seconds = time.monotonic() - began
+    assert 0.19 < seconds < 0.38  # ten times 20 ms, both connections at once
+
+
+def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
+    held, behind, other = request(END_TXN, 1), request(PRODUCE, 2), request(END_TXN, 3)
+    with connect(link) as first, connect(link) as second:
+        link.hold_request(END_TXN)
+        first.sendall(request(PRODUCE, 0) + held + behind)
+        assert receive(first, 112) == request(PRODUCE, 0)
+        assert link.wait_held(5)
+        second.sendall(other)
+        assert receive(second, len(other)) == other
+        assert silent(first)
+        assert link.release() == 1
+        assert receive(first, 224) == held + behind
+
+
+def test_a_held_request_arrives_after_its_client_has_gone(link: FaultProxy) -> None:
+    held = request(END_TXN, 1)
+    for leave_a_reset in (False, True):
+        Echo.seen.clear()
+        link.hold_request(END_TXN)
+        client = connect(link)
+        client.sendall(held)
+        assert link.wait_held(5)
+        if leave_a_reset:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        time.sleep(0.1)
+        assert bytes(Echo.seen) == b""
+        assert link.release() == 1
+        assert _becomes(lambda: bytes(Echo.seen) == held)
+        assert _becomes(lambda: link.counts()["open"] == 0)
+
+
+def _becomes(holds: object, within_seconds: float = 5.0) -> bool:
+    assert callable(holds)
+    deadline = time.monotonic() + within_seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) -> None:
+    # The echo's bytes 4 to 8, read as a correlation id, are those of the request's API key and version.
+    asked = struct.pack(">ihhi", 108, END_TXN, 0, END_TXN << 16) + b"r" * 100
+    with connect(link) as connection:
+        link.hold_response(END_TXN)
+        connection.sendall(asked)
+        assert link.wait_held(5)
+        assert bytes(Echo.seen) == asked
+        assert silent(connection)
+        assert link.release() == 1
+        assert receive(connection, len(asked)) == asked
+
+
+def test_counts_say_what_happened(link: FaultProxy) -> None:
+    before = link.counts()
+    with connect(link) as connection:
+        for n in range(3):
+            round_trip_seconds(connection, request(END_TXN, n))
+        after = link.counts()
+    assert after["open"] == 1
+    assert after["accepted"] == before["accepted"] + 1
+    assert after["bytes_up"] - before["bytes_up"] == 3 * 112
+    assert after["requests"]["26"] - before["requests"].get("26", 0) == 3
+
+
+def test_a_wrong_command_is_an_error_and_no_end(link: FaultProxy) -> None:
+    with pytest.raises(FaultProxyError, match="no such property: rtt"):
+        link.shape(rtt=140)  # type: ignore[call-arg]
+    with connect(link) as connection:
+        round_trip_seconds(connection)
+
+
+def test_the_process_ends_with_its_owner(echo: str) -> None:
+    proxy = FaultProxy(echo).start()
+    with connect(proxy) as connection:
+        round_trip_seconds(connection)
+        proxy.stop()
+        assert connection.recv(10) == b""
+    with pytest.raises(FaultProxyError, match="not running"):
+        proxy.cut()
+    with pytest.raises(ConnectionRefusedError):
+        connect(proxy)
+
+
+def test_a_link_to_nowhere_resets(link: FaultProxy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with FaultProxy(f"127.0.0.1:{port}") as proxy, connect(proxy) as connection, pytest.raises(ConnectionResetError):
+        connection.recv(10)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 11, 12, 13, 64, 1000])
+def test_frames_are_found_however_the_stream_is_cut(step: int) -> None:
+    stream = b"".join(request(n, n, size=n * 5) for n in range(20))
+    reader, heads, ends = FrameReader(REQUEST_HEAD), [], 0
+    for at in range(0, len(stream), step):
+        piece = stream[at : at + step]
+        parts = list(reader.parts(piece))
+        assert [part.start for part in parts] + [len(piece)] == [0] + [part.stop for part in parts]
+        heads += [part.head[1] for part in parts if part.head]
+        ends += sum(part.ends for part in parts)
+    assert heads == list(range(20))
+    assert ends == 20
+
+
+def test_what_is_no_frame_passes_whole() -> None:
+    reader = FrameReader(REQUEST_HEAD)
+    noise = b"\xff" * 1000
+    assert sum(part.stop - part.start for part in reader.parts(noise)) == 1000
+    assert not any(part.ends for part in reader.parts(noise))
