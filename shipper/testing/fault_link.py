@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from shipper.testing.kafka_frames import REQUEST_HEAD, RESPONSE_HEAD, FrameReader
 
 _READ_BYTES = 1 << 18
+#: Less than this is copied out of its buffer, so that thousands of small messages under way do not hold a buffer each.
+_SMALL_BYTES = 1 << 15
 #: As much as may be under way in one direction of one connection: 900 MB/s at 70 ms one way.
 _MOST_QUEUED_BYTES = 64_000_000
 #: epoll waits whole milliseconds, rounded up: half of one early is right on average.
@@ -47,6 +49,8 @@ class _Item:
     """On the loop's clock; infinite while it is held."""
     data: memoryview | None
     """None: the end of the stream."""
+    buffer: memoryview | None = None
+    """Free for the next read when this item is gone."""
 
 
 @dataclass
@@ -73,6 +77,8 @@ class Link:
         """API key of the next request to hold."""
         self.hold_response: int | None = None
         """API key of the next request whose response is held."""
+        self.buffers: list[memoryview] = []
+        """Used once and to be used again: memory that the process has touched already costs no page faults (measured at 140 ms: half of all CPU)."""
         self.free_at = {"up": 0.0, "down": 0.0}
         """When a narrow link will have passed on all that it took, by direction."""
 
@@ -240,18 +246,25 @@ class Pipe:
             self._read_off()
             self._reopener = self._loop.call_later(backlog - _NARROW_QUEUE_SECONDS, self._read_on)
             return
+        buffer = self._link.buffers.pop() if self._link.buffers else memoryview(bytearray(_READ_BYTES))
         try:
             # A narrow link takes about a hundredth of a second's worth at a time, else it would pass on in bursts.
-            data = self.source.recv(max(1500, min(_READ_BYTES, int(limit / 100))) if limit else _READ_BYTES)
+            size = self.source.recv_into(buffer, max(1500, min(_READ_BYTES, int(limit / 100))) if limit else 0)
         except (BlockingIOError, InterruptedError):
+            self._link.buffers.append(buffer)
             return
         except OSError:
+            self._link.buffers.append(buffer)
             self._connection.broke(self.source)
             return
-        if not data:
-            self.end_of_stream()
-            return
-        self._take(data, now)
+        if size < _SMALL_BYTES:
+            self._link.buffers.append(buffer)
+            if not size:
+                self.end_of_stream()
+                return
+            self._take(memoryview(bytes(buffer[:size])), None, now)
+        else:
+            self._take(buffer[:size], buffer, now)
         if self._queued_bytes >= _MOST_QUEUED_BYTES:
             self._read_off()
         if self._timer is None and not self._writing:
@@ -266,25 +279,26 @@ class Pipe:
             if self._timer is None and not self._writing:
                 self._pump()
 
-    def _take(self, data: bytes, now: float) -> None:
+    def _take(self, data: memoryview, buffer: memoryview | None, now: float) -> None:
+        """Cuts what was read into items. ``buffer``, if it is to be used again, goes with the last of them."""
         due = self._due(len(data), now)
-        view = memoryview(data)
         cut = 0
         for part in self._frames.parts(data):
             # Cut only where a time changes: most often all that was read is one item.
             hold = part.head is not None and self._wants_to_hold(part.head)
             slow = part.ends and self._direction == "up" and self._link.shape.request_seconds > 0
             if hold and part.start > cut:
-                self._put(view[cut : part.start], due)
+                self._put(data[cut : part.start], due)
                 cut = part.start
             if slow:
                 self._request_free_at = max(due, self._request_free_at) + self._link.shape.request_seconds
             if hold or slow:
-                self._put(view[cut : part.stop], math.inf if hold else self._request_free_at)
+                self._put(data[cut : part.stop], math.inf if hold else self._request_free_at)
                 self.held += hold
                 cut = part.stop
         if cut < len(data):
-            self._put(view[cut:], due)
+            self._put(data[cut:], due)
+        self._queue[-1].buffer = buffer
 
     def _due(self, size: int, now: float) -> float:
         shape = self._link.shape
@@ -354,6 +368,8 @@ class Pipe:
                 self._writing = True
                 self._loop.add_writer(self._sink, self._pump)
             return False
+        if item.buffer is not None:
+            self._link.buffers.append(item.buffer)
         self._queue.popleft()
         return True
 

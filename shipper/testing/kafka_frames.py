@@ -37,7 +37,7 @@ class FrameReader:
         """Bytes of the current frame behind its head that have not arrived."""
         self._lost = False
 
-    def parts(self, data: bytes) -> Iterator[Part]:
+    def parts(self, data: bytes | memoryview) -> Iterator[Part]:
         at, size = 0, len(data)
         while at < size:
             if self._lost:
@@ -46,7 +46,7 @@ class FrameReader:
             start, head = at, None
             if not self._left:
                 missing = self._head.size - len(self._begun)
-                self._begun += data[at : at + missing]
+                self._begun += bytes(data[at : at + missing])
                 at = min(size, at + missing)
                 if len(self._begun) == self._head.size:
                     head = self._unpack()
