@@ -1,0 +1,89 @@
+"""Bundles: what may be written together with them, and what they leave as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shipper.config import load_all, load_pipeline
+from shipper.ledger.records import ChunkKey, ChunkValue, decode, encode_chunk
+from shipper.terms import FileId, LogRecord, SplitId
+
+SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("pipelines", "clusters"):
+        (tmp_path / "config" / folder).mkdir(parents=True)
+    Path("config/clusters/local.yaml").write_text("cluster: local\nbootstrap: 127.0.0.1:9092\n")
+    return Path("config")
+
+
+def written(config: Path, more: str) -> Path:
+    (config / "pipelines" / "web.yaml").write_text(SHORTEST + more)
+    return config
+
+
+def faults(config: Path, more: str) -> list[str]:
+    return [str(fault).removeprefix("config/pipelines/web.yaml:") for fault in load_all(written(config, more)).faults]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            "records:\n  key: value\n  bundle: {}\n",
+            "7:3: records.bundle: `bundle` and `key` contradict each other: lines of a bundle may have different keys, and a record "
+            "has one; remove `key`, or ship each line as a record",
+        ),
+        (
+            "records:\n  bundle: {max_bytes: 1MB}\n  timestamp: time\n",
+            "6:3: records.bundle: `bundle` and `timestamp` contradict each other: lines of a bundle have different times, and a record "
+            "has one; remove `timestamp`, or ship each line as a record",
+        ),
+        (
+            "records: {bundle: {max_bytes: 2MB}}\ndelivery: {chunk_size: 1MB}\n",
+            "6:1: delivery: `records.bundle.max_bytes` is larger than `delivery.chunk_size`: a chunk's lines are bundled, so such a "
+            "bundle could never fill",
+        ),
+        (
+            "records: {headers: {shipper-lines: value}}\n",
+            "5:21: records.headers.shipper-lines: 'shipper-lines' is set by shipper: how many lines a bundle holds; choose another name",
+        ),
+        ("records: {bundle: {max_bytes: 10B}}\n", "5:31: records.bundle.max_bytes: found '10B'; it must be at least 1kB"),
+    ],
+)
+def test_what_contradicts_bundles_is_refused_at_load(config: Path, more: str, expected: str) -> None:
+    assert faults(config, more) == [expected]
+
+
+def test_two_contradictions_are_both_said(config: Path) -> None:
+    found = faults(config, "records: {key: value, timestamp: now, bundle: {}}\n")
+    assert [fault.split(" contradict")[0].rpartition(": ")[2] for fault in found] == [
+        "`bundle` and `key`",
+        "`bundle` and `timestamp`",
+    ]
+
+
+def test_turning_bundles_on_or_off_does_not_make_shipped_files_another_transform(config: Path) -> None:
+    """A half-shipped file can be finished either way: which lines are there is what the ledger knows."""
+    plain = load_pipeline(written(config, ""), "web").transform_digest()
+    for size in ("1kB", "1MB"):
+        bundled = load_pipeline(written(config, f"records: {{bundle: {{max_bytes: {size}}}}}\n"), "web")
+        assert bundled.transform_digest() == plain
+    assert load_pipeline(written(config, "records: {value: upper(value), bundle: {}}\n"), "web").transform_digest() != plain
+
+
+def test_ledger_records_from_before_bundles_are_read(config: Path) -> None:
+    key = ChunkKey(SplitId(FileId("a.log", 1, 2), 0), 0, "t")
+    value = ChunkValue(5, True, 5, 50, 7, "d", 1, "r", "w", bundles=2)
+    packed, text = encode_chunk("web", key, value)
+    assert decode("web", LogRecord(0, 0, packed, text)) == (key, value)
+    fields = json.loads(text)
+    del fields["bundles"]
+    older = decode("web", LogRecord(0, 0, packed, json.dumps(fields).encode()))
+    assert older == (key, ChunkValue(5, True, 5, 50, 7, "d", 1, "r", "w"))
