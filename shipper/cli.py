@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from shipper import runner
+from shipper.bench.command import EPILOG as BENCH_EXAMPLES
+from shipper.bench.command import bench
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate, resolve_uri
 from shipper.config.units import format_bytes, format_duration
 from shipper.dev.commands import app as dev_app
@@ -36,6 +38,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(dev_app, name="dev", help="Real servers for development, on this machine.")
+
+app.command(epilog=BENCH_EXAMPLES)(bench)
 
 Config = Annotated[Path, typer.Option("--config", help="Folder with `pipelines/` and `clusters/`.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]

@@ -56,7 +56,7 @@ class RunContext:
         return {file_id(file): self.split_starts(file_id(file)) for file in plan.files}
 
     def split_starts(self, file: FileId) -> range:
-        return split_starts(file.path, file.size_bytes, self.pipeline.source.split_size_bytes)
+        return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
 
 
 def file_id(file: PlannedFile) -> FileId:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.utils import AnalysisException
 
+from shipper.delivery.preflight import Sample
 from shipper.errors import SourceError
 from shipper.plan.files import ListedFile
 from shipper.terms import FileId
@@ -17,6 +19,7 @@ from shipper.terms import FileId
 _UTF8_BOM = b"\xef\xbb\xbf"
 _OPEN_AT_ONCE = 16
 _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
+_ARROW_CODECS = {"lz4": "lz4_raw"}
 
 
 def list_files(spark: SparkSession, paths: Sequence[str], *, recursive: bool) -> list[ListedFile]:
@@ -74,12 +77,18 @@ def files_with_bom(spark: SparkSession, paths: Sequence[str]) -> set[str]:
         return {path for path, found in heads.read(paths, len(_UTF8_BOM)) if found == _UTF8_BOM}
 
 
-def has_long_lines(spark: SparkSession, paths: Sequence[str]) -> bool:
-    """Whether a line of over 64 kB stands at the beginning of a sample of the files."""
-    sample = paths[:: max(1, len(paths) // _SAMPLE_FILES)][:_SAMPLE_FILES]
+def take_sample(spark: SparkSession, paths: Sequence[str], codec: str) -> Sample:
+    """Looks at the beginning of a few files. ``codec``: with which records will be compressed. Raises SourceError."""
+    chosen = paths[:: max(1, len(paths) // _SAMPLE_FILES)][:_SAMPLE_FILES]
     with _Heads(spark) as heads:
-        found = heads.read(sample, _SAMPLE_BYTES)
-        return any(len(line) > _LONG_LINE_BYTES for _, head in found for line in head.split(b"\n"))
+        found = [head for _, head in heads.read(chosen, _SAMPLE_BYTES)]
+    size = sum(len(head) for head in found)
+    if size == 0:
+        return Sample()
+    packed = (
+        size if codec == "none" else sum(len(pa.compress(head, _ARROW_CODECS.get(codec, codec), asbytes=True)) for head in found)
+    )
+    return Sample(size / packed, any(len(line) > _LONG_LINE_BYTES for head in found for line in head.split(b"\n")))
 
 
 class _Heads:

@@ -7,7 +7,7 @@ import datetime as dt
 from shipper.config import resolve_uri
 from shipper.config.models import Cluster
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.preflight import missing_topics, missing_topics_message
+from shipper.delivery.preflight import Sample, missing_topics, missing_topics_message, preflight
 from shipper.delivery.remaining import remaining
 from shipper.errors import ShipperError, SourceError
 from shipper.ledger.chunks import Chunks
@@ -17,7 +17,7 @@ from shipper.producer.client import ClusterClient
 from shipper.report.results import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.terms import FileId
 from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.listing import list_files
+from spark_jobs.listing import list_files, take_sample
 
 
 def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
@@ -42,6 +42,9 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         topics=list(dict.fromkeys(route.topic for route in pipeline.routes)),
     )
     _check_limits(context, result, pattern)
+    if files:
+        sample = take_sample(context.spark, [file.id.path for file in files], pipeline.delivery.compression)
+        result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
     wanted: set[FileId] = set()
     for name in pipeline.clusters:
         found, left = cluster_plan(context, result, context.clusters[name])
@@ -112,4 +115,17 @@ def cluster_plan(context: RunContext, plan: PlanResult, cluster: Cluster) -> tup
     found.complete_files, found.partial_files, found.left_files = len(left.complete), len(left.partial), len(left.left)
     found.left_bytes = sum(sizes[file] for file in left.left)
     found.records_there = left.records_there
+    if left.left and not found.problem:
+        _add_tuning(found, client, cluster, context, plan)
     return found, set(left.left)
+
+
+def _add_tuning(found: ClusterPlan, client: ClusterClient, cluster: Cluster, context: RunContext, plan: PlanResult) -> None:
+    try:
+        ready = preflight(client, cluster, context.pipeline, Sample(plan.sample_ratio, plan.long_lines))
+    except ShipperError as error:
+        found.problem = error.message
+        return
+    tuning = ready.tuning
+    found.rtt_ms, found.tuning = ready.rtt_seconds * 1000, tuning.why
+    found.lanes, found.batch_bytes, found.chunk_bytes = tuning.lanes, tuning.batch_bytes, tuning.chunk_bytes

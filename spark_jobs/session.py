@@ -29,7 +29,7 @@ def session(pipeline: Pipeline) -> SparkSession:
         **runner.conf,
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.files.maxPartitionBytes": str(pipeline.source.split_size_bytes),
+        "spark.sql.files.maxPartitionBytes": str(pipeline.split_size_bytes),
         "spark.sql.files.openCostInBytes": "0",
         "spark.sql.files.minPartitionNum": "1",
         "spark.sql.files.ignoreCorruptFiles": "false",

@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import pickle
-import re
-import tempfile
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
-
-from shipper import errors
 from shipper.config.models import Cluster
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder, SplitReceipt, TopicReceipt
-from shipper.delivery.preflight import lane_settings
+from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder, SplitReceipt
+from shipper.delivery.preflight import Preflight, Sample, preflight
 from shipper.delivery.remaining import Remaining, remaining
 from shipper.delivery.takeover import Takeover, take_over
-from shipper.errors import DeliveryError, ShipperError, SourceError, StepResultError, Superseded
+from shipper.errors import ShipperError, SourceError, StepResultError, TopicMissing
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, encode_chunk, encode_void
 from shipper.plan.files import split_hash
-from shipper.producer.client import ClusterClient, LaneSettings
+from shipper.producer.client import ClusterClient, TopicLookup
 from shipper.report.results import FileAccount, GateResult, PlannedFile, PlanResult, ShipResult, TopicAccount
 from shipper.terms import FileId, SplitId
 from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.listing import files_with_bom, has_long_lines
-from spark_jobs.progress import Progress, timeline
-from spark_jobs.reason import of_exception
-from spark_jobs.records import fixed_topics, headers_of_files, lines, records
-from spark_jobs.sink import ShipperDataSource
-
-_ARROW_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-_UNLIMITED, _LONG_LINES_BATCH_BYTES = 2**31 - 1, 16_000_000
+from spark_jobs.listing import files_with_bom
+from spark_jobs.passes import PassOutcome, run_pass
+from spark_jobs.progress import timeline
+from spark_jobs.records import fixed_topics, headers_of_files
 
 
 def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> ShipResult:
@@ -49,7 +38,8 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         raise StepResultError("the pipeline's transform was changed after the plan was made; start the run again from the plan")
     cluster = context.clusters[cluster_name]
     client = ClusterClient(cluster)
-    settings = lane_settings(client, cluster, context.pipeline)
+    sample = Sample(plan.sample_ratio, plan.long_lines)
+    found = preflight(client, cluster, context.pipeline, sample)
     ledger = LedgerLog(client, cluster, context.pipeline.name)
     ledger.ensure()
     delivery = context.pipeline.delivery
@@ -62,7 +52,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         lambda text: say(f"{cluster_name}: {text}"),
     )
     with lease:
-        _Ship(context, cluster, plan, ledger, settings, lease, result).run()
+        _Ship(context, cluster, plan, ledger, found, lease, result).run()
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
 
@@ -71,7 +61,7 @@ class _Ship:
     """From taking over to the account, for one cluster."""
 
     def __init__(
-        self, context: RunContext, cluster: Cluster, plan: PlanResult, ledger: LedgerLog, settings: LaneSettings,
+        self, context: RunContext, cluster: Cluster, plan: PlanResult, ledger: LedgerLog, found: Preflight,
         lease: HeldLease, result: ShipResult,
     ) -> None:  # fmt: skip
         self._context = context
@@ -79,7 +69,7 @@ class _Ship:
         self._plan = plan
         self._uris = {file_id(file): file.uri for file in plan.files}
         self._ledger = ledger
-        self._settings = settings
+        self._preflight = found
         self._lease = lease
         self._result = result
 
@@ -88,19 +78,13 @@ class _Ship:
 
     def run(self) -> None:
         context, pipeline, result = self._context, self._context.pipeline, self._result
-        tasks, lanes = pipeline.runner.cores, pipeline.delivery.lanes
-        taken = take_over(self._ledger, self._settings, self._cluster.name, context.folder.run_id, tasks, lanes)
+        tasks, lanes = pipeline.tasks, self._preflight.tuning.lanes
+        taken = take_over(self._ledger, self._preflight.settings, self._cluster.name, context.folder.run_id, tasks, lanes)
         self._lease.generation = result.generation = taken.generation
-        result.tasks, result.lanes = tasks, lanes
+        result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
+        result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
         splits_of = context.splits_of(self._plan)
-        left = remaining(
-            splits_of,
-            taken.chunks,
-            digest=self._plan.transform_digest,
-            reship=self._plan.reship,
-            on_replaced=pipeline.source.on_replaced,
-            reshipped=[file for file, void in taken.control.voids.items() if void.run_id == context.folder.run_id],
-        )
+        left = self._remaining(taken)
         self._write_voids(left, taken)
         if left.skipped:
             result.notes.append(
@@ -111,11 +95,27 @@ class _Ship:
         receipts: list[Receipt] = []
         if left.left:
             say(f"{self._cluster.name}: shipping {len(left.left)} of {len(splits_of)} files")
-            receipts = self._spark_job(left, taken)
-            self._close_empty_splits(left, receipts, taken)
+            receipts = self._passes(left, taken)
         else:
             say(f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread} records of {len(splits_of)} files")
         self._account(left, before, receipts, taken)
+
+    def _remaining(self, taken: Takeover) -> Remaining:
+        return remaining(
+            self._context.splits_of(self._plan),
+            taken.chunks,
+            digest=self._plan.transform_digest,
+            reship=self._plan.reship,
+            on_replaced=self._context.pipeline.source.on_replaced,
+            reshipped=[file for file, void in taken.control.voids.items() if void.run_id == self._context.folder.run_id],
+        )
+
+    def _read_on(self, taken: Takeover) -> Takeover:
+        """With what was committed since."""
+        wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000
+        committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)
+        end = committed[-1].offset + 1 if committed else taken.chunks_end
+        return replace(taken, chunks=taken.chunks.feed(committed), chunks_end=end)
 
     def _write_voids(self, left: Remaining, taken: Takeover) -> None:
         """Declared before the first byte is sent anew, so that a run that dies after it is finished by any later one."""
@@ -147,7 +147,7 @@ class _Ship:
                 )
         if len(splits) != sum(len(context.split_starts(file)) for file in left.left):
             raise SourceError("two splits of this window have the same 64-bit hash; ship the window in two halves")
-        bundle = pipeline.records.bundle
+        bundle, delivery = pipeline.records.bundle, pipeline.delivery
         return ShipOrder(
             pipeline=pipeline.name,
             cluster=self._cluster.name,
@@ -157,80 +157,73 @@ class _Ship:
             generation=taken.generation,
             chunks_end=taken.chunks_end,
             ledger_topic=self._ledger.topic,
-            lane_settings=self._settings,
-            lanes=pipeline.delivery.lanes,
-            chunk_size_bytes=pipeline.delivery.chunk_size_bytes,
+            preflight=self._preflight,
             deadline_seconds=pipeline.delivery.metadata_wait_seconds,
             topics=fixed_topics(pipeline),
             splits=splits,
             bundle=bundle and BundleOrder(bundle.max_bytes, all_lines=pipeline.records.value == "value"),
+            partitions=delivery.partitions if isinstance(delivery.partitions, tuple) else None,
+            share_partitions=delivery.partitions == "share",
+            in_order=delivery.ordering == "file",
+            rate_limit_bytes=min((limit for limit in (delivery.rate_limit, self._cluster.rate_limit) if limit), default=None),
+            ratio=self._plan.sample_ratio,
         )
 
-    def _spark_job(self, left: Remaining, taken: Takeover) -> list[Receipt]:
-        """Runs the job; returns what the tasks say. A failure is noted in the result, never raised: the account follows."""
-        context, result = self._context, self._result
-        order = self._order(left, taken)
-        spark = context.spark
-        spark.dataSource.register(ShipperDataSource)
-        self._size_arrow_batches([file.path for file in left.left])
-        observed = Observation("lines")
-        frame = lines(spark, [file.path for file in left.left]).observe(observed, F.count(F.lit(1)).alias("read"))
-        frame = records(frame, context.pipeline).coalesce(result.tasks)
-        with tempfile.TemporaryDirectory(prefix="shipper-") as folder:
-            order_path, receipts_path = Path(folder, "order"), Path(folder, "receipts")
-            order_path.touch(mode=0o600)
-            order_path.write_bytes(pickle.dumps((order, self._cluster)))
-            writer = (
-                frame.write.format("shipper")
-                .mode("append")
-                .option("order", str(order_path))
-                .option("receipts", str(receipts_path))
-            )
-            try:
-                with Progress(self._ledger, order, self._lease.superseded, spark.sparkContext.cancelAllJobs):
-                    writer.save()
-                result.read = observed.get["read"]
-            except Exception as error:
-                self._failed(self._job_error(error))
-            receipts = _read_receipts(receipts_path)
-        for receipt in receipts:
-            if receipt.error and result.status != "failed":
-                self._failed(getattr(errors, receipt.error_kind or "", DeliveryError)(receipt.error))
+    def _passes(self, left: Remaining, taken: Takeover) -> list[Receipt]:
+        """Reads what is left and ships it; again, for what found its topic unusable and no room to wait for it in memory."""
+        result = self._result
+        deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
+        outcome = self._pass(left, taken)
+        result.read = outcome.read
+        self._close_empty_splits(left, outcome, taken)
+        receipts = outcome.receipts
+        while outcome.error is None and outcome.dropped:
+            outcome = self._next_pass(outcome.dropped, taken, deadline)
+            for receipt in outcome.receipts:
+                # The first pass has counted these lines as read; what they add is what they deliver.
+                for split in receipt.splits.values():
+                    split.records = split.before = 0
+                for topic in receipt.topics.values():
+                    topic.before = 0
+            receipts += outcome.receipts
+        if outcome.error is not None:
+            self._failed(outcome.error)
         return receipts
 
-    def _size_arrow_batches(self, paths: Sequence[str]) -> None:
-        """Spark counts the bytes of an Arrow batch anew with every row, which costs 40 % of the way to Python (measured: 0.90
-        against 0.53 CPU s per million lines). So it counts where lines are long, and elsewhere the number of rows is limit enough."""
-        if _ARROW_BATCH_BYTES not in self._context.pipeline.runner.conf:
-            limit = _LONG_LINES_BATCH_BYTES if has_long_lines(self._context.spark, paths) else _UNLIMITED
-            self._context.spark.conf.set(_ARROW_BATCH_BYTES, str(limit))
+    def _pass(self, left: Remaining, taken: Takeover) -> PassOutcome:
+        order = self._order(left, taken)
+        paths = [file.path for file in left.left]
+        return run_pass(self._context, self._cluster, self._ledger, self._lease, order, paths, self._plan.long_lines)
+
+    def _next_pass(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> PassOutcome:
+        lookup = TopicLookup(self._preflight.settings)
+        while missing := [topic for topic in dropped if not lookup(topic, 5.0).partitions]:
+            if time.monotonic() > deadline:
+                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {lookup(topic, 5.0).reason})" for topic in missing)
+                return PassOutcome(
+                    error=TopicMissing(
+                        f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {counts}. Everything else was sent. "
+                        "Create the topic, or check its name and the ACLs; then run again: only what is left will be sent."
+                    )
+                )
+            time.sleep(1.0)
+        say(
+            f"{self._cluster.name}: another pass for {', '.join(f'{topic} ({count:,} records)' for topic, count in dropped.items())}"
+        )
+        self._result.notes.append(f"Another pass over the files was needed for parked records of {', '.join(dropped)}.")
+        taken = self._read_on(taken)
+        return self._pass(self._remaining(taken), taken)
 
     def _failed(self, error: ShipperError) -> None:
         self._result.status, self._result.error, self._result.final = "failed", error.message, not error.retriable
 
-    def _job_error(self, error: Exception) -> ShipperError:
-        if self._lease.superseded.is_set():
-            return Superseded(
-                f"a later run of pipeline {self._ledger.pipeline} took over; this one stopped, and sends nothing more"
-            )
-        ours = re.findall(r"shipper\.errors\.(\w+): (.+)", str(error))
-        if ours:
-            kind, message = ours[-1]
-            return getattr(errors, kind, DeliveryError)(message)
-        reason = of_exception(error)
-        return DeliveryError(
-            f"the Spark job failed: {reason}. What was committed is in the ledger: run again, and only the rest is sent."
-        )
-
-    def _close_empty_splits(self, left: Remaining, receipts: Sequence[Receipt], taken: Takeover) -> None:
+    def _close_empty_splits(self, left: Remaining, outcome: PassOutcome, taken: Takeover) -> None:
         """A split without any record never reaches the sink; the ledger says that it is done, so that it is not read again.
 
         Only when Spark's count of lines and the tasks' agree: else a lost split would be taken for an empty one."""
-        seen = {split for receipt in receipts for split in receipt.splits}
-        if self._result.status == "failed" or self._result.read != sum(
-            r.records for receipt in receipts for r in receipt.splits.values()
-        ):
+        if outcome.error is not None or outcome.read != outcome.records:
             return
+        seen = {split for receipt in outcome.receipts for split in receipt.splits}
         empty = [
             SplitId(file, start)
             for file in left.left
@@ -259,23 +252,19 @@ class _Ship:
         result.files = _file_accounts(self._plan.files, left, receipts, self._context, taken.chunks)
         result.task_retries = sum(receipt.retries for receipt in receipts)
         result.lane_reopened = sum(receipt.lane_reopened for receipt in receipts)
+        result.possible_duplicates = sum(receipt.possible_duplicates for receipt in receipts)
+        result.wire_bytes = sum(receipt.wire_bytes for receipt in receipts)
+        result.parked = dict(sum((Counter(receipt.parked) for receipt in receipts), Counter()))
+        for topic, batch_bytes in {topic: size for receipt in receipts for topic, size in receipt.lowered.items()}.items():
+            result.notes.append(
+                f"Batches of {topic} turned out larger than the topic takes and were halved, to {batch_bytes:,} bytes at last (uncompressed)."
+            )
         starts = [receipt.first_at for receipt in receipts if receipt.first_at]
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
-        committed = self._ledger.chunks(taken.chunks_end, wait_seconds=self._settings.transaction_timeout_ms / 1000)
+        committed = self._ledger.chunks(taken.chunks_end, wait_seconds=self._preflight.settings.transaction_timeout_ms / 1000)
         result.timeline = timeline(self._ledger.pipeline, committed, taken.generation)
-
-
-def _read_receipts(path: Path) -> list[Receipt]:
-    if not path.exists():
-        return []
-    receipts = []
-    for fields in json.loads(path.read_text()):
-        fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
-        fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
-        receipts.append(Receipt(**fields))
-    return receipts
 
 
 def _file_accounts(

@@ -22,13 +22,13 @@ from shipper.config.models import Cluster
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
 from shipper.delivery.task import TaskShipment
-from shipper.errors import ShipperError
+from shipper.errors import ShipperError, TopicMissing
 from shipper.producer.client import ClusterClient
 from spark_jobs import cutter
 from spark_jobs.ahead import Ahead
 
 #: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited for afterwards.
-_PIECES_AHEAD = 4
+_MOST_AHEAD_BYTES = 32_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
 
 
@@ -63,13 +63,15 @@ class ShipperWriter(DataSourceArrowWriter):
         shipment = TaskShipment(order, ledger, context.partitionId(), context.taskAttemptId())
         shipment.receipt.retries = context.attemptNumber()
         try:
-            with Ahead(cutter.pieces(iterator, order.chunk_size_bytes), _PIECES_AHEAD) as pieces:
+            ahead = max(1, min(4, _MOST_AHEAD_BYTES // order.chunk_size_bytes))
+            with Ahead(cutter.pieces(iterator, order.chunk_size_bytes), ahead) as pieces:
                 shipment.open()
                 cutter.ship(pieces, order, shipment)
                 shipment.finish()
         except ShipperError as error:
             shipment.abandon()
-            if error.retriable and context.attemptNumber() < _LAST_ATTEMPT:
+            # A topic that stayed unusable for the whole wait would only be waited for once more.
+            if error.retriable and not isinstance(error, TopicMissing) and context.attemptNumber() < _LAST_ATTEMPT:
                 raise
             shipment.receipt.error, shipment.receipt.error_kind = error.message, type(error).__name__
         except BaseException:

@@ -18,6 +18,7 @@ from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validat
 
 from shipper.config.base import THE_KEY, Model, refuse
 from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck, SumClosesCheck
+from shipper.config.delivery import Delivery
 from shipper.config.mapping import GIVEN_COLUMNS, Records
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
 from shipper.config.rules import (
@@ -30,7 +31,9 @@ from shipper.config.rules import (
     legal_topic,
     suggestion,
 )
-from shipper.config.units import Bytes, Seconds
+from shipper.config.units import Bytes, BytesPerSecond, Seconds
+
+_WHOLE_FILES_BYTES = 2**62
 
 
 class Schedule(Model):
@@ -132,37 +135,6 @@ class Route(Model):
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that the topic is made of; empty for a fixed topic."""
         return tuple(TOPIC_COLUMN.findall(self.topic))
-
-
-class Delivery(Model):
-    """How records travel and what is promised about them."""
-
-    guarantee: Literal["exactly_once"] = "exactly_once"
-    """`exactly_once`: a chunk's records and its ledger record commit in one Kafka transaction."""
-    chunk_size_bytes: Bytes = Field(default=8_000_000, alias="chunk_size", ge=1_000, le=256_000_000)
-    """Values per transaction, in uncompressed bytes. May change from run to run."""
-    lanes: StrictInt = Field(default=2, ge=1, le=64)
-    """Transactional producers per Spark task. May change from run to run."""
-    batch_size_bytes: Bytes = Field(default=500_000, alias="batch_size", ge=1_000, le=100_000_000)
-    """Largest batch, in uncompressed bytes. The broker compares the compressed batch with the topic's `max.message.bytes`."""
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
-    """Codec of the batches on the wire and in the topic."""
-    metadata_wait_seconds: Seconds = Field(default=600.0, alias="metadata_wait", ge=1)
-    """How long a chunk may wait for a topic that is unknown or has no leader, before the run fails."""
-    transaction_timeout_seconds: Seconds = Field(default=120.0, alias="transaction_timeout", ge=10, le=900)
-    """After this the broker aborts a transaction that nobody ends. Brokers allow 15m at most by default."""
-    lease_seconds: Seconds = Field(default=30.0, alias="lease", ge=1)
-    """How long a run that has died without a word keeps the next one waiting. Renewed every third of it."""
-    lease_wait_seconds: Seconds = Field(default=60.0, alias="lease_wait", ge=0)
-    """How long a second run of the same pipeline and cluster waits for the first before it stops and says who holds the lease."""
-
-    @model_validator(mode="after")
-    def _batch_fits_chunk(self) -> Delivery:
-        if "batch_size_bytes" in self.model_fields_set and self.batch_size_bytes > self.chunk_size_bytes:
-            raise ValueError(
-                "`batch_size` is larger than `chunk_size`: a chunk is one transaction, so such a batch could never fill"
-            )
-        return self
 
 
 class Gates(Model):
@@ -302,7 +274,8 @@ class Pipeline(Model):
     @classmethod
     def _bundle_fits_chunk(cls, delivery: Delivery, info: ValidationInfo) -> Delivery:
         records: Records | None = info.data.get("records")
-        if records and records.bundle and records.bundle.max_bytes > delivery.chunk_size_bytes:
+        chunk = delivery.chunk_size_bytes
+        if chunk and records and records.bundle and records.bundle.max_bytes > chunk:
             raise ValueError(
                 "`records.bundle.max_bytes` is larger than `delivery.chunk_size`: a chunk's lines are bundled, so such a bundle "
                 "could never fill"
@@ -327,12 +300,22 @@ class Pipeline(Model):
         """Topics whose name is known before any record is read, in routing order, each once."""
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
 
+    @property
+    def split_size_bytes(self) -> int:
+        """Where files are cut. Not at all for `ordering: file`: only one task after the other could keep the order of two splits."""
+        return self.source.split_size_bytes if self.delivery.ordering == "none" else _WHOLE_FILES_BYTES
+
+    @property
+    def tasks(self) -> int:
+        """Spark tasks that ship side by side."""
+        return self.runner.cores if self.delivery.ordering == "none" else 1
+
     def transform_digest(self) -> str:
         """12 hex digits over all that decides which records a file becomes and where they go. A file that was shipped
         under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5)."""
         decides = {
             "format": self.source.format,
-            "split_size": self.source.split_size_bytes,
+            "split_size": self.split_size_bytes,
             "records": self.records.model_dump(exclude={"bundle"}),
             "routes": [route.model_dump() for route in self.routes],
         }
@@ -368,6 +351,11 @@ class Cluster(Model):
     properties: dict[str, str | int | float | bool] = Field(default_factory=dict, repr=False)
     """Further librdkafka settings, such as `security.protocol`, `sasl.mechanisms`, `sasl.username`, `sasl.password`,
     `ssl.ca.location`. Write secrets as `${NAME}`; they are never printed or logged."""
+    bandwidth: BytesPerSecond = Field(default=125_000_000, ge=1)
+    """What the link to the cluster carries. `delivery.tuning` sizes lanes and batches so that in-flight bytes are at least
+    bandwidth × round trip; more than the link has costs memory only."""
+    rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
+    """Most bytes per second on the wire that one run sends to the cluster, all tasks together."""
     ledger: Ledger = Ledger()
 
     @field_validator("properties")

@@ -13,6 +13,7 @@ _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2*
 # [0-9] and not \d: these are also the patterns of the JSON Schema, and Python's \d takes digits of every script.
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? ?(B|kB|MB|GB|TB|KiB|MiB|GiB)$"
+RATE_PATTERN = SIZE_PATTERN.removesuffix("$") + "/s$"
 _LONGEST_DAYS = 36_500
 _LARGEST_TB = 1_000_000
 
@@ -75,6 +76,13 @@ def format_duration(seconds: float) -> str:
     return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"
 
 
+def parse_rate(value: Any) -> int:
+    """``"50MB/s"`` → 50000000 bytes per second. Raises ValueError."""
+    if not isinstance(value, str) or not re.fullmatch(RATE_PATTERN, value):
+        raise ValueError("a rate has a unit: 500kB/s, 50MB/s or 1GB/s (bytes, not bits)")
+    return parse_size(value.removesuffix("/s"))
+
+
 Seconds = Annotated[
     float,
     BeforeValidator(parse_duration),
@@ -84,4 +92,9 @@ Bytes = Annotated[
     int,
     BeforeValidator(parse_size),
     WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["500kB", "64MiB", "2GB"]}),
+]
+BytesPerSecond = Annotated[
+    int,
+    BeforeValidator(parse_rate),
+    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["500kB/s", "50MB/s", "1GB/s"]}),
 ]

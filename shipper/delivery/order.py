@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shipper.producer.client import LaneSettings
+from shipper.delivery.preflight import Preflight
 from shipper.terms import SplitId
 
 
@@ -34,7 +34,7 @@ class BundleOrder:
 
 @dataclass(frozen=True)
 class ShipOrder:
-    """Picklable: it travels with the writer to Spark's workers. Holds secrets in ``lane_settings``: never log it."""
+    """Picklable: it travels with the writer to Spark's workers. Holds secrets in ``preflight``: never log it."""
 
     pipeline: str
     cluster: str
@@ -45,9 +45,7 @@ class ShipOrder:
     chunks_end: int
     """Offset in the ledger's chunk partition up to which ``OrderedSplit.there`` is true."""
     ledger_topic: str
-    lane_settings: LaneSettings
-    lanes: int
-    chunk_size_bytes: int
+    preflight: Preflight
     deadline_seconds: float
     topics: tuple[str, ...]
     """The frame's `topic` column holds an index into this; a single topic needs no column. Empty: the column holds names."""
@@ -55,6 +53,23 @@ class ShipOrder:
     """Spark's hash of the split (see shipper.plan.files.split_hash) → split."""
     bundle: BundleOrder | None = None
     """None: every line is a Kafka record."""
+    partitions: tuple[int, ...] | None = None
+    """Where records without a key may go; all if None."""
+    share_partitions: bool = False
+    in_order: bool = False
+    """Records of a file keep their order in a partition."""
+    rate_limit_bytes: int | None = None
+    """Per second, on the wire, over all tasks."""
+    ratio: float = 1.0
+    """Uncompressed bytes per byte on the wire, of the sample."""
+
+    @property
+    def chunk_size_bytes(self) -> int:
+        return self.preflight.tuning.chunk_bytes
+
+    @property
+    def lanes(self) -> int:
+        return self.preflight.tuning.lanes
 
 
 @dataclass
@@ -83,6 +98,17 @@ class Receipt:
     splits: dict[int, SplitReceipt] = field(default_factory=dict)
     topics: dict[str, TopicReceipt] = field(default_factory=dict)
     lane_reopened: int = 0
+    parked: dict[str, int] = field(default_factory=dict)
+    """Topic → records that had to wait for it at some time."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Topic → records that were read but not sent, since it could not be written to; a later pass, or run, sends them."""
+    lowered: dict[str, int] = field(default_factory=dict)
+    """Topic → bytes in a batch, where batches turned out too large."""
+    possible_duplicates: int = 0
+    """At least once: records that were sent again after a fault."""
+    wire_bytes: int = 0
+    samples: list[list[float]] = field(default_factory=list)
+    """Once a second: see LaneSample."""
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None

@@ -1,10 +1,40 @@
-"""What is asked of a cluster before anything is sent to it."""
+"""What is asked of a cluster before anything is sent to it: topics, limits, transactions, distance."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from shipper.config.models import Cluster, Pipeline
 from shipper.errors import TopicMissing
-from shipper.producer.client import BATCH_OVERHEAD_BYTES, ClusterClient, LaneSettings, connection
+from shipper.producer.client import ClusterClient, LaneSettings, connection
+from shipper.producer.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, Link, Tuning, Wishes, tune
+
+_DEFAULT_LIMIT_BYTES = 1_048_588  # the broker's default, for topics that are not known before reading
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a look at the beginning of some files says."""
+
+    ratio: float = 1.0
+    """Uncompressed bytes per compressed byte, with the pipeline's codec."""
+    long_lines: bool = False
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """Picklable. Holds secrets in ``settings``: never log it."""
+
+    settings: LaneSettings
+    tuning: Tuning
+    limits: Mapping[str, int]
+    """Topic → max.message.bytes."""
+    rtt_seconds: float
+
+    @property
+    def transactional(self) -> bool:
+        return self.settings.transactional
 
 
 def missing_topics(client: ClusterClient, pipeline: Pipeline) -> list[str]:
@@ -21,20 +51,38 @@ def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str])
     )
 
 
-def lane_settings(client: ClusterClient, cluster: Cluster, pipeline: Pipeline) -> LaneSettings:
-    """Settings of the lanes for this cluster. Raises TopicMissing, ClusterError.
-
-    A batch of at most the smallest topic limit always fits, whatever it compresses to.
-    """
+def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sample: Sample) -> Preflight:
+    """Measures the way to the cluster and sizes the lanes. Raises TopicMissing, ClusterError."""
     missing = missing_topics(client, pipeline)
     if missing:
         raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
     delivery = pipeline.delivery
-    limits = [facts.max_message_bytes for facts in client.facts(list(pipeline.fixed_topics())).values()]
-    fits = max(1, min(limits) - BATCH_OVERHEAD_BYTES) if limits else delivery.batch_size_bytes
+    limits = {topic: facts.max_message_bytes for topic, facts in client.facts(list(pipeline.fixed_topics())).items()}
+    some_topic = next(iter(limits), cluster.ledger_topic(pipeline.name))
+    rtt_seconds = client.rtt_seconds(some_topic)
+    wishes = Wishes(delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes)
+    if delivery.tuning == "off":
+        wishes = Wishes(
+            wishes.lanes or SHORT_LANES,
+            wishes.batch_bytes or min(SHORT_BATCH_BYTES, wishes.chunk_bytes or SHORT_BATCH_BYTES),
+            wishes.chunk_bytes or max(SHORT_CHUNK_BYTES, wishes.batch_bytes or 0),
+        )
+    limit = min(limits.values(), default=_DEFAULT_LIMIT_BYTES)
+    link = Link(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
+    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, wishes)
+    return Preflight(_settings(client, cluster, pipeline, tuning, some_topic), tuning, limits, rtt_seconds)
+
+
+def _settings(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, tuning: Tuning, topic: str) -> LaneSettings:
+    delivery = pipeline.delivery
+    transactional = delivery.guarantee == "exactly_once" or (
+        delivery.guarantee == "prefer_exactly_once" and client.has_transactions(topic)
+    )
     return LaneSettings(
         connection=connection(cluster),
-        batch_size_bytes=min(delivery.batch_size_bytes, delivery.chunk_size_bytes, fits),
+        # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still one request.
+        batch_size_bytes=tuning.batch_bytes + tuning.batch_bytes // 8,
         compression=delivery.compression,
         transaction_timeout_ms=int(delivery.transaction_timeout_seconds * 1000),
+        transactional=transactional,
     )

@@ -12,6 +12,7 @@ Why no earlier run can slip a chunk in or repeat one, whatever it was doing when
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from shipper.producer.client import KafkaFault, LaneProducer, LaneSettings
 log = logging.getLogger("shipper.takeover")
 
 _FENCE_AT_ONCE = 32
+_FENCE_SECONDS = 60.0
 
 
 def transactional_id(pipeline: str, cluster: str, task: int, lane: int) -> str:
@@ -61,10 +63,12 @@ def announce(ledger: LedgerLog, run_id: str, tasks: int, lanes: int) -> tuple[in
 def fence(settings: LaneSettings, transactional_ids: Iterable[str], topic: str) -> None:
     """Ends the open transaction of every id and makes its producer useless. ``topic``: any that is there. Raises ClusterError."""
 
+    until = time.monotonic() + _FENCE_SECONDS
+
     def fence_one(transactional_id: str) -> None:
         producer = LaneProducer(settings, transactional_id)
         try:
-            producer.init(60.0, topic)
+            producer.init(lambda: until, topic)
         except KafkaFault as fault:
             raise ClusterError(f"cannot fence lane {transactional_id} of an earlier run: {fault}; run again") from fault
         finally:
@@ -78,8 +82,9 @@ def take_over(ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: s
     """Announce, fence, read: in this order."""
     generation, (old_tasks, old_lanes) = announce(ledger, run_id, tasks, lanes)
     ids = [transactional_id(ledger.pipeline, cluster, task, lane) for task in range(old_tasks) for lane in range(old_lanes)]
-    fence(settings, ids, ledger.topic)
-    log.info("generation %d fenced %d lanes", generation, len(ids))
+    if settings.transactional:
+        fence(settings, ids, ledger.topic)
+        log.info("generation %d fenced %d lanes", generation, len(ids))
     control = ledger.control()
     records = ledger.chunks(wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
     end = records[-1].offset + 1 if records else 0

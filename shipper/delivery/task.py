@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
+import logging
+import threading
 import time
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
 from shipper.delivery.takeover import transactional_id
-from shipper.errors import Superseded
+from shipper.errors import ClusterError, Superseded
 from shipper.ledger.records import CHUNKS as CHUNKS_PARTITION
-from shipper.ledger.records import Attempt, ChunkKey, ChunkValue, decode, encode_attempt, encode_chunk
+from shipper.ledger.records import (
+    Attempt,
+    ChunkKey,
+    ChunkValue,
+    decode,
+    encode_attempt,
+    encode_chunk,
+    encode_chunk_key,
+    encode_chunk_value,
+)
 from shipper.plan.intervals import IntervalSet
-from shipper.producer.lane import Chunk, LaneOptions, LanePool
+from shipper.producer.chunk import Chunk
+from shipper.producer.pool import LaneOptions, LanePool
+from shipper.producer.rate import NoLimit, RateLimit
 from shipper.terms import SplitId
 
 
@@ -35,6 +48,13 @@ class Records:
     """How many lines the values hold, if those are bundles; None: each value is one."""
 
 
+log = logging.getLogger("shipper.task")
+
+_SAMPLE_SECONDS = 1.0
+_LOOK_AT_OTHER_TASKS_SECONDS = 2.0
+_TRUSTED_WIRE_BYTES = 1_000_000
+
+
 class TaskShipment:
     """``open`` → (``gaps`` → ``add``) … → ``finish``. Chunks are gathered into transactions of about ``chunk_size_bytes``."""
 
@@ -51,14 +71,28 @@ class TaskShipment:
                 self._there[split.id, topic] = IntervalSet(intervals)
             if split.end_known:
                 self._ends_known.add(split.id)
-        options = LaneOptions(order.lane_settings, order.ledger_topic, CHUNKS_PARTITION, order.deadline_seconds)
         ids = [transactional_id(order.pipeline, order.cluster, task, lane) for lane in range(order.lanes)]
-        self._pool = LanePool(options, ids, self._settle)
-        self._transaction: list[Chunk] = []
-        self._transaction_bytes = 0
-        # Tasks start at different partitions, so that they do not all write to the same one.
-        self._rotation = itertools.count(task)
-        self._partition_counts: dict[str, int] = {}
+        self._pool = LanePool(self._options(), ids, self._settle)
+        self._transactions: dict[int | None, list[Chunk]] = {}
+        self._active_tasks = 1
+        self._done = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
+
+    def _options(self) -> LaneOptions:
+        order = self._order
+        limit = order.rate_limit_bytes
+        return LaneOptions(
+            order.preflight.settings,
+            order.ledger_topic,
+            CHUNKS_PARTITION,
+            order.deadline_seconds,
+            limits=order.preflight.limits,
+            batch_bytes=order.preflight.tuning.batch_bytes,
+            partitions=order.partitions,
+            share_partitions=order.share_partitions,
+            first_partition=self._task,
+            rate=NoLimit() if limit is None else RateLimit(lambda: limit / self._active_tasks * self._ratio()),
+        )
 
     def open(self) -> None:
         """Announces this attempt, opens the lanes (which fences the task's earlier attempts), then learns what those committed.
@@ -67,15 +101,19 @@ class TaskShipment:
         commit anything of this task's splits. So it need not wait for the open transactions of the other tasks.
         """
         order = self._order
-        attempt = encode_attempt(order.pipeline, self._task, Attempt(order.generation, self._attempt))
-        self._ledger.write_control([attempt])
-        self._pool.open()
+        self._ledger.write_control([self._announcement()])
+        self._pool.open(order.topics)
+        self._sampler.start()
         if self._check_right_to_ship() == [self._attempt]:
             return
         for key, value in self._committed_since_takeover():
             self._there.setdefault((key.split, key.topic), IntervalSet()).add(key.first, value.last)
             if value.end:
                 self._ends_known.add(key.split)
+
+    def _announcement(self, *, ended: bool = False) -> tuple[bytes, bytes]:
+        order = self._order
+        return encode_attempt(order.pipeline, self._task, Attempt(order.generation, self._attempt, ended))
 
     def _check_right_to_ship(self) -> list[int]:
         """This task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
@@ -87,11 +125,12 @@ class TaskShipment:
         attempts = control.attempts.get(self._task, [])
         if attempts[-1:] != [self._attempt]:
             raise Superseded(f"attempt {self._attempt} of task {self._task} was taken over by another one: {attempts}")
+        self._active_tasks = max(1, control.active_tasks())
         return attempts
 
     def _committed_since_takeover(self) -> list[tuple[ChunkKey, ChunkValue]]:
         order = self._order
-        wait_seconds = order.lane_settings.transaction_timeout_ms / 1000 + 15
+        wait_seconds = order.preflight.settings.transaction_timeout_ms / 1000 + 15
         entries = [decode(order.pipeline, record) for record in self._ledger.chunks(order.chunks_end, wait_seconds=wait_seconds)]
         return [(e[0], e[1]) for e in entries if e and isinstance(e[0], ChunkKey) and isinstance(e[1], ChunkValue)]
 
@@ -114,66 +153,98 @@ class TaskShipment:
         split_id = order.splits[split].id
         count = len(records.values) if records.lines is None else records.lines
         separators = count - len(records.values)
-        partition = -1
-        if records.values and records.some_without_key:
-            partition = self._next_partition(records.topic)
-        key, value = encode_chunk(
-            order.pipeline,
-            ChunkKey(split_id, first, records.topic),
-            ChunkValue(
-                last=last,
-                end=end,
-                records=count,
-                bytes=records.size_bytes,
-                checksum=records.checksum,
-                digest=order.digest,
-                generation=order.generation,
-                run_id=order.run_id,
-                window=order.window,
-                partition=partition if records.keys is None and records.values else None,
-                bundles=None if records.lines is None else len(records.values),
-            ),
+        value = ChunkValue(
+            last=last,
+            end=end,
+            records=count,
+            bytes=records.size_bytes,
+            checksum=records.checksum,
+            digest=order.digest,
+            generation=order.generation,
+            run_id=order.run_id,
+            window=order.window,
+            bundles=None if records.lines is None else len(records.values),
         )
-        label = f"{split_id.file.path} (split at byte {split_id.start}, records {first + 1}–{last} to topic {records.topic})"
-        self._transaction.append(
-            Chunk(
-                records.topic, partition, records.values, key, value, label, records.size_bytes + separators,
-                records.keys, records.headers, records.timestamps_ms, receipt=(split, count, records.size_bytes),
-            )
-        )  # fmt: skip
-        self._transaction_bytes += records.size_bytes
-        if self._transaction_bytes >= order.chunk_size_bytes:
-            self._submit()
 
-    def _submit(self) -> None:
-        if self._transaction:
-            self._pool.submit(self._transaction)
-        self._transaction, self._transaction_bytes = [], 0
+        def ledger_value(partition: int | None) -> bytes:
+            return encode_chunk_value(value if records.keys is not None else replace(value, partition=partition))
 
-    def _next_partition(self, topic: str) -> int:
-        count = self._partition_counts.get(topic)
-        if count is None:
-            count = self._partition_counts[topic] = self._pool.partitions(topic)
-        return next(self._rotation) % count
+        sequence = zlib.crc32(split_id.file.path.encode()) if order.in_order else None
+        chunk = Chunk(
+            topic=records.topic,
+            values=records.values,
+            size_bytes=records.size_bytes + separators,
+            ledger_key=encode_chunk_key(order.pipeline, ChunkKey(split_id, first, records.topic)),
+            ledger_value=ledger_value,
+            label=f"{split_id.file.path} (split at byte {split_id.start}, records {first + 1}–{last} to topic {records.topic})",
+            keys=records.keys,
+            headers=records.headers,
+            timestamps_ms=records.timestamps_ms,
+            some_without_key=records.some_without_key,
+            sequence=sequence,
+            receipt=(split, count, records.size_bytes),
+        )
+        transaction = self._transactions.setdefault(sequence, [])
+        transaction.append(chunk)
+        if sum(chunk.size_bytes for chunk in transaction) >= order.chunk_size_bytes:
+            self._pool.submit(self._transactions.pop(sequence))
 
     def finish(self) -> None:
-        """Delivers what is left. Raises what made a lane fail."""
-        self._submit()
-        self._pool.close()
+        """Delivers what is left. Raises what made a lane fail, and TopicMissing for a topic that stayed unusable."""
+        for transaction in self._transactions.values():
+            self._pool.submit(transaction)
+        self._transactions.clear()
+        self._pool.drain()
+        self._close(self._order.preflight.settings.transaction_timeout_ms / 1000)
+        self._pool.raise_given_up()
 
     def abandon(self) -> None:
-        """After a failure: what is in a transaction is aborted or finished, the rest is not sent."""
-        self._pool.abandon()
+        """After a failure: a commit that is under way may still be answered, nothing else is sent."""
+        self._close(15.0)
+
+    def _close(self, timeout_seconds: float) -> None:
+        self._done.set()
+        delivery = self._pool.close(timeout_seconds)
+        if delivery.unknown:
+            log.warning("%d chunks whose commit was not answered; the ledger will tell", len(delivery.unknown))
+        if self._sampler.ident is not None:
+            self._sampler.join()
 
     def fill_receipt(self) -> Receipt:
         """The receipt, with what the lanes delivered until now."""
-        for chunk in self._pool.delivered:
+        pool, receipt = self._pool, self.receipt
+        for chunk in pool.delivered:
             split, records, size = chunk.receipt
-            self.receipt.split(split).delivered += records
+            receipt.split(split).delivered += records
             if records:
-                topic = self.receipt.topic(chunk.topic)
+                topic = receipt.topic(chunk.topic)
                 topic.delivered += records
                 topic.bytes += size
-        self.receipt.lane_reopened = self._pool.reopened
-        self.receipt.last_at = time.time()
-        return self.receipt
+        receipt.lane_reopened = pool.reopened
+        receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
+        if not self._order.preflight.transactional:
+            receipt.possible_duplicates = pool.counts.retried_records
+        receipt.wire_bytes = pool.tx_bytes()
+        receipt.last_at = time.time()
+        return receipt
+
+    def _ratio(self) -> float:
+        wire_bytes = self._pool.tx_bytes()
+        return self._order.ratio if wire_bytes < _TRUSTED_WIRE_BYTES else self._pool.counts.sent_bytes / wire_bytes
+
+    def _sample(self) -> None:
+        """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are."""
+        looked_at = time.monotonic()
+        while not self._done.wait(_SAMPLE_SECONDS):
+            self.receipt.samples.append(self._pool.sample())
+            if self._order.rate_limit_bytes and time.monotonic() - looked_at > _LOOK_AT_OTHER_TASKS_SECONDS:
+                looked_at = time.monotonic()
+                self._count_tasks()
+        if self._order.rate_limit_bytes:
+            self._ledger.write_control([self._announcement(ended=True)])
+
+    def _count_tasks(self) -> None:
+        try:
+            self._active_tasks = max(1, self._ledger.control().active_tasks())
+        except ClusterError as error:
+            log.info("other tasks cannot be counted right now: %s", error)

@@ -22,6 +22,8 @@ class Control:
     """File → since when its earlier chunks do not count."""
     attempts: dict[int, list[int]] = field(default_factory=dict)
     """Spark task → its attempts in the current generation, the latest last."""
+    ended: set[int] = field(default_factory=set)
+    """Attempts that send nothing more."""
     _leases: dict[str, tuple[int, int, Lease]] = field(default_factory=dict)
 
     def feed(self, records: Iterable[LogRecord]) -> Control:
@@ -34,7 +36,7 @@ class Control:
                 case (int() as task, Attempt() as attempt):
                     # One of an earlier generation is a zombie's: it says nothing about this one's tasks.
                     if attempt.generation == self.generation:
-                        self.attempts.setdefault(task, []).append(attempt.attempt)
+                        self._note(task, attempt)
                 case (str() as run_id, None):
                     self._leases.pop(run_id, None)
                 case (str() as run_id, Lease() as lease):
@@ -42,6 +44,16 @@ class Control:
                 case (FileId() as file, Void() as void):
                     self.voids[file] = void
         return self
+
+    def _note(self, task: int, attempt: Attempt) -> None:
+        if attempt.ended:
+            self.ended.add(attempt.attempt)
+        elif attempt.attempt not in (known := self.attempts.setdefault(task, [])):
+            known.append(attempt.attempt)
+
+    def active_tasks(self) -> int:
+        """Tasks of the current generation that have begun and not said that they are done."""
+        return sum(1 for attempts in self.attempts.values() if attempts[-1] not in self.ended)
 
     def most_before(self, generation: int | None = None) -> tuple[int, int]:
         """(tasks, lanes per task) that cover every lane of the generations before ``generation`` (all, if None)."""

@@ -80,6 +80,8 @@ class Attempt:
 
     generation: int
     attempt: int
+    ended: bool = False
+    """It sends nothing more, so its share of the rate limit is free."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,16 @@ def _value(record: object) -> bytes:
     return json.dumps(asdict(record), separators=(",", ":"), ensure_ascii=False).encode()  # type: ignore[call-overload]
 
 
+def encode_chunk_key(pipeline: str, key: ChunkKey) -> bytes:
+    return _pack("chunk", pipeline, *key.split.file, key.split.start, key.first, key.topic)
+
+
+def encode_chunk_value(value: ChunkValue) -> bytes:
+    return _value(value)
+
+
 def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> tuple[bytes, bytes]:
-    return _pack("chunk", pipeline, *key.split.file, key.split.start, key.first, key.topic), _value(value)
+    return encode_chunk_key(pipeline, key), encode_chunk_value(value)
 
 
 def encode_generation(pipeline: str, value: Generation) -> tuple[bytes, bytes]:

@@ -6,9 +6,11 @@ decided in one table, :mod:`shipper.producer.outcomes`.
 
 from __future__ import annotations
 
+import json
 import logging
+import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,11 +38,17 @@ from shipper.terms import LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
+_PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _QUEUE_KILOBYTES = 524_288
-#: The broker's limit holds for the batch as it is stored: a header of 61 bytes and about 20 per record come on top of values.
-BATCH_OVERHEAD_BYTES = 512
-#: What a record costs in a batch beside its key and value: lengths, offset and timestamp differences (Kafka's record format, v2).
-RECORD_OVERHEAD_BYTES = 20
+_SLICE_SECONDS = 1.0
+_STATISTICS_INTERVAL_MS = 1000
+
+#: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to stop meanwhile.
+Until = Callable[[], float]
+
+
+def _slice(until: Until) -> float:
+    return max(0.05, min(_SLICE_SECONDS, until() - time.monotonic()))
 
 
 class KafkaFault(Exception):
@@ -86,6 +94,18 @@ class LaneSettings:
     batch_size_bytes: int
     compression: str
     transaction_timeout_ms: int
+    transactional: bool = True
+    """False: at least once. Several batches of a partition may then be in flight, and an old producer cannot be fenced."""
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """What the cluster says of a topic."""
+
+    partitions: tuple[int, ...] = ()
+    """Those that have a leader."""
+    reason: str = ""
+    """Why there are none."""
 
 
 def connection(cluster: Cluster) -> dict[str, Any]:
@@ -102,24 +122,27 @@ def connection(cluster: Cluster) -> dict[str, Any]:
 
 
 class LaneProducer:
-    """One transactional producer. Thrown away after any fault in a transaction, never repaired.
+    """One producer with its own connections, transactional or not. Thrown away after any fault, never repaired.
 
-    ``produce`` is librdkafka's own bound method, since it is called once per record; see :meth:`put` for a full queue.
+    ``produce`` is librdkafka's own bound method, since it is called once per record; see :meth:`wait_for_space` for a full queue.
     """
 
-    def __init__(self, settings: LaneSettings, transactional_id: str) -> None:
+    def __init__(self, settings: LaneSettings, producer_id: str) -> None:
         self._failed: KafkaFault | None = None
+        self._transactional = settings.transactional
+        self.statistics: dict[str, Any] = {}
+        """librdkafka's latest (its STATISTICS.md), once a second."""
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
+        transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
         self._producer = Producer(
             {
                 **settings.connection,
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": timeout_ms,
+                **(transactional if settings.transactional else {"acks": "all", "max.in.flight": 20}),
                 "message.timeout.ms": timeout_ms,
                 "batch.size": settings.batch_size_bytes,
                 "batch.num.messages": 1_000_000,
-                # Only a full batch or flush() sends: see Lane.
+                # Only a full batch or flush() sends: see rounds.
                 "linger.ms": 10_000,
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": 2_000_000,
@@ -128,26 +151,52 @@ class LaneProducer:
                 "partitioner": "murmur2_random",
                 "delivery.report.only.error": True,
                 "on_delivery": self._report,
+                "statistics.interval.ms": _STATISTICS_INTERVAL_MS,
+                "stats_cb": self._keep_statistics,
             },
             logger=log,
         )
         self.produce = self._producer.produce
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._failed is None:
+        if error is not None and (self._failed is None or self._failed.name in _PURGED):
             self._failed = _fault(error, message.topic(), message.value())
 
-    def init(self, timeout_seconds: float, topic: str) -> None:
-        """Fences every earlier producer with this transactional.id and ends its open transaction.
+    def _keep_statistics(self, text: str) -> None:
+        self.statistics = json.loads(text)
+
+    def init(self, until: Until, topic: str) -> None:
+        """Fences every earlier producer with this transactional.id and ends its open transaction. Raises KafkaFault.
 
         Asking for ``topic``'s metadata first brings a connection up: librdkafka looks for a coordinator once, and if it has no
         connection at that moment, again only after half a second. Asking twice, because the first answer names the brokers,
         whereupon librdkafka drops the bootstrap connection for theirs (stalled: 7 of 24 without, 3 with one, 0 with two).
         """
-        deadline = time.monotonic() + timeout_seconds
-        for _ in range(2):
-            _call(self._producer.list_topics, topic, max(0.1, deadline - time.monotonic()))
-        _call(self._producer.init_transactions, max(1.0, deadline - time.monotonic()))
+        for _ in range(2 if self._transactional else 1):
+            self._connect(until, topic)
+        if self._transactional:
+            self._resume(self._producer.init_transactions, until)
+
+    def _connect(self, until: Until, topic: str) -> None:
+        while True:
+            try:
+                _call(self._producer.list_topics, topic, _slice(until))
+                return
+            except KafkaFault as fault:
+                if fault.name not in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN") or time.monotonic() >= until():
+                    raise
+
+    def _resume(self, operation: Any, until: Until) -> None:
+        """Calls an operation of the transaction in short slices: called again after a timeout, it goes on where it was."""
+        while True:
+            try:
+                _call(operation, _slice(until))
+                return
+            except KafkaFault as fault:
+                # After a fatal error every call is answered with _CONFLICT, and called retriable.
+                if not fault.retriable or fault.name == "_CONFLICT" or time.monotonic() >= until():
+                    raise
+                log.debug("resumed after %s", fault)
 
     @contextmanager
     def faults(self) -> Iterator[None]:
@@ -155,43 +204,44 @@ class LaneProducer:
         try:
             yield
         except KafkaException as error:
-            raise _fault(error.args[0]) from error
+            raise self._cause(_fault(error.args[0])) from error
 
     def begin(self) -> None:
         self._failed = None
-        _call(self._producer.begin_transaction)
+        if self._transactional:
+            _call(self._producer.begin_transaction)
 
-    def wait_for_space(self, deadline: float) -> None:
+    def wait_for_space(self, until: Until) -> None:
         """Called when ``produce`` raised BufferError: serves delivery reports until some record left the queue."""
-        if time.monotonic() > deadline:
+        if time.monotonic() > until():
             raise KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True)
         self._producer.poll(0.05)
 
-    def flush(self, deadline: float) -> None:
-        """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT at the deadline."""
+    def flush(self, until: Until) -> None:
+        """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT when the time is over."""
         left = 1
-        while left and self._failed is None and time.monotonic() < deadline:
-            left = self._producer.flush(min(1.0, max(0.0, deadline - time.monotonic())))
+        while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
+            left = self._producer.flush(min(_SLICE_SECONDS, slice_seconds))
         if self._failed is not None:
-            raise self._failed
+            raise self._cause(self._failed)
         if left:
             raise KafkaFault("_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True)
 
-    def commit(self, deadline: float) -> None:
-        """Commits. A commit that timed out is resumed until the deadline, since nobody knows whether the first one arrived."""
-        while True:
-            try:
-                _call(self._producer.commit_transaction, max(0.1, min(30.0, deadline - time.monotonic())))
-                return
-            except KafkaFault as fault:
-                if not fault.retriable or time.monotonic() > deadline:
-                    raise
-                log.info("commit is resumed after %s", fault)
+    def _cause(self, fault: KafkaFault) -> KafkaFault:
+        """When a transaction becomes abortable librdkafka purges its records; why, only the next call to the transaction says.
+        It is safe to ask by committing, since a transaction in that state cannot commit."""
+        if not self._transactional or fault.name not in (*_PURGED, "_STATE"):
+            return fault
+        try:
+            _call(self._producer.commit_transaction, 0.1)
+        except KafkaFault as cause:
+            return KafkaFault(cause.name, cause.text, retriable=cause.retriable)
+        return fault
 
-    def partitions(self, topic: str, timeout_seconds: float) -> int:
-        """Number of partitions; 0 if the topic is unknown or none of its partitions is."""
-        found = _call(self._producer.list_topics, topic, timeout_seconds).topics.get(topic)
-        return 0 if found is None or found.error is not None else len(found.partitions)
+    def commit(self, until: Until) -> None:
+        """Commits. A commit that timed out is resumed until the end, since nobody knows whether the first one arrived."""
+        if self._transactional:
+            self._resume(self._producer.commit_transaction, until)
 
     def discard(self) -> None:
         """Drops what is queued and leaves; an open transaction ends when its id is fenced or its timeout is over."""
@@ -200,12 +250,29 @@ class LaneProducer:
             self._producer.flush(0)
         except KafkaException as error:
             log.debug("purge of a discarded producer: %s", error)
-        self.produce = None  # type: ignore[assignment]
-        del self._producer
+        self.close()
 
     def close(self) -> None:
         self.produce = None  # type: ignore[assignment]
         del self._producer
+
+
+class TopicLookup:
+    """Asks the cluster about topics, with a connection of its own."""
+
+    def __init__(self, settings: LaneSettings) -> None:
+        self._client = AdminClient(dict(settings.connection), logger=log)
+
+    def __call__(self, topic: str, timeout_seconds: float) -> TopicState:
+        """Never raises: what goes wrong is the reason why the topic has no partitions right now."""
+        try:
+            found = self._client.list_topics(topic, timeout_seconds).topics.get(topic)
+        except KafkaException as error:
+            return TopicState(reason=error.args[0].str())
+        if found is None or found.error is not None:
+            return TopicState(reason=found.error.str() if found is not None and found.error is not None else "unknown")
+        led = tuple(sorted(number for number, partition in found.partitions.items() if partition.leader >= 0))
+        return TopicState(led, "" if led else "none of its partitions has a leader")
 
 
 class ClusterClient:
@@ -246,6 +313,18 @@ class ClusterClient:
             limit = int(settings.get("max.message.bytes") or 1_048_588)
             found[resource.name] = TopicFacts(known[resource.name], limit, settings)
         return found
+
+    def rtt_seconds(self, topic: str) -> float:
+        """Median of seven round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory."""
+        found = []
+        for _ in range(8):
+            began = time.monotonic()
+            try:
+                self._admin.list_topics(topic, timeout=self._timeout)
+            except KafkaException as error:
+                raise ClusterError(f"cluster {self._name}: no answer from {self._bootstrap}: {error.args[0].str()}") from error
+            found.append(time.monotonic() - began)
+        return statistics.median(found[1:])
 
     def create_topics(
         self,
@@ -367,6 +446,22 @@ class ClusterClient:
             except KafkaException as error:
                 raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {error.args[0].str()}") from error
         return self._producer
+
+    def has_transactions(self, topic: str) -> bool:
+        """Whether a transactional producer can be initialised. ``topic``: any that is there."""
+        probe = LaneSettings(self._connection, 1000, "none", 10_000)
+        producer = LaneProducer(probe, "shipper-preflight")
+        until = time.monotonic() + self._timeout
+        try:
+            producer.init(lambda: until, topic)
+        except KafkaFault as fault:
+            if fault.name in ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION", "_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE"):
+                log.info("no transactions: %s", fault)
+                return False
+            raise ClusterError(f"cluster {self._name}: cannot tell whether it has transactions: {fault}") from fault
+        finally:
+            producer.discard()
+        return True
 
     def _result(self, future: Any) -> Any:
         try:

@@ -1,286 +1,237 @@
-"""Lanes: transactional producers side by side, each with one transaction at a time and its own connections.
+"""A lane: one producer, one transaction at a time, in a thread of its own.
 
-The protocol of one lane, and why it is exactly-once::
+The protocol, and why it is exactly-once::
 
     open:     init_transactions(id)     whatever an earlier producer of this id left open is ended, one way or the other,
                                         and it can never commit again (Kafka's fencing)
               settle()                  then, and only then, the ledger is read: it raises Superseded if a later run or task
                                         attempt owns the work, and else knows every chunk that made it
-    ship:     begin, records, flush, ledger records, commit
+    ship:     begin, ledger records, records, flush, commit
     a fault:  the producer is thrown away, the lane opened anew, and the ledger decides whether the chunks are there
 
-No transaction is ever repaired, and no outcome is guessed. A lane tries until the deadline of the transaction and then
-says what it could not deliver.
+No transaction is ever repaired, and no outcome is guessed. At least once goes the same way without begin and commit, and
+writes the ledger records when the records are acknowledged.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
-from shipper.errors import DeliveryError, RecordTooLarge, ShipperError, TopicMissing
-from shipper.producer.client import RECORD_OVERHEAD_BYTES, KafkaFault, LaneProducer, LaneSettings
+from shipper.errors import DeliveryError, RecordTooLarge
+from shipper.producer.chunk import Chunk, Piece, isolating_rounds, rounds
+from shipper.producer.client import KafkaFault, LaneProducer
 from shipper.producer.outcomes import Action, verdict
+
+if TYPE_CHECKING:
+    from shipper.producer.pool import LanePool
 
 log = logging.getLogger("shipper.lane")
 
-#: The bytes of ledger keys whose chunks are committed. Raises Superseded if the caller may not send any more.
-Settle = Callable[[], "frozenset[bytes] | set[bytes]"]
-
-_SMALL_BATCH_BYTES = 16_000
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 
-@dataclass
-class Chunk:
-    """Records of one topic that are delivered together, with the ledger record that says so."""
+class LaneState(Enum):
+    """Where a lane is; what its chunks are if it must stop there."""
 
-    topic: str
-    partition: int
-    """-1: the partitioner decides, by key."""
-    values: Sequence[bytes | None]
-    ledger_key: bytes
-    ledger_value: bytes
-    label: str
-    """For people: which file and which records."""
-    size_bytes: int = 0
-    """Of values and keys."""
-    keys: Sequence[bytes | None] | None = None
-    headers: Sequence[list[tuple[str, bytes]]] | None = None
-    timestamps_ms: Sequence[int] | None = None
-    receipt: Any = None
-    """The caller's own note; it comes back in ``LanePool.delivered``."""
+    OPENING = "opening"
+    IDLE = "idle"
+    SENDING = "sending"
+    """Not delivered: only a commit delivers."""
+    COMMITTING = "committing"
+    """Unknown."""
+    RECOVERING = "recovering"
+    """Unknown until the lane is open again and the ledger is read."""
+    CLOSED = "closed"
 
 
-class Piece(NamedTuple):
-    """Records [first, behind) of a chunk."""
-
-    chunk: Chunk
-    first: int
-    behind: int
+class Stopped(Exception):
+    """The pool is closing and the lane's time is over."""
 
 
-def rounds(chunks: Sequence[Chunk], batch_bytes: int) -> Iterator[list[Piece]]:
-    """Cuts a transaction into rounds, each with about one batch for every partition that it writes to, in the order of the chunks.
+class Lane(threading.Thread):
+    """Takes transactions from its pool until there are no more."""
 
-    Sizes are judged by the chunk's average record; a batch that comes out larger than ``batch_bytes`` is cut by librdkafka.
-    """
-    queues: dict[tuple[str, int], deque[Piece]] = {}
-    for chunk in chunks:
-        if chunk.values:
-            queues.setdefault((chunk.topic, chunk.partition), deque()).append(Piece(chunk, 0, len(chunk.values)))
-    while queues:
-        batch: list[Piece] = []
-        for target, waiting in list(queues.items()):
-            room = float(batch_bytes)
-            while waiting and room > 0:
-                chunk, first, behind = waiting.popleft()
-                per_record = chunk.size_bytes / len(chunk.values) + RECORD_OVERHEAD_BYTES
-                stop = min(behind, first + max(1, int(room / per_record)))
-                batch.append(Piece(chunk, first, stop))
-                room -= (stop - first) * per_record
-                if stop < behind:
-                    waiting.appendleft(Piece(chunk, stop, behind))
-                    break
-            if not waiting:
-                del queues[target]
-        yield batch
-
-
-@dataclass(frozen=True)
-class LaneOptions:
-    settings: LaneSettings
-    ledger_topic: str
-    ledger_partition: int
-    deadline_seconds: float
-    """How long one transaction may be tried, all waits for metadata and brokers included."""
-    init_timeout_seconds: float = 60.0
-
-
-@dataclass
-class LanePool:
-    """N lanes. ``open`` → ``submit`` … → ``close``; a failed lane makes the next call raise. Not for use by two threads."""
-
-    options: LaneOptions
-    transactional_ids: Sequence[str]
-    settle: Settle
-    delivered: list[Chunk] = field(default_factory=list)
-    """Chunks that are certainly in Kafka, in no order; their values are dropped to free memory."""
-    reopened: int = 0
-    """How often a lane was thrown away and opened anew."""
-    _inbox: queue.Queue[list[Chunk] | None] = field(default_factory=lambda: queue.Queue(maxsize=1))
-    _failures: list[BaseException] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _lanes: list[_Lane] = field(default_factory=list)
-
-    def open(self) -> None:
-        """Opens all lanes at once: initialising costs 10–12 round trips each. Returns when every one has fenced its past."""
-        ready = threading.Barrier(len(self.transactional_ids) + 1)
-        self._lanes = [_Lane(self, transactional_id, ready) for transactional_id in self.transactional_ids]
-        for lane in self._lanes:
-            lane.start()
-        ready.wait()
-        self._raise_failure()
-
-    def partitions(self, topic: str) -> int:
-        """Number of partitions of ``topic``; waits for it to be created until the deadline, then raises TopicMissing."""
-        deadline = time.monotonic() + self.options.deadline_seconds
-        while True:
-            self._raise_failure()
-            try:
-                if count := self._lanes[0].producer.partitions(topic, 5.0):
-                    return count
-                reason = "it is unknown there"
-            except KafkaFault as fault:
-                reason = str(fault)
-            if time.monotonic() > deadline:
-                raise TopicMissing(
-                    f"topic {topic} could not be used within `delivery.metadata_wait` ({self.options.deadline_seconds:g} s): "
-                    f"{reason}. Create it, or check its name and the ACLs; then run again: only what is left will be sent."
-                )
-            time.sleep(0.5)
-
-    def submit(self, chunks: list[Chunk]) -> None:
-        """Hands over the chunks of one transaction. Blocks while every lane is busy. Raises what made a lane fail."""
-        self._hand_over(chunks)
-
-    def _hand_over(self, chunks: list[Chunk] | None) -> None:
-        """None tells one lane that nothing follows."""
-        while True:
-            self._raise_failure()
-            try:
-                return self._inbox.put(chunks, timeout=0.2)
-            except queue.Full:
-                continue
-
-    def close(self) -> None:
-        """Waits until everything submitted is delivered and closes the lanes. Raises what made a lane fail."""
-        for _ in self._lanes:
-            try:
-                self._hand_over(None)
-            except ShipperError:
-                break
-        for lane in self._lanes:
-            lane.join()
-        self._raise_failure()
-
-    def abandon(self) -> None:
-        """Stops the lanes after the transaction at hand; what is queued is not sent."""
-        self._stop.set()
-        for lane in self._lanes:
-            lane.join(self.options.settings.transaction_timeout_ms / 1000)
-
-    def _raise_failure(self) -> None:
-        if self._failures:
-            self._stop.set()
-            raise self._failures[0]
-
-    def _fail(self, error: BaseException) -> None:
-        self._failures.append(error)
-        self._stop.set()
-
-
-class _Lane(threading.Thread):
-    def __init__(self, pool: LanePool, transactional_id: str, ready: threading.Barrier) -> None:
-        super().__init__(name=f"lane {transactional_id}", daemon=True)
+    def __init__(self, pool: LanePool, index: int, producer_id: str) -> None:
+        super().__init__(name=f"lane {producer_id}", daemon=True)
+        self.index = index
+        self.state = LaneState.OPENING
+        self.current: Sequence[Chunk] = ()
+        """What it is delivering."""
         self._pool = pool
         self._options = pool.options
-        self._settings = pool.options.settings
-        self._id = transactional_id
-        self._ready = ready
-        self.producer: LaneProducer
+        self._id = producer_id
+        self._rotation = index + pool.options.first_partition
+        self._isolating: frozenset[str] = frozenset()
+        """Topics that refused a batch that should have fitted: records that could be too large go alone."""
+        self._producer: LaneProducer | None = None
+        self._deadline = 0.0
 
     def run(self) -> None:
         try:
-            try:
-                self._open(time.monotonic() + self._options.deadline_seconds)
-            finally:
-                self._ready.wait()
-            while not self._pool._stop.is_set():
-                try:
-                    chunks = self._pool._inbox.get(timeout=0.2)
-                except queue.Empty:
-                    continue
-                if chunks is None:
-                    break
+            self._deadline = time.monotonic() + self._options.deadline_seconds
+            self._open()
+            self._pool.lane_is_open()
+            while (chunks := self._pool.next_transaction(self)) is not None:
+                self.current = chunks
+                self._deadline = time.monotonic() + self._options.deadline_seconds
                 self._deliver(chunks)
-            self.producer.close()
+                self.current = ()
+                self.state = LaneState.IDLE
+        except Stopped:
+            pass
         except BaseException as error:
-            self._pool._fail(error)
+            self._pool.fail(error)
+        finally:
+            self._throw_away()
+            if not self.current:
+                self.state = LaneState.CLOSED
+            self._pool.lane_ended()
 
-    def _open(self, deadline: float) -> None:
+    def statistics(self) -> dict[str, Any]:
+        """librdkafka's, of the producer that the lane has now."""
+        producer = self._producer
+        return producer.statistics if producer else {}
+
+    def _until(self) -> float:
+        return min(self._deadline, self._pool.stop_at)
+
+    def _commit_until(self) -> float:
+        return min(self._deadline, self._pool.give_up_at)
+
+    def _stop_if_asked(self) -> None:
+        if time.monotonic() >= self._pool.stop_at:
+            raise Stopped
+
+    def _throw_away(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            self._pool.keep_counts(producer.statistics)
+            producer.discard()
+
+    def _open(self) -> None:
         """A fresh producer with this lane's id, initialised. Every earlier one is fenced when this returns."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            producer = LaneProducer(self._settings, self._id)
+            self._stop_if_asked()
+            self._producer = LaneProducer(self._options.settings, self._id)
             try:
-                timeout = min(self._options.init_timeout_seconds, max(1.0, deadline - time.monotonic()))
-                producer.init(timeout, self._options.ledger_topic)
-                self.producer = producer
+                attempt_ends = time.monotonic() + self._options.init_timeout_seconds
+                self._producer.init(lambda: min(attempt_ends, self._until()), self._options.ledger_topic)  # noqa: B023
                 return
             except KafkaFault as fault:
-                producer.discard()
-                if verdict(fault.name).action is Action.FAIL or time.monotonic() > deadline:
+                self._throw_away()
+                if verdict(fault.name).action is Action.FAIL or time.monotonic() > self._deadline:
                     raise DeliveryError(f"lane {self._id} cannot be opened: {fault} ({verdict(fault.name).reason})") from fault
                 log.info("lane %s: %s; opening it again", self._id, fault)
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            pause = self._rest(pause)
+
+    def _rest(self, pause: float) -> float:
+        time.sleep(max(0.0, min(pause, self._pool.stop_at - time.monotonic())))
+        return min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _deliver(self, chunks: list[Chunk]) -> None:
-        """Returns when all chunks are committed. Raises DeliveryError at the deadline or for a fault that no retry mends."""
-        deadline = time.monotonic() + self._options.deadline_seconds
-        left, pause = chunks, _FIRST_PAUSE_SECONDS
-        while left:
+        """Returns when each chunk is committed, or handed back to the pool because its topic cannot be written to. Raises
+        DeliveryError at the deadline or for a fault that no retry mends."""
+        queue, pause = [chunks], _FIRST_PAUSE_SECONDS
+        while queue:
+            left = self._assign(queue.pop())
             try:
-                self._transaction(left, deadline)
-                break
+                if left:
+                    self._transaction(left)
+                    self._pool.done(left)
+                continue
             except KafkaFault as fault:
                 log.info("lane %s: %s; opening it anew", self._id, fault)
-                self._judge(fault, left, deadline)
-            self.producer.discard()
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            self._open(deadline)
+                cause = fault
+            unknown = self.state is LaneState.COMMITTING
+            self.state = LaneState.RECOVERING if unknown else LaneState.SENDING
+            self._throw_away()
+            self._stop_if_asked()
+            self._judge(cause, left)
+            pause = self._rest(pause)
+            self._open()
             self._pool.reopened += 1
             there = self._pool.settle()
+            self._pool.done([chunk for chunk in left if chunk.ledger_key in there])
             left = [chunk for chunk in left if chunk.ledger_key not in there]
-        for chunk in chunks:
-            chunk.values, chunk.keys, chunk.headers, chunk.timestamps_ms = (), None, None, None
-        self._pool.delivered.extend(chunks)
+            self._pool.counts.note_retry(left)
+            queue += self._after(cause, left)
 
-    def _transaction(self, chunks: list[Chunk], deadline: float) -> None:
+    def _assign(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Gives every chunk its partition; hands back to the pool those whose topic has none to give right now."""
+        ready = []
+        for chunk in chunks:
+            if chunk.needs_partition:
+                partitions = self._pool.partitions_for(self, chunk)
+                if not partitions:
+                    self._pool.park(chunk)
+                    continue
+                chunk.partition = partitions[self._turn(chunk) % len(partitions)]
+            ready.append(chunk)
+        return ready
+
+    def _turn(self, chunk: Chunk) -> int:
+        if chunk.sequence is not None:
+            return chunk.sequence
+        self._rotation += self._pool.lanes_count
+        return self._rotation
+
+    def _transaction(self, chunks: list[Chunk]) -> None:
         """Batch by batch: filled, flushed, next. A second batch waiting behind the one in flight makes librdkafka's thread of
         the broker spin, and what is flushed soon is still in the processor's cache (measured: 0.83 CPU s per million lines
-        with 0.5 MB at a time, 1.2 with 8 MB)."""
-        producer = self.producer
+        with 0.5 MB at a time, 1.2 with 8 MB). The ledger records travel with the first batch, which saves two round trips."""
+        producer = self._producer
+        assert producer is not None
+        self.state = LaneState.SENDING
         producer.begin()
-        ledger_topic, ledger_partition = self._options.ledger_topic, self._options.ledger_partition
-        for batch in rounds(chunks, self._options.settings.batch_size_bytes):
+        if self._options.settings.transactional:
+            self._produce_ledger_records(producer, chunks)
+        for batch in self._rounds(chunks):
+            size_bytes = sum(self._bytes(piece) for piece in batch)
+            self._options.rate.wait_for(size_bytes, self._until)
+            self._pool.counts.sent_bytes += size_bytes
             with producer.faults():
                 for piece in batch:
-                    self._produce(piece, deadline)
-            producer.flush(deadline)
+                    self._produce(producer, piece)
+            producer.flush(self._until)
+        if not self._options.settings.transactional:
+            self._produce_ledger_records(producer, chunks)
+        producer.flush(self._until)
+        self.state = LaneState.COMMITTING
+        producer.commit(self._commit_until)
+
+    def _rounds(self, chunks: list[Chunk]) -> Iterator[list[Piece]]:
+        plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
+        yield from rounds(plain, self._pool.batch_bytes)
+        if len(plain) < len(chunks):
+            limits = {topic: self._options.limit(topic) for topic in self._isolating}
+            yield from isolating_rounds([chunk for chunk in chunks if chunk.topic in self._isolating], limits)
+
+    @staticmethod
+    def _bytes(piece: Piece) -> int:
+        return piece.chunk.size_bytes * (piece.behind - piece.first) // max(1, piece.chunk.records)
+
+    def _produce_ledger_records(self, producer: LaneProducer, chunks: list[Chunk]) -> None:
         with producer.faults():
             for chunk in chunks:
-                producer.produce(ledger_topic, chunk.ledger_value, chunk.ledger_key, ledger_partition)
-        producer.flush(deadline)
-        producer.commit(deadline)
+                value = chunk.ledger_value(chunk.partition)
+                producer.produce(self._options.ledger_topic, value, chunk.ledger_key, self._options.ledger_partition)
 
-    def _produce(self, piece: Piece, deadline: float) -> None:
-        chunk, first, behind = piece.chunk, piece.first, piece.behind
-        produce, topic, partition = self.producer.produce, chunk.topic, chunk.partition
+    def _produce(self, producer: LaneProducer, piece: Piece) -> None:
+        chunk, first, behind = piece
+        produce, topic = producer.produce, chunk.topic
+        partition = -1 if chunk.partition is None else chunk.partition
         if chunk.keys is None and chunk.headers is None and chunk.timestamps_ms is None:
             for value in chunk.values[first:behind]:
                 try:
                     produce(topic, value, None, partition)
                 except BufferError:
-                    self._produce_slowly((topic, value, None, partition), {}, deadline)
+                    self._produce_slowly(producer, (topic, value, None, partition), {})
             return
         values, keys = chunk.values[first:behind], chunk.keys[first:behind] if chunk.keys else None
         headers = chunk.headers[first:behind] if chunk.headers else None
@@ -296,34 +247,57 @@ class _Lane(threading.Thread):
             try:
                 produce(*record, **extras)
             except BufferError:
-                self._produce_slowly(record, extras, deadline)
+                self._produce_slowly(producer, record, extras)
 
-    def _produce_slowly(self, record: tuple[Any, ...], extras: dict[str, Any], deadline: float) -> None:
+    def _produce_slowly(self, producer: LaneProducer, record: tuple[Any, ...], extras: dict[str, Any]) -> None:
         """The queue is full: the only thing that ever blocks the reader."""
+        began = time.monotonic()
         while True:
-            self.producer.wait_for_space(deadline)
+            producer.wait_for_space(self._until)
             try:
-                return self.producer.produce(*record, **extras)
+                producer.produce(*record, **extras)
             except BufferError:
                 continue
+            self._pool.counts.buffer_wait_seconds += time.monotonic() - began
+            return
 
-    def _judge(self, fault: KafkaFault, chunks: list[Chunk], deadline: float) -> None:
-        """Returns if another try makes sense, and prepares it."""
+    def _judge(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
+        """Returns if another try makes sense."""
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
         ruling = verdict(fault.name)
         if ruling.action is Action.FAIL:
             raise DeliveryError(f"{labels}: not delivered: {fault} ({ruling.reason})") from fault
         if ruling.action is Action.SMALLER_BATCHES:
-            if self._settings.batch_size_bytes == 1:
-                raise _too_large(fault, chunks) from fault
-            smaller = 1 if self._settings.batch_size_bytes <= _SMALL_BATCH_BYTES else _SMALL_BATCH_BYTES
-            self._settings = replace(self._settings, batch_size_bytes=smaller)
-        if time.monotonic() > deadline:
-            kind = TopicMissing if "UNKNOWN_TOPIC" in fault.name or "UNKNOWN_PART" in fault.name else DeliveryError
-            raise kind(
+            self._smaller_batches(fault, chunks)
+        elif time.monotonic() > self._deadline and ruling.action is not Action.PARK:
+            raise DeliveryError(
                 f"{labels}: not delivered within {self._options.deadline_seconds:g} s (`delivery.metadata_wait`): {fault} "
                 f"({ruling.reason}). Run again when the cluster is well: only what is left will be sent."
             ) from fault
+
+    def _smaller_batches(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
+        """Half the batch, until it is so small that it always fits; then a record must be too large, and is looked for."""
+        topics = {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
+        for topic in topics:
+            if topic in self._isolating:
+                raise _too_large(fault, chunks) from fault
+            if not self._pool.lower_batch_bytes(topic):
+                self._isolating |= {topic}
+
+    def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
+        """The transactions to try next. A topic that is to blame alone is parked; if several may be, each goes alone."""
+        if verdict(fault.name).action is not Action.PARK:
+            return [left] if left else []
+        topics = sorted({chunk.topic for chunk in left if chunk.topic})
+        guilty = fault.topic if fault.topic in topics else topics[0] if len(topics) == 1 else None
+        if guilty is None:
+            return [group for topic in ["", *topics] if (group := [chunk for chunk in left if chunk.topic == topic])]
+        self._pool.block(guilty, f"{fault} ({verdict(fault.name).reason})")
+        for chunk in left:
+            if chunk.topic == guilty:
+                self._pool.park(chunk)
+        others = [chunk for chunk in left if chunk.topic != guilty]
+        return [others] if others else []
 
 
 def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:

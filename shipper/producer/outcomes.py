@@ -21,7 +21,10 @@ class Outcome(Enum):
 
 class Action(Enum):
     REOPEN = "reopen the lane, settle by the ledger, send again if needed"
-    SMALLER_BATCHES = "reopen the lane with one record per batch, so that only a record that is too large alone fails"
+    SMALLER_BATCHES = (
+        "reopen the lane, halve the topic's batches until they fit; then only a record that is too large alone fails"
+    )
+    PARK = "reopen the lane; the topic's chunks wait for it, the others go on"
     FAIL = "fail the task with a message for people"
 
 
@@ -33,7 +36,7 @@ class Verdict:
 
 
 _N, _U = Outcome.NOT_DELIVERED, Outcome.UNKNOWN
-_R, _S, _F = Action.REOPEN, Action.SMALLER_BATCHES, Action.FAIL
+_R, _S, _P, _F = Action.REOPEN, Action.SMALLER_BATCHES, Action.PARK, Action.FAIL
 
 TABLE: dict[str, Verdict] = {
     "_FENCED": Verdict(_N, _R, "a newer producer has this id: a later attempt, or a later run; the generation tells which"),
@@ -47,12 +50,14 @@ TABLE: dict[str, Verdict] = {
     "_INCONSISTENT": Verdict(_N, _R, "a record of the transaction failed, so it can only be aborted"),
     "_QUEUE_FULL": Verdict(_N, _R, "nothing left the queue until the deadline"),
     "_PURGE_QUEUE": Verdict(_N, _R, "the producer was being thrown away"),
-    "_UNKNOWN_TOPIC": Verdict(_N, _R, "the topic may be about to be created; the metadata wait bounds it"),
-    "_UNKNOWN_PARTITION": Verdict(_N, _R, "the partition may be about to be created; the metadata wait bounds it"),
-    "UNKNOWN_TOPIC_OR_PART": Verdict(_N, _R, "created or deleted a moment ago; the metadata wait bounds it"),
+    "_UNKNOWN_TOPIC": Verdict(_N, _P, "the topic may be about to be created; the metadata wait bounds it"),
+    "_UNKNOWN_PARTITION": Verdict(_N, _P, "the partition may be about to be created; the metadata wait bounds it"),
+    "UNKNOWN_TOPIC_OR_PART": Verdict(_N, _P, "created or deleted a moment ago; the metadata wait bounds it"),
     "MSG_SIZE_TOO_LARGE": Verdict(_N, _S, "the batch, as compressed, is larger than the topic's max.message.bytes"),
     "RECORD_LIST_TOO_LARGE": Verdict(_N, _S, "the batch is larger than the broker's segment"),
-    "TOPIC_AUTHORIZATION_FAILED": Verdict(_N, _F, "an ACL forbids writing to the topic; waiting does not change it"),
+    "TOPIC_AUTHORIZATION_FAILED": Verdict(
+        _N, _P, "an ACL forbids writing to the topic; somebody may change it within the metadata wait"
+    ),
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Verdict(_N, _F, "an ACL forbids the transactional.id"),
     "CLUSTER_AUTHORIZATION_FAILED": Verdict(_N, _F, "an ACL forbids idempotent writes"),
     "SASL_AUTHENTICATION_FAILED": Verdict(_N, _F, "wrong credentials"),

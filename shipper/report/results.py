@@ -84,6 +84,14 @@ class ClusterPlan(Result):
     """Bytes of the files that are left, as stored. Of a partial file all of them are read again, and only the rest is sent."""
     records_there: int = 0
     """Records of this window's files that the ledger holds."""
+    rtt_ms: float | None = None
+    """Measured round trip to the cluster, in milliseconds."""
+    lanes: int | None = None
+    """Per task; with `batch_bytes` and `chunk_bytes` what the next ship would use, by the link as measured now."""
+    batch_bytes: int | None = None
+    chunk_bytes: int | None = None
+    tuning: str = ""
+    """Why, in one paragraph."""
 
 
 class PlanResult(StepResult):
@@ -94,6 +102,10 @@ class PlanResult(StepResult):
     reship: bool = False
     files: list[PlannedFile] = []
     left_out: list[LeftOut] = []
+    sample_ratio: float = 1.0
+    """How well the beginning of some files compresses: uncompressed bytes per compressed byte."""
+    long_lines: bool = False
+    """Whether a line of over 64 kB was seen there."""
     topics: list[str] = []
     """Topics known before reading; those with a `{column}` keep their placeholder."""
     clusters: list[ClusterPlan] = []
@@ -176,6 +188,15 @@ class ShipResult(StepResult):
     ship_seconds: float = 0.0
     """From the first byte read to the last commit, without Spark's start."""
     task_retries: int = 0
+    guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    tuning: str = ""
+    """How lanes and batches were sized, and why."""
+    wire_bytes: int = 0
+    """Sent to the cluster, compressed, protocol included."""
+    parked: dict[str, int] = {}
+    """Topic → records that had to wait for it at some time."""
+    possible_duplicates: int = 0
+    """At least once: records that were sent again after a fault."""
     lane_reopened: int = 0
     """How often a lane was thrown away and opened anew (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []

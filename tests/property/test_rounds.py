@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.producer.client import RECORD_OVERHEAD_BYTES
-from shipper.producer.lane import Chunk, rounds
+from shipper.producer.chunk import RECORD_OVERHEAD_BYTES, Chunk, isolating_rounds, rounds
 
 _chunk = st.builds(
     lambda topic, partition, sizes: Chunk(
-        topic, partition, [b"x" * size for size in sizes], b"key", b"value", "label", size_bytes=sum(sizes)
+        topic, [b"x" * size for size in sizes], sum(sizes), b"key", lambda _: b"value", "label", partition=partition
     ),
     st.sampled_from(["a", "b"]),
     st.integers(-1, 2),
@@ -21,10 +20,10 @@ _chunk = st.builds(
 @given(st.lists(_chunk, max_size=8), st.integers(1, 2000))
 def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks: list[Chunk], batch_bytes: int) -> None:
     sent: dict[int, int] = {}
-    order: dict[tuple[str, int], list[int]] = {}
-    for batch in rounds(chunks, batch_bytes):
+    order: dict[tuple[str, int | None], list[int]] = {}
+    for batch in rounds(chunks, lambda _: batch_bytes):
         assert batch
-        room: dict[tuple[str, int], float] = {}
+        room: dict[tuple[str, int | None], float] = {}
         for chunk, first, behind in batch:
             assert sent.get(id(chunk), 0) == first < behind
             sent[id(chunk)] = behind
@@ -39,3 +38,14 @@ def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks
     assert sent == {id(chunk): len(chunk.values) for chunk in chunks if chunk.values}
     for target, seen in order.items():
         assert seen == [id(chunk) for chunk in chunks if chunk.values and (chunk.topic, chunk.partition) == target]
+
+
+@given(st.lists(_chunk, max_size=5), st.integers(1, 300))
+def test_a_record_that_could_be_too_large_is_alone(chunks: list[Chunk], limit: int) -> None:
+    sent: dict[int, int] = {}
+    for [(chunk, first, behind)] in isolating_rounds(chunks, {"a": limit, "b": limit}):
+        assert sent.get(id(chunk), 0) == first < behind
+        sent[id(chunk)] = behind
+        size = sum(len(value) + RECORD_OVERHEAD_BYTES for value in chunk.values[first:behind] if value is not None)
+        assert size <= limit or behind - first == 1
+    assert sent == {id(chunk): len(chunk.values) for chunk in chunks if chunk.values}

@@ -1,0 +1,216 @@
+"""Files → Spark → topic, shipper's ship step and Spark's own Kafka sink in turn, in one Spark session.
+
+The Spark side is a process, ``python -m spark_jobs.bench``, which carries out one measurement per line that it is told, so that
+distance and turns are decided here. It runs the steps of ``shipper run`` by the same code; each measurement is a window of its
+own, with files of its own (hard links), as an hourly run would be.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shipper import runner
+from shipper.bench.bare import Say, line_of
+from shipper.bench.plan import Scenario
+from shipper.bench.records import write_log_files
+from shipper.bench.results import Case, Contender, Measurement
+from shipper.bench.world import World
+from shipper.config import load_pipeline
+from shipper.config.units import write_size
+from shipper.errors import ShipperError
+
+SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches")
+_SINK_OPTIONS = {"kafka.acks": "all", "kafka.linger.ms": "100", "kafka.batch.size": "1000000"}
+
+
+class BenchJobFailed(ShipperError):
+    """The Spark side did not do what it was told."""
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A way to ship: a contender of ours with its changes to the pipeline."""
+
+    contender: Contender
+    pipeline: Mapping[str, Any]
+
+
+def shipments(scenario: Scenario, pipeline: Mapping[str, Any], also: Mapping[str, Mapping[str, Any]]) -> list[Shipment]:
+    """Every combination of lanes and batches on top of ``pipeline``, and one more for each in ``also``."""
+    found = []
+    for lanes, batch in scenario.axes.sizes():
+        sized = {"lanes": lanes, "batch_size": write_size(batch) if batch else None}
+        delivery = {key: value for key, value in sized.items() if value is not None}
+        told = " × ".join(f"{key} {value}" for key, value in delivery.items()) or "sized by shipper"
+        name = f"shipper, {told}" if delivery else "shipper"
+        contender = Contender(name=name, ours=True, lanes=lanes, batch_bytes=batch, settings=_settings(told, pipeline))
+        found.append(Shipment(contender, merged(pipeline, {"delivery": delivery})))
+    for name, changes in also.items():
+        contender = Contender(name=f"shipper, {name}", ours=True, settings=_settings("", changes))
+        found.append(Shipment(contender, merged(pipeline, changes)))
+    return found
+
+
+def _settings(told: str, pipeline: Mapping[str, Any]) -> str:
+    return "; ".join(part for part in ("exactly once", told, json.dumps(pipeline) if pipeline else "") if part)
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``changes`` on top of ``base``, mapping by mapping."""
+    result = copy.deepcopy(dict(base))
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else copy.deepcopy(value)
+    return result
+
+
+def measure(
+    scenario: Scenario, folder: Path, peers_folder: Path | None, ours: list[Shipment], *, with_peers: bool, say: Say
+) -> Iterator[Measurement]:
+    """Round 0 is the warm-up: the first job of a Spark session takes twice as long."""
+    jars = sorted((peers_folder / "spark").glob("*.jar")) if with_peers and peers_folder else []
+    if with_peers and not jars:
+        say("without Spark's Kafka sink: name the folder of the peers' build.sh in --peers")
+    say(f"writing {scenario.lines:,} log lines")
+    size_bytes = write_log_files(folder / "lines", scenario.lines)
+    contenders: list[Shipment | None] = [*ours, *([None] if jars else [])]
+    cases = scenario.axes.cases()
+    with World(folder / "kafka", scenario.axes.replicas) as world:
+        bench = _Bench(folder, world, scenario, size_bytes, [str(jar) for jar in jars])
+        for case in cases:
+            bench.prepare(case, contenders)
+        with bench.job():
+            for round_number in range(scenario.rounds + 1):
+                for case in cases:
+                    first = round_number % len(contenders)
+                    for contender in [*contenders[first:], *contenders[:first]]:
+                        measured = bench.measure(case, contender, round_number)
+                        say(line_of(measured))
+                        yield measured
+
+
+class _Bench:
+    def __init__(self, folder: Path, world: World, scenario: Scenario, size_bytes: int, jars: list[str]) -> None:
+        self._folder, self._world, self._scenario, self._size_bytes, self._jars = folder, world, scenario, size_bytes, jars
+        self._config = folder / "config"
+        self._topics: dict[tuple[Case, Contender], str] = {}
+        self._pipelines: dict[tuple[Case, Contender], str] = {}
+        self._windows = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    def prepare(self, case: Case, contenders: list[Shipment | None]) -> None:
+        """Topics, and a pipeline with its cluster for each contender of ours."""
+        for contender in contenders:
+            key = (case, contender.contender if contender else SPARK_SINK)
+            self._topics[key] = self._world.create_topics(case, 1)[0]
+            if contender is not None:
+                self._pipelines[key] = self._write_pipeline(case, contender, self._topics[key])
+
+    def _write_pipeline(self, case: Case, shipment: Shipment, topic: str) -> str:
+        name = f"p{len(self._pipelines)}"
+        cluster = {
+            "cluster": name,
+            "bootstrap": self._world.bootstrap(case),
+            "ledger": {"replication_factor": case.replicas},
+        }
+        given = {
+            "pipeline": name,
+            "source": {"path": str(self._folder / "windows" / "{window_start:%Y%m%d%H}"), "settle": "0s"},
+            "topic": topic,
+            "clusters": [name],
+            "delivery": {"compression": case.compression},
+            "runner": {"conf": {"spark.jars": ",".join(self._jars)} if self._jars else {}},
+            "runs_uri": str(self._folder / "runs"),
+        }
+        for kind, document in (("clusters", cluster), ("pipelines", merged(given, shipment.pipeline))):
+            path = self._config / kind / f"{name}.yaml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(document, indent=1))  # JSON is YAML
+        load_pipeline(self._config, name)  # a wrong --set shows now
+        return name
+
+    @contextmanager
+    def job(self) -> Iterator[None]:
+        pipeline = load_pipeline(self._config, next(iter(self._pipelines.values())))
+        self._process = subprocess.Popen(
+            [pipeline.runner.python or sys.executable, "-m", "spark_jobs.bench", "--config", str(self._config)],
+            env=runner.environment(pipeline.runner),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(self._folder / "spark.log").open("w"),
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield
+        finally:
+            assert self._process.stdin is not None
+            self._process.stdin.close()  # it stops Spark and ends
+            try:
+                self._process.wait(30)
+            finally:
+                runner.stop_group(self._process)  # type: ignore[arg-type]
+
+    def measure(self, case: Case, shipment: Shipment | None, round_number: int) -> Measurement:
+        contender = shipment.contender if shipment else SPARK_SINK
+        measured = Measurement(case=case, contender=contender, round=round_number)
+        command = self._ship_command(case, contender) if shipment else self._sink_command(case)
+        self._world.shape(case)
+        before = self._world.cpu_seconds()
+        answer = self._tell(command)
+        after = self._world.cpu_seconds()
+        if "error" in answer:
+            measured.error = str(answer["error"])
+            return measured
+        if answer["records"] != self._scenario.lines:
+            measured.error = f"{answer['records']:,} of {self._scenario.lines:,} lines were delivered"
+            return measured
+        measured.records, measured.bytes = answer["records"], self._size_bytes
+        measured.seconds, measured.task_seconds = answer["seconds"], answer.get("task_seconds")
+        measured.worker_peak_bytes = answer.get("worker_peak_bytes")
+        measured.note = answer.get("note", "")
+        used = answer["cpu_seconds"] | {kind: after[kind] - before[kind] for kind in after}
+        measured.cpu_seconds = {kind: round(seconds, 2) for kind, seconds in used.items()}
+        return measured
+
+    def _ship_command(self, case: Case, contender: Contender) -> dict[str, Any]:
+        """A new hour, with files of its own that cost nothing."""
+        self._windows += 1
+        day, hour = divmod(self._windows, 24)
+        window = self._folder / "windows" / f"202601{day + 1:02d}{hour:02d}"
+        window.mkdir(parents=True)
+        for path in sorted((self._folder / "lines").iterdir()):
+            os.link(path, window / path.name)
+        start = f"2026-01-{day + 1:02d}T{hour:02d}:00"
+        return {"do": "ship", "pipeline": self._pipelines[case, contender], "window": f"{start}/{start[:-2]}59"}
+
+    def _sink_command(self, case: Case) -> dict[str, Any]:
+        options = _SINK_OPTIONS | {
+            "kafka.bootstrap.servers": self._world.bootstrap(case),
+            "kafka.compression.type": case.compression,
+            "topic": self._topics[case, SPARK_SINK],
+        }
+        return {"do": "kafka_sink", "input": str(self._folder / "lines"), "options": options, "records": self._scenario.lines}
+
+    def _tell(self, command: dict[str, Any]) -> dict[str, Any]:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(command) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            words = (self._folder / "spark.log").read_text(errors="replace").strip()[-1500:]
+            raise BenchJobFailed(f"the Spark side of the benchmark ended (exit code {process.poll()}): {words}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

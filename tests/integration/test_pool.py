@@ -1,0 +1,313 @@
+"""The lane pool on a real broker, from plain Python: what waits, what flows meanwhile, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from shipper.config.models import Cluster
+from shipper.dev.kafka import KafkaServer
+from shipper.errors import RecordTooLarge, TopicMissing
+from shipper.producer.chunk import Chunk
+from shipper.producer.client import ClusterClient, LaneSettings, connection
+from shipper.producer.pool import LaneOptions, LanePool
+from shipper.producer.rate import RateLimit
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+_LEDGER = "ledger"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A broker of its own: with ACLs, and stopped for a while by one of the tests."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "auto.create.topics.enable": "false",
+    }
+    with KafkaServer(tmp_path_factory.mktemp("kafka"), properties=properties, die_with_parent=True) as server:
+        ClusterClient(Cluster(name="c", bootstrap=server.bootstrap)).create_topics({_LEDGER: 1}, replication_factor=1)
+        yield server
+
+
+class Ledger:
+    """Read back as a read_committed consumer sees it."""
+
+    def __init__(self, broker: KafkaServer) -> None:
+        self.cluster = Cluster(name="c", bootstrap=broker.bootstrap)
+        self.client = ClusterClient(self.cluster)
+
+    def keys(self) -> set[bytes]:
+        return {record.key for record in self.client.read(_LEDGER, 0, 0, wait_seconds=60)}
+
+    def create(self, **topics: int) -> None:
+        self.client.create_topics(topics, replication_factor=1)
+
+    def options(self, deadline_seconds: float = 60, **changes: object) -> LaneOptions:
+        guarantee = changes.pop("transactional", True)
+        settings = LaneSettings(connection(self.cluster), changes.pop("batch", 100_000), "zstd", 30_000, guarantee)  # type: ignore[arg-type]
+        return LaneOptions(settings, _LEDGER, 0, deadline_seconds, **changes)  # type: ignore[arg-type]
+
+    def values(self, topic: str, partitions: int = 1) -> list[bytes]:
+        """In partition order."""
+        return [v for p in range(partitions) for v in read_committed(self.cluster.bootstrap, topic, p)]
+
+
+def read_committed(bootstrap: str, topic: str, partition: int) -> list[bytes]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings | {"isolation.level": "read_committed", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found = []
+    try:
+        while (message := consumer.poll(20)) is not None:
+            if message.error():
+                return found
+            found.append(message.value())
+    finally:
+        consumer.close()
+    raise AssertionError(f"{topic}-{partition} has no end")
+
+
+def chunk(topic: str, name: str, records: int = 100, size: int = 20, sequence: int | None = None) -> Chunk:
+    values = [f"{name} {index} ".encode().ljust(size, b".") for index in range(records)]
+    key = f"{topic}/{name}".encode()
+    return Chunk(
+        topic,
+        values,
+        sum(map(len, values)),
+        key,
+        lambda p: b"%d records, partition %d" % (records, p or 0),
+        name,
+        sequence=sequence,
+    )
+
+
+def values_of(*chunks: Chunk) -> Counter[bytes]:
+    return Counter(value for chunk in chunks for value in chunk.values)
+
+
+@pytest.fixture
+def ledger(broker: KafkaServer) -> Ledger:
+    return Ledger(broker)
+
+
+def test_a_topic_that_is_created_late_holds_up_no_other(ledger: Ledger) -> None:
+    ledger.create(early=2)
+    early, late = [chunk("early", f"e{n}") for n in range(20)], [chunk("late", f"l{n}") for n in range(20)]
+    expected = values_of(*early), values_of(*late)
+    with LanePool(ledger.options(), ["late.0", "late.1"], ledger.keys) as pool:
+        pool.open(["early", "late"])
+        for pair in zip(early, late, strict=True):
+            pool.submit(list(pair))
+        wait_until(lambda: {c.label for c in pool.delivered} == {c.label for c in early})
+        assert pool.parked() == {"late": 2000}
+        ledger.create(late=1)
+        pool.drain()
+        delivery = pool.close(20)
+    assert len(delivery.delivered) == 40
+    assert Counter(ledger.values("early", 2)) == expected[0]
+    assert Counter(ledger.values("late")) == expected[1]
+
+
+def test_a_topic_that_never_comes_is_given_up_and_named(ledger: Ledger) -> None:
+    ledger.create(there=1)
+    with LanePool(ledger.options(deadline_seconds=3), ["never.0"], ledger.keys) as pool:
+        pool.open()
+        pool.submit([chunk("there", "a"), chunk("nowhere", "b")])
+        pool.drain()
+        with pytest.raises(TopicMissing, match=r"nowhere.*metadata_wait"):
+            pool.raise_given_up()
+        delivery = pool.close(20)
+    assert [c.label for c in delivery.delivered] == ["a"]
+    assert [c.label for c in delivery.not_delivered] == ["b"]
+    assert pool.dropped() == {"nowhere": 100}
+
+
+def test_memory_for_parked_chunks_is_bounded_while_others_flow(ledger: Ledger) -> None:
+    ledger.create(flows=1)
+    options = ledger.options(deadline_seconds=3, parking_bytes=10_000)
+    with LanePool(options, ["bounded.0"], ledger.keys) as pool:
+        pool.open(["flows"])
+        for n in range(30):
+            pool.submit([chunk("flows", f"f{n}"), chunk("absent", f"a{n}")])
+            assert sum(pool.parked().values()) * 20 <= 10_000
+        pool.drain()
+    assert pool.dropped() == {"absent": 3000}
+    assert len([c for c in pool.delivered if c.topic == "flows"]) == 30
+
+
+def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> None:
+    ledger.create(open=1, secret=1)
+    admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
+    deny = AclBinding(
+        ResourceType.TOPIC, "secret", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY
+    )  # fmt: skip
+    allow = AclBinding(
+        ResourceType.TOPIC, "secret", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.ALL, AclPermissionType.ALLOW
+    )  # fmt: skip
+    for future in admin.create_acls([deny, allow]).values():
+        future.result()
+    chunks = [chunk(topic, f"{topic}{n}") for n in range(10) for topic in ("open", "secret")]
+    expected = values_of(*chunks)
+    with LanePool(ledger.options(), ["acl.0", "acl.1"], ledger.keys) as pool:
+        pool.open(["open", "secret"])
+        for first in range(0, 20, 4):
+            pool.submit(chunks[first : first + 4])
+        wait_until(lambda: len(pool.delivered) == 10)
+        assert {c.topic for c in pool.delivered} == {"open"}
+        for future in admin.delete_acls([_filter_of(deny)]).values():
+            future.result()
+        pool.drain()
+    assert Counter(ledger.values("open") + ledger.values("secret")) == expected
+
+
+def _filter_of(binding: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        binding.restype, binding.name, binding.resource_pattern_type, binding.principal, binding.host, binding.operation,
+        binding.permission_type,
+    )  # fmt: skip
+
+
+def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
+    ledger.client.create_topics({"small": 1}, {"max.message.bytes": "20000"}, 1)
+    noise = [os.urandom(1000) for _ in range(300)]
+    sent = Chunk("small", noise, 300_000, b"small", lambda _: b"", "noise")
+    options = ledger.options(batch=200_000, limits={"small": 20_000})
+    with LanePool(options, ["halved.0"], ledger.keys) as pool:
+        pool.open()
+        pool.submit([sent])
+        pool.drain()
+    assert pool.lowered["small"] < 20_000
+    assert ledger.values("small") == noise
+
+
+def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: Ledger) -> None:
+    ledger.client.create_topics({"tiny": 1}, {"max.message.bytes": "20000"}, 1)
+    values = [os.urandom(1000) for _ in range(50)] + [os.urandom(30_000)] + [os.urandom(1000) for _ in range(50)]
+    options = ledger.options(batch=200_000, limits={"tiny": 20_000})
+    with LanePool(options, ["large.0"], ledger.keys) as pool:
+        pool.open()
+        pool.submit([Chunk("tiny", values, 130_000, b"tiny", lambda _: b"", "noise")])
+        with pytest.raises(RecordTooLarge, match="record number 51, of 30,000 bytes"):
+            pool.drain()
+    assert ledger.values("tiny") == []
+
+
+def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: KafkaServer, ledger: Ledger) -> None:
+    ledger.create(stalled=4)
+    chunks = [chunk("stalled", f"s{n}", records=2000) for n in range(200)]
+    pool = LanePool(ledger.options(), ["stopped.0", "stopped.1"], ledger.keys)
+    pool.open(["stalled"])
+    submitted: list[Chunk] = []
+
+    def submit_all() -> None:
+        for one in chunks:
+            try:
+                pool.submit([one])
+            except BaseException:
+                return
+            submitted.append(one)
+
+    thread = threading.Thread(target=submit_all, daemon=True)
+    thread.start()
+    wait_until(lambda: len(pool.delivered) > 5)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        time.sleep(0.5)
+        began = time.monotonic()
+        delivery = pool.close(4)
+        took = time.monotonic() - began
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    assert took < 6
+    known = ledger.keys()
+    assert {c.ledger_key for c in delivery.delivered} <= known
+    assert not {c.ledger_key for c in delivery.not_delivered} & known
+    ends = [*delivery.delivered, *delivery.not_delivered, *delivery.unknown]
+    assert len({id(c) for c in ends}) == len(ends) >= len(submitted)
+
+
+def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger: Ledger) -> None:
+    ledger.create(ordered=3)
+    chunks = [chunk("ordered", f"{sequence}-{n:03}", records=50, sequence=sequence) for n in range(40) for sequence in (1, 2)]
+    with LanePool(ledger.options(), ["ordered.0", "ordered.1"], ledger.keys) as pool:
+        pool.open(["ordered"])
+        for number, one in enumerate(chunks):
+            if number == 30:
+                os.kill(broker.pid, signal.SIGSTOP)
+                threading.Timer(2, os.kill, (broker.pid, signal.SIGCONT)).start()
+            pool.submit([one])
+        pool.drain()
+    for sequence in (1, 2):
+        found = [v for v in ledger.values("ordered", 3) if v.startswith(b"%d-" % sequence)]
+        assert found == [v for n in range(40) for v in chunk("ordered", f"{sequence}-{n:03}", records=50).values]
+
+
+def test_at_least_once_delivers_without_transactions(ledger: Ledger) -> None:
+    ledger.create(plain=2)
+    chunks = [chunk("plain", f"p{n}") for n in range(20)]
+    expected = values_of(*chunks)
+    with LanePool(ledger.options(transactional=False), ["plain.0", "plain.1"], ledger.keys) as pool:
+        pool.open(["plain"])
+        for one in chunks:
+            pool.submit([one])
+        pool.drain()
+    assert Counter(ledger.values("plain", 2)) == expected
+    assert {b"plain/p%d" % n for n in range(20)} <= ledger.keys()
+
+
+def test_a_rate_limit_holds_over_all_lanes(ledger: Ledger) -> None:
+    ledger.create(slow=4)
+    options = ledger.options(batch=20_000, rate=RateLimit(lambda: 400_000))
+    began = time.monotonic()
+    with LanePool(options, [f"rate.{n}" for n in range(4)], ledger.keys) as pool:
+        pool.open(["slow"])
+        for n in range(20):
+            pool.submit([chunk("slow", f"r{n}", records=1000, size=100)])
+        pool.drain()
+    rate = 2_000_000 / (time.monotonic() - began)
+    assert rate < 400_000 * 1.1
+
+
+def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:
+    ledger.create(clean=1)
+    threads, sockets = _threads(), _sockets()
+    for round_number in range(5):
+        with LanePool(ledger.options(), ["clean.0", "clean.1", "clean.2"], ledger.keys) as pool:
+            pool.open(["clean"])
+            pool.submit([chunk("clean", f"{round_number}")])
+            pool.drain()
+    wait_until(lambda: _threads() <= threads + 2 and _sockets() <= sockets + 2, 20)
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def _sockets() -> int:
+    return sum(1 for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink() and "socket" in str(entry.readlink()))
+
+
+def wait_until(holds, timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, "did not come true in time"
+        time.sleep(0.05)
