@@ -169,6 +169,9 @@ def _show_plan(result: PlanResult) -> None:
     if len(result.files) > 20:
         out.print(f"… and {len(result.files) - 20:,} more; --json lists all.")
     for cluster in result.clusters:
+        if cluster.tuning:
+            out.print(f"{cluster.cluster}: {cluster.tuning}", markup=False, soft_wrap=True)
+    for cluster in result.clusters:
         if cluster.problem:
             err.print(cluster.problem, style="red", markup=False, soft_wrap=True)
 

@@ -6,14 +6,15 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from types import TracebackType
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import ShipOrder
+from shipper.delivery.order import Receipt, ShipOrder
 from shipper.errors import ShipperError
 from shipper.ledger.records import ChunkKey, ChunkValue, decode
-from shipper.report.results import TimelinePoint
+from shipper.report.results import LanePoint, TimelinePoint
 from shipper.terms import LogRecord
 from spark_jobs.context import say
 
@@ -34,6 +35,8 @@ class Progress:
         self._offset = order.chunks_end
         self._records = 0
         self._bytes = 0
+        self._wire_bytes = 0
+        self._parked: tuple[str, ...] = ()
         self._ended: set[object] = set()
 
     def __enter__(self) -> Progress:
@@ -64,9 +67,10 @@ class Progress:
         share = len(self._ended) / max(1, len(self._order.splits))
         eta = f", about {format_duration(seconds / share - seconds)} left" if share > 0.02 else ""
         rate = self._records / seconds
+        parked = f"; parked: {', '.join(self._parked)}" if self._parked else ""
         say(
             f"{self._order.cluster}: {self._records:,} records ({format_bytes(self._bytes)}), {share:.0%} of {len(self._order.splits)} "
-            f"splits, {rate:,.0f} records/s{eta}"
+            f"splits, {rate:,.0f} records/s, {format_bytes(self._wire_bytes / seconds)}/s on the wire{eta}{parked}"
         )
 
     def _read(self) -> None:
@@ -76,6 +80,8 @@ class Progress:
                 case (ChunkKey() as key, ChunkValue() as value):
                     self._records += value.records
                     self._bytes += value.bytes
+                    self._wire_bytes += value.wire_bytes or 0
+                    self._parked = tuple(value.parked or ())
                     if value.end:
                         self._ended.add(key.split)
         if entries:
@@ -102,3 +108,34 @@ def timeline(pipeline: str, committed: Sequence[LogRecord], generation: int) -> 
         return dt.datetime.fromtimestamp((first + (index + 1) * width_ms) / 1000, dt.UTC)
 
     return [TimelinePoint(at=moment(index), records=records, bytes=size) for index, (records, size) in enumerate(counts)]
+
+
+def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
+    """The tasks' samples (see LanePool.sample), summed up in at most 600 intervals of a second or more."""
+    rows = [(receipt.task, *now, *before) for receipt in receipts for before, now in pairwise(receipt.samples)]
+    if not rows:
+        return []
+    first, last = min(row[1] for row in rows), max(row[1] for row in rows)
+    width = max(1.0, (last - first) / _MOST_POINTS)
+    seen: dict[int, dict[int, list[tuple[float, ...]]]] = {}
+    for row in rows:
+        seen.setdefault(int((row[1] - first) / width), {}).setdefault(int(row[0]), []).append(row[1:])
+    return [_lane_point(first + index * width, list(tasks.values())) for index, tasks in sorted(seen.items())]
+
+
+def _lane_point(at: float, tasks: Sequence[Sequence[tuple[float, ...]]]) -> LanePoint:
+    """``tasks``: for each, its samples in the interval, each followed by the one before."""
+
+    def mean(field: int) -> float:
+        return sum(sum(row[field] for row in rows) / len(rows) for rows in tasks)
+
+    waited = sum(row[4] - row[10] for rows in tasks for row in rows)
+    passed = sum(row[0] - row[6] for rows in tasks for row in rows)
+    return LanePoint(
+        at=dt.datetime.fromtimestamp(at, dt.UTC),
+        in_flight_bytes=int(mean(1)),
+        wire_bytes=int(sum(max(0.0, row[2] - row[8]) for rows in tasks for row in rows)),
+        busy_lanes=round(mean(3)),
+        waited=max(0.0, min(1.0, waited / passed)) if passed else 0.0,
+        parked_records=int(mean(5)),
+    )

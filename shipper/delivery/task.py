@@ -167,7 +167,14 @@ class TaskShipment:
         )
 
         def ledger_value(partition: int | None) -> bytes:
-            return encode_chunk_value(value if records.keys is not None else replace(value, partition=partition))
+            return encode_chunk_value(
+                replace(
+                    value,
+                    partition=partition if records.keys is None else None,
+                    wire_bytes=int(value.bytes / self._ratio()),
+                    parked=tuple(sorted(self._pool.parked())) or None,
+                )
+            )
 
         sequence = zlib.crc32(split_id.file.path.encode()) if order.in_order else None
         chunk = Chunk(
@@ -230,7 +237,8 @@ class TaskShipment:
 
     def _ratio(self) -> float:
         wire_bytes = self._pool.tx_bytes()
-        return self._order.ratio if wire_bytes < _TRUSTED_WIRE_BYTES else self._pool.counts.sent_bytes / wire_bytes
+        sent_bytes = self._pool.counts.sent_bytes
+        return self._order.ratio if wire_bytes < _TRUSTED_WIRE_BYTES or not sent_bytes else sent_bytes / wire_bytes
 
     def _sample(self) -> None:
         """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are."""

@@ -50,6 +50,10 @@ class ChunkValue:
     """Where all of them lie, if in one partition."""
     bundles: int | None = None
     """Kafka records that they were bundled into; None: each is a Kafka record of its own."""
+    wire_bytes: int | None = None
+    """About what it took on the wire, by the compression that its task saw until then."""
+    parked: tuple[str, ...] | None = None
+    """Topics for which other chunks of its task were waiting when it was sent; for who watches the run."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,9 @@ def _pack(*parts: Any) -> bytes:
 
 
 def _value(record: object) -> bytes:
-    return json.dumps(asdict(record), separators=(",", ":"), ensure_ascii=False).encode()  # type: ignore[call-overload]
+    """Fields without a value are left out: a decoder knows their defaults."""
+    fields = {name: value for name, value in asdict(record).items() if value is not None}  # type: ignore[call-overload]
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def encode_chunk_key(pipeline: str, key: ChunkKey) -> bytes:

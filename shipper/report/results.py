@@ -170,6 +170,21 @@ class TimelinePoint(Result):
     bytes: int
 
 
+class LanePoint(Result):
+    """What the lanes of all tasks did in a second."""
+
+    at: dt.datetime
+    in_flight_bytes: int
+    """Uncompressed, of transactions under way."""
+    wire_bytes: int
+    """Sent since the point before, compressed, protocol included."""
+    busy_lanes: int
+    waited: float
+    """Share of the time since the point before that readers waited for a lane, 0 to 1: near 1 the link or the brokers are the limit,
+    near 0 the reading is."""
+    parked_records: int = 0
+
+
 class ShipResult(StepResult):
     step: str = "ship"
     cluster: str
@@ -200,6 +215,7 @@ class ShipResult(StepResult):
     lane_reopened: int = 0
     """How often a lane was thrown away and opened anew (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []
+    lane_timeline: list[LanePoint] = []
     notes: list[str] = []
     """Sentences an operator should read: took over a dead run's lease, waited for a topic, …"""
 

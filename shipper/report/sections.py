@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from shipper.config.units import format_bytes
 from shipper.report.account import Account, Topic, steps
 from shipper.report.flow import flow
+from shipper.report.lanes import lanes
 from shipper.report.markup import Column, Html, Row, duration, join, moment, number, plural, table, tag
 from shipper.report.results import CheckResult, GateResult, RunReport
 from shipper.report.timeline import timeline
@@ -114,7 +115,7 @@ def _agree(topic: Topic) -> Html:
 def throughput_section(found: Sequence[Account]) -> Html | None:
     ran = [(account, account.ship) for account in found if account.ship is not None]
     figures = [
-        join([_cluster_title(found, account), timeline(ship, anchor(found, account))])
+        join([_cluster_title(found, account), timeline(ship, anchor(found, account)), lanes(ship, anchor(found, account))])
         for account, ship in ran
         if ship.delivered or ship.timeline
     ]

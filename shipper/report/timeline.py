@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.markup import Html, join, number, plural, tag, utc
@@ -42,7 +43,18 @@ def timeline(ship: ShipResult, prefix: str) -> Html:
     caption = tag("figcaption", _caption(ship, steps))
     if len(steps) < 2:
         return tag("figure", caption, class_="timeline")
-    return tag("figure", tag("p", "Records per second", class_="axis"), _plot(ship, steps, prefix), caption, class_="timeline")
+    bars = [Step(step.start, step.end, step.rate) for step in steps]
+    mean = sum(step.records for step in steps) / (steps[-1].end - steps[0].start)
+    drawn = plot(bars, f"Throughput to {ship.cluster} over time", "records per second", f"{prefix}-time", mean)
+    return tag("figure", tag("p", "Records per second", class_="axis"), drawn, caption, class_="timeline")
+
+
+class Step(NamedTuple):
+    """A height from ``start`` to ``end`` (seconds since the epoch)."""
+
+    start: float
+    end: float
+    height: float
 
 
 def spans(points: Sequence[TimelinePoint]) -> list[Span]:
@@ -79,42 +91,55 @@ def _caption(ship: ShipResult, steps: Sequence[Span]) -> Html:
         sentences.append("Too few points in time for a plot." if ship.delivered else "Nothing was committed.")
     lanes = f", {plural(ship.lanes, 'lane')} each" if ship.lanes else ""
     sentences.append(f"{plural(ship.tasks, 'Spark task')}{lanes}.")
+    if ship.tuning:
+        sentences.append(f"Sized for the link: {ship.tuning}.")
+    if ship.parked:
+        waited = ", ".join(f"{topic} ({plural(count, 'record')})" for topic, count in sorted(ship.parked.items()))
+        sentences.append(f"Parked for a while: {waited}.")
+    if ship.guarantee == "at_least_once":
+        sentences.append("Sent at least once, without transactions.")
+    if ship.possible_duplicates:
+        sentences.append(f"{plural(ship.possible_duplicates, 'record')} possibly doubled: sent again after a fault.")
     if ship.task_retries or ship.lane_reopened:
         times = plural(ship.lane_reopened, "lane")
         sentences.append(f"{plural(ship.task_retries, 'task retry', 'task retries')}, {times} opened anew.")
     return join(sentences, " ")
 
 
-def _plot(ship: ShipResult, steps: Sequence[Span], prefix: str) -> Html:
+def plot(steps: Sequence[Step], title: str, unit: str, prefix: str, mean: float | None = None) -> Html:
+    """An area of steps over time. ``unit`` completes "between 5 and 9 …"; ``prefix`` makes ids unique in the page."""
     start, end = steps[0].start, steps[-1].end
-    peak = max(step.rate for step in steps)
+    peak = max(step.height for step in steps)
     y_ticks = ticks(peak)
     top = max(peak, y_ticks[-1]) * 1.04
-    mean = sum(step.records for step in steps) / (end - start)
     described = (
-        f"From {_clock(start, True)} to {_clock(end, True)} UTC; between {number(min(s.rate for s in steps))} "
-        f"and {number(peak)} records per second, mean {number(mean)}."
+        f"From {_clock(start, True)} to {_clock(end, True)} UTC; between {number(min(s.height for s in steps))} "
+        f"and {number(peak)} {unit}" + (f", mean {number(mean)}." if mean is not None else ".")
+    )
+    means = (
+        []
+        if mean is None
+        else [_line("mean", mean, top), tag("text", "mean", class_="mean-label", x="100%", dx="6", y=_f(_y(mean, top) + 4))]
     )
     return tag(
         "svg",
-        tag("title", f"Throughput to {ship.cluster} over time", id=f"{prefix}-time-title"),
-        tag("desc", described, id=f"{prefix}-time-desc"),
+        tag("title", title, id=f"{prefix}-title"),
+        tag("desc", described, id=f"{prefix}-desc"),
         *_y_axis(y_ticks, top),
         *_x_axis(start, end),
         _area(steps, top),
-        _line("mean", mean, top),
-        tag("text", "mean", class_="mean-label", x="100%", dx="6", y=_f(_y(mean, top) + 4)),
+        *means,
         role="img",
-        aria_labelledby=f"{prefix}-time-title {prefix}-time-desc",
+        aria_labelledby=f"{prefix}-title {prefix}-desc",
     )
 
 
-def _area(steps: Sequence[Span], top: float) -> Html:
+def _area(steps: Sequence[Step], top: float) -> Html:
     """The steps in a box of 1000 × the height, stretched to the width of the plot."""
     start, end = steps[0].start, steps[-1].end
     path = []
     for step in steps:
-        path.append(f"V{_f(_y(step.rate, top))}H{_f(1000 * (step.end - start) / (end - start))}")
+        path.append(f"V{_f(_y(step.height, top))}H{_f(1000 * (step.end - start) / (end - start))}")
     outline = f"M0 {_HEIGHT}{''.join(path)}V{_HEIGHT}"
     area = tag("path", class_="area", d=f"{outline}Z")
     edge = tag("path", class_="edge", d=outline, vector_effect="non-scaling-stroke")

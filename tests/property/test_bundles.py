@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from shipper.config.mapping import LINES_HEADER
 from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder
+from shipper.delivery.preflight import Preflight
 from shipper.delivery.task import Records
 from shipper.plan.intervals import IntervalSet
 from shipper.producer.client import LaneSettings
+from shipper.producer.tuning import Tuning
 from shipper.terms import FileId, SplitId
 from shipper.testing.bundles import unbundle
 from spark_jobs import cutter
@@ -94,7 +96,7 @@ def order(bundle: BundleOrder | None, *, bom: bool = False) -> ShipOrder:
     split = OrderedSplit(SplitId(FileId("a.log", 1, 1), 0), bom=bom, headers=(("file", b"a.log"),))
     return ShipOrder(
         pipeline="web", cluster="local", run_id="r", window="w", digest="d", generation=0, chunks_end=0, ledger_topic="l",
-        lane_settings=LaneSettings({}, 1, "none", 1), lanes=1, chunk_size_bytes=100, deadline_seconds=1, topics=("t",),
+        preflight=Preflight(LaneSettings({}, 1, "none", 1), Tuning(1, 100, 100, ""), {}, 0.0), deadline_seconds=1, topics=("t",),
         splits={7: split}, bundle=bundle,
     )  # fmt: skip
 
