@@ -17,10 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from shipper.bench import bare, end_to_end
-from shipper.bench.machine import describe
-from shipper.bench.page import render
-from shipper.bench.plan import SCENARIOS, Axes, Scenario
+from shipper.bench.plan import SCENARIOS, Axes, Scenario, merged
 from shipper.bench.results import BenchResult, Measurement, Summary, summarise
 from shipper.config.units import parse_duration, parse_size
 from shipper.errors import UsageError
@@ -33,7 +30,8 @@ EPILOG = (
 )
 _SCENARIOS_HELP = "; ".join(f"`{name}`: {scenario.question}" for name, scenario in SCENARIOS.items())
 
-Lists = Annotated[str | None, typer.Option(metavar="LIST")]
+_WIDTH = 150
+"""Of tables that nobody reads on a terminal."""
 
 
 def bench(
@@ -69,6 +67,10 @@ def bench(
     """
     if scenario not in SCENARIOS:
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
+    # What measures is slow to import, and no other command needs it.
+    from shipper.bench import bare, end_to_end
+    from shipper.bench.page import render
+
     known = SCENARIOS[scenario]
     axes = _axes(
         known.axes,
@@ -86,7 +88,10 @@ def bench(
     )
     told = known.told(axes, rounds=rounds, seconds=seconds, lines=lines)
     pipeline, more = _pipeline(settings or []), _also(also)
-    say = Console(stderr=True, highlight=False).print
+    err = Console(stderr=True, highlight=False)
+
+    def say(line: str) -> None:
+        err.print(line, markup=False, soft_wrap=True)
 
     def measured(folder: Path) -> Iterator[Measurement]:
         if told.kind == "bare":
@@ -99,12 +104,14 @@ def bench(
     if as_json:
         print(result.model_dump_json(indent=1, exclude_none=True))
     else:
-        _show(result, Console(highlight=False))
-    say(f"{paths[0]} and {paths[1].name}", markup=False, soft_wrap=True)
+        _show(result, Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH))
+    say(f"{paths[0]} and {paths[1].name}")
     raise typer.Exit(1 if not result.summaries or any(m.error and m.contender.ours for m in result.measurements) else 0)
 
 
 def _run(scenario: Scenario, name: str, measured: Callable[[Path], Iterator[Measurement]]) -> BenchResult:
+    from shipper.bench.machine import describe
+
     machine, date, began = describe(), dt.datetime.now(dt.UTC), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="shipper-bench-") as folder:
         measurements = list(measured(Path(folder)))
@@ -167,7 +174,7 @@ def _pipeline(settings: list[str]) -> dict[str, Any]:
         changes: Any = _yaml(value)
         for key in reversed(path.split(".")):
             changes = {key: changes}
-        result = end_to_end.merged(result, changes)
+        result = merged(result, changes)
     return result
 
 

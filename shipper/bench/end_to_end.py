@@ -7,7 +7,6 @@ own, with files of its own (hard links), as an hourly run would be.
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import subprocess
@@ -20,7 +19,7 @@ from typing import Any
 
 from shipper import runner
 from shipper.bench.bare import Say, line_of
-from shipper.bench.plan import Scenario
+from shipper.bench.plan import Scenario, merged
 from shipper.bench.records import write_log_files
 from shipper.bench.results import Case, Contender, Measurement
 from shipper.bench.world import World
@@ -62,15 +61,6 @@ def shipments(scenario: Scenario, pipeline: Mapping[str, Any], also: Mapping[str
 
 def _settings(told: str, pipeline: Mapping[str, Any]) -> str:
     return "; ".join(part for part in ("exactly once", told, json.dumps(pipeline) if pipeline else "") if part)
-
-
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``changes`` on top of ``base``, mapping by mapping."""
-    result = copy.deepcopy(dict(base))
-    for key, value in changes.items():
-        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = merged(result[key], value) if both else copy.deepcopy(value)
-    return result
 
 
 def measure(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from shipper.bench.results import Case, Summary, Verdict
 
@@ -172,3 +173,12 @@ _SHIP = Scenario(
 )
 
 SCENARIOS = {scenario.name: scenario for scenario in (_DISTANCE, _END_TO_END, _SLOW_BROKER, _BARE, _SHIP)}
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``changes`` on top of ``base``, mapping by mapping."""
+    result = copy.deepcopy(dict(base))
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else copy.deepcopy(value)
+    return result
