@@ -11,7 +11,7 @@ PYTEST := $(RUN)/python -m pytest
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration scheduler chaos schema clean
+.PHONY: help setup demo test lint format unit dags integration scheduler chaos bench schema clean
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ scheduler: setup  ## A real Airflow scheduler
 
 chaos: setup  ## Longer fault runs than CI's: more kills, more seeds
 	SHIPPER_KILLS=$(or $(KILLS),40) $(PYTEST) tests/integration/test_kill.py --timeout 7200
+
+bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
+	for scenario in distance end-to-end slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
 
 schema: setup  ## Write config/schema/ anew
 	$(RUN)/shipper schema

@@ -1,0 +1,101 @@
+"""`shipper bench` on real Kafka and, end to end, real Spark: tiny, but the whole way to the JSON and the page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+
+def bench(out: Path, *arguments: str) -> dict[str, Any]:
+    """The document that it prints, which must be the one that it keeps."""
+    command = [sys.executable, "-m", "shipper", "bench", *arguments, "--out", str(out), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    kept = [path for path in out.iterdir() if path.suffix == ".json"]
+    assert len(kept) == 1
+    assert json.loads(done.stdout) == json.loads(kept[0].read_text())
+    return json.loads(done.stdout)
+
+
+class Page(HTMLParser):
+    """What a page consists of, and what it would load."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.loads: list[str] = []
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [f"{key}={value}" for key, value in attrs if key in ("src", "href") and not (value or "").startswith("#")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def the_page(out: Path) -> Page:
+    return Page(next(path for path in out.iterdir() if path.suffix == ".html"))
+
+
+def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
+    found = bench(tmp_path, "bare", "--rtt", "20ms", "--lanes", "2,4", "--batch", "100kB", "--records", "3000", "--rounds", "2")
+    summaries = {summary["contender"]["name"]: summary for summary in found["summaries"]}
+    assert {"shipper, 2 lanes × 100kB", "shipper, 4 lanes × 100kB", "Java producer"} <= set(summaries)
+    ours = summaries["shipper, 2 lanes × 100kB"]
+    rate = ours["records_per_second"]
+    assert 0 < rate["lowest"] <= rate["median"] <= rate["highest"]
+    # A lane has one batch of 98 records in flight, so the distance is really there: without it, two lanes are many times faster.
+    assert rate["highest"] < 2 * 98 / 0.02
+    assert ours["rounds"] == 2
+    assert ours["times_best_peer"] > 0
+    assert ours["cpu_seconds_per_million"].keys() == {"client", "broker", "proxy"}
+    assert not [m for m in found["measurements"] if m.get("error")]
+    assert [m["round"] for m in found["measurements"]].count(0) == len(summaries)
+    # Nothing that names the machine, its user or its folders.
+    text = json.dumps(found)
+    assert str(tmp_path) not in text
+    assert str(Path.home()) not in text
+    page = the_page(tmp_path)
+    assert page.loads == []
+    assert "script" not in page.tags
+    assert page.tags.count("svg") >= 2 * len(summaries)
+    assert "shipper, 4 lanes × 100kB" in page.text
+
+
+@pytest.mark.spark
+def test_the_ship_step_is_measured_end_to_end(tmp_path: Path) -> None:
+    found = bench(
+        tmp_path, "ship", "--rtt", "0ms,20ms", "--partitions", "2", "--lines", "4000", "--rounds", "1", "--no-peers",
+        "--set", "runner.driver_memory=1g", "--also", "small chunks: {delivery: {lanes: 1, batch_size: 50kB, chunk_size: 100kB}}",
+    )  # fmt: skip
+    assert len(found["summaries"]) == 4
+    for summary in found["summaries"]:
+        assert summary["records_per_second"]["median"] > 0
+        assert summary["task_records_per_second"]["median"] > 0
+        assert summary["cpu_seconds_per_million"]["jvm"] > 0
+        assert summary["cpu_seconds_per_million"]["worker"] > 0
+    assert {m["records"] for m in found["measurements"]} == {4000}
+    assert "shipper, small chunks" in the_page(tmp_path).text
+
+
+def test_what_is_not_understood_is_said(tmp_path: Path) -> None:
+    for arguments, says in (
+        (["nowhere"], "no scenario 'nowhere'"),
+        (["bare", "--rtt", "140"], "a duration has a unit"),
+        (["ship", "--set", "delivery"], "KEY=VALUE"),
+    ):
+        command = [sys.executable, "-m", "shipper", "bench", *arguments, "--out", str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        assert says in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
