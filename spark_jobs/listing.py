@@ -121,7 +121,9 @@ class _Heads:
             finally:
                 stream.close()
         except Exception as error:
-            raise SourceError(f"cannot read {path}: {first_line(error)}. Nothing was sent; repair or remove the file.") from error
+            raise SourceError(
+                f"{path} cannot be read: gone, not permitted, or corrupt ({first_line(error)}). Nothing was sent; repair or remove the file."
+            ) from error
 
 
 def first_line(error: Exception) -> str:
