@@ -87,38 +87,36 @@ def sweeps(found: Sequence[Summary]) -> list[str]:
 def _groups(found: Sequence[Summary], axis_name: str) -> dict[str, list[tuple[float, Summary]]]:
     """Points by what is equal along the axis, the best first; a group of one point is no line."""
     axis = _AXES[axis_name]
+
+    def differs(other: str) -> bool:
+        return len({_AXES[other].value(summary) for summary in found}) > 1
+
     groups: dict[str, list[tuple[float, Summary]]] = {}
     for summary in found:
         value = axis.value(summary)
         if value is not None:
-            groups.setdefault(_rest(summary, axis_name), []).append((value, summary))
+            groups.setdefault(_rest(summary, axis_name, differs), []).append((value, summary))
     some = {name: sorted(points, key=lambda p: p[0]) for name, points in groups.items() if len(points) > 1}
     best = sorted(some, key=lambda name: -max(s.records_per_second.median for _, s in some[name]))
     return {name: some[name] for name in best[:_SERIES]}
 
 
-def _rest(summary: Summary, axis_name: str) -> str:
-    """What a line holds constant."""
-    contender = summary.contender
+def _rest(summary: Summary, axis_name: str, differs: Callable[[str], bool]) -> str:
+    """What a line holds constant, as far as others hold something else."""
+    contender, case = summary.contender, summary.case
     name = contender.name
     if axis_name in ("lanes", "batch"):
-        lanes, batch = contender.lanes, contender.batch_bytes
-        other = (f"{write_size(batch)} batches" if batch else "") if axis_name == "lanes" else (f"{lanes} lanes" if lanes else "")
+        batches = f"{write_size(contender.batch_bytes)} batches" if contender.batch_bytes else ""
+        other = batches if axis_name == "lanes" else f"{contender.lanes} lanes" if contender.lanes else ""
         name = f"shipper, {other}" if other else "shipper"
-    changing = {
-        "round trip": "rtt_ms", "delay per request": "request_delay_ms", "record size": "record_bytes",
-        "partitions": "partitions", "topics": "topics",
-    }.get(axis_name)  # fmt: skip
-    parts = [name]
-    for field, text in (
-        ("rtt_ms", f"{summary.case.rtt_ms:g} ms"),
-        ("partitions", f"{summary.case.partitions} p."),
-        ("record_bytes", "lines" if summary.case.record_bytes is None else write_size(summary.case.record_bytes)),
-        ("compression", summary.case.compression),
-    ):
-        if field != changing:
-            parts.append(text)
-    return " · ".join(parts)
+    parts = {
+        "round trip": f"{case.rtt_ms:g} ms",
+        "delay per request": f"{case.request_delay_ms:g} ms per request",
+        "record size": "log lines" if case.record_bytes is None else write_size(case.record_bytes),
+        "partitions": f"{case.partitions} partitions",
+        "topics": f"{case.topics} topics",
+    }
+    return " · ".join([name, *(text for axis, text in parts.items() if axis != axis_name and differs(axis))])
 
 
 def lines(found: Sequence[Summary], axis_name: str) -> Html:

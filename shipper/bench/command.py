@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import sys
 import tempfile
 import time
@@ -116,7 +117,8 @@ def _run(scenario: Scenario, name: str, measured: Callable[[Path], Iterator[Meas
     with tempfile.TemporaryDirectory(prefix="shipper-bench-") as folder:
         measurements = list(measured(Path(folder)))
     summaries = summarise(measurements)
-    notes = [f"{sum(1 for m in measurements if m.error)} measurements failed."] if any(m.error for m in measurements) else []
+    failed = sum(1 for m in measurements if m.error)
+    notes = [f"Failed measurements: {failed} of {len(measurements)}."] if failed else []
     if machine.load_before > machine.cores / 4:
         notes.append("The machine was busy with something else when this began; take the figures for lower bounds.")
     return BenchResult(
@@ -135,7 +137,7 @@ def _run(scenario: Scenario, name: str, measured: Callable[[Path], Iterator[Meas
 
 def _without_paths(words: list[str]) -> list[str]:
     """What was told, without where things are on this machine."""
-    return ["…" if "/" in word and word.startswith(("/", "~", ".")) else word for word in words]
+    return [re.sub(r"(^|=)(?:/|~|\.{1,2}/).*", r"\1…", word) for word in words]
 
 
 def _axes(known: Axes, given: dict[str, Any]) -> Axes:
