@@ -37,7 +37,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
-from shipper.config.units import parse_duration, parse_size
 from shipper.errors import ShipperError
 from shipper.testing.fault_link import Link, Shape
 
@@ -264,6 +263,19 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _given_shape(arguments: argparse.Namespace) -> Shape:
+    if not (arguments.rtt or arguments.jitter or arguments.bandwidth or arguments.request_delay):
+        return Shape()  # FaultProxy tells it later, and need not wait for an import of half a second
+    from shipper.config.units import parse_duration, parse_size
+
+    return Shape(
+        one_way_seconds=parse_duration(arguments.rtt or "0s") / 2,
+        jitter_seconds=parse_duration(arguments.jitter or "0s"),
+        bytes_per_second=parse_size(arguments.bandwidth) if arguments.bandwidth else 0.0,
+        request_seconds=parse_duration(arguments.request_delay or "0s"),
+    )
+
+
 def main(argv: list[str] | None = None) -> None:
     """Runs the proxy until standard input ends or a signal arrives."""
     parser = argparse.ArgumentParser(
@@ -271,18 +283,13 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--listen", default="127.0.0.1:0", help="HOST:PORT; port 0 takes any free one")
     parser.add_argument("--to", required=True, help="HOST:PORT to connect to")
-    parser.add_argument("--rtt", default="0s", help="round trip, e.g. 140ms")
-    parser.add_argument("--jitter", default="0s", help="up to this much more each way")
+    parser.add_argument("--rtt", help="round trip, e.g. 140ms")
+    parser.add_argument("--jitter", help="up to this much more each way")
     parser.add_argument("--bandwidth", help="bytes per second in each direction, e.g. 10MB")
-    parser.add_argument("--request-delay", default="0s", help="each Kafka request of a connection takes this long")
+    parser.add_argument("--request-delay", help="each Kafka request of a connection takes this long")
     parser.add_argument("--seed", type=int, default=0, help="of the jitter")
     arguments = parser.parse_args(argv)
-    shape = Shape(
-        one_way_seconds=parse_duration(arguments.rtt) / 2,
-        jitter_seconds=parse_duration(arguments.jitter),
-        bytes_per_second=parse_size(arguments.bandwidth) if arguments.bandwidth else 0.0,
-        request_seconds=parse_duration(arguments.request_delay),
-    )
+    shape = _given_shape(arguments)
     listener = socket.create_server(_address(arguments.listen), backlog=1024)
     host, port = listener.getsockname()[:2]
     _say({"listening": f"{host}:{port}"})
