@@ -1,0 +1,122 @@
+"""Records that carry their own identity, so that a topic says of itself what is lost and what is doubled."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from shipper.config.models import Cluster, Pipeline
+
+_SPLIT_BYTES = 1 << 20
+_PADDING = b"as long as a log line is, so that a chunk has about a thousand of them" * 2
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Where in the protocol a process kills itself, or another one, with -9."""
+
+    point: str
+    """A key of :data:`tests.chaos.ship_numbered.POINTS`."""
+    victim: str = "worker"
+    """``worker``, ``driver`` (the workers go on, as zombies), or ``all``."""
+    nth: int = 3
+    """At which transaction of that worker."""
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A ship of numbered records: what there is to ship, and how. The files exist on paper only."""
+
+    name: str
+    """The pipeline's."""
+    bootstrap: str
+    topics: tuple[str, ...]
+    runs: str
+    """The folder for results."""
+    run_id: str = "first"
+    files: tuple[int, int] = (0, 4)
+    """Numbers of the files, [first, behind)."""
+    splits: int = 2
+    """Per file."""
+    records: int = 2000
+    """Per split."""
+    records_per_second: float = 4000
+    """How fast each task reads."""
+    tasks: int = 2
+    lanes: int = 2
+    kill: Kill | None = None
+    pauses: dict[str, float] = field(default_factory=dict)
+    """Method of LaneProducer → seconds that it waits first: transactions are open for longer, so that a fault finds one."""
+    properties: dict[str, Any] = field(default_factory=dict)
+    """librdkafka's, in the cluster's config."""
+    delivery: dict[str, Any] = field(default_factory=dict)
+    """In place of these test settings."""
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster.model_validate({"cluster": "three", "bootstrap": self.bootstrap, "properties": self.properties})
+
+    @property
+    def pipeline(self) -> Pipeline:
+        delivery = {
+            "chunk_size": "40kB", "batch_size": "20kB", "lanes": self.lanes, "lease": "2s", "lease_wait": "60s",
+            "metadata_wait": "40s", "transaction_timeout": "20s",
+        }  # fmt: skip
+        routes: list[dict[str, str]] = [{"when": "true", "topic": topic} for topic in self.topics[:-1]]
+        return Pipeline.model_validate(
+            {
+                "pipeline": self.name,
+                "source": {"path": "numbered", "split_size": f"{_SPLIT_BYTES}B"},
+                "routes": [*routes, {"topic": self.topics[-1]}],
+                "clusters": ["three"],
+                "delivery": delivery | self.delivery,
+                "runner": {"cores": self.tasks},
+            }
+        )
+
+    @property
+    def file_bytes(self) -> int:
+        return self.splits * _SPLIT_BYTES
+
+    @property
+    def file_paths(self) -> list[str]:
+        return [path_of(number) for number in range(*self.files)]
+
+    def topic_of(self, ordinal: int) -> int:
+        """Index into ``topics``."""
+        return ordinal % len(self.topics)
+
+    def split_ids(self) -> Iterator[tuple[str, int]]:
+        """(path, start) of every split."""
+        for path in self.file_paths:
+            for index in range(self.splits):
+                yield path, index * _SPLIT_BYTES
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Numbered:
+        fields = json.loads(text)
+        fields["topics"], fields["files"] = tuple(fields["topics"]), tuple(fields["files"])
+        fields["kill"] = Kill(**fields["kill"]) if fields["kill"] else None
+        return cls(**fields)
+
+
+def path_of(number: int) -> str:
+    return f"numbered:///{number:05}.log"
+
+
+def value_of(path: str, start: int, ordinal: int) -> bytes:
+    return b"%s %d %d %s" % (path.encode(), start, ordinal, _PADDING)
+
+
+def identity_of(value: bytes) -> tuple[str, int, int]:
+    """(path, start of the split, ordinal). Raises ValueError for a value that is not whole."""
+    path, start, ordinal, padding = value.split(b" ", 3)
+    if padding != _PADDING:
+        raise ValueError(f"not a numbered record: {value[:200]!r}")
+    return path.decode(), int(start), int(ordinal)

@@ -1,0 +1,289 @@
+"""A ship without Spark, to be killed: :func:`main` gets a Numbered as JSON.
+
+The ship step is the real one (lease, takeover, what remains, account), and so is the sink's writer in each task. Only Spark
+is not there: records are made instead of read, each task attempt runs in a process of its own, and a task whose process
+dies or raises gets another attempt, four in all, as with Spark. That starts in two seconds instead of ten, and each of its
+processes can be killed at a chosen point.
+
+Standard output is one JSON document per line: what started, with process numbers, and how it ended.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from shipper.config.models import Cluster
+from shipper.delivery.lease import HeldLease
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.delivery.order import Receipt, ShipOrder
+from shipper.errors import ShipperError
+from shipper.plan.window import parse_window
+from shipper.producer.client import LaneProducer
+from shipper.report.results import GateResult, PlannedFile, PlanResult, RunFolder, ShipResult
+from spark_jobs import passes, sink
+from spark_jobs import ship as ship_step
+from spark_jobs.context import RunContext
+from spark_jobs.progress import Progress
+from tests.chaos.numbered import Kill, Numbered, value_of
+
+_WINDOW = "2026-11-01T00:00/2026-11-02T00:00"
+_MODIFIED_MS = 1_793_491_200_000
+_ATTEMPTS = 4
+_SLICE = 200
+
+#: Point of the protocol → (method of LaneProducer, whether the kill comes before or after it).
+POINTS = {
+    "before begin": ("begin", "before"),
+    "after produce": ("flush", "before"),
+    "after flush": ("commit", "before"),
+    "during commit": ("commit", "during"),
+    "after commit": ("commit", "after"),
+}
+
+
+def announce(**event: Any) -> None:
+    print(json.dumps(event), flush=True)
+
+
+# The driver's side
+
+
+def ship(numbered: Numbered, run_tasks: RunTasks) -> ShipResult:
+    """The ship step with ``run_tasks`` in Spark's place. Raises ShipperError for what was found before anything was sent."""
+    context = _context(numbered)
+    _write_earlier_steps(context, numbered)
+
+    def run_pass(context: RunContext, cluster: Cluster, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, *rest: Any) -> Any:
+        announce(event="shipping", generation=order.generation)
+        cancelled = threading.Event()
+        with Progress(ledger, order, lease.superseded, cancelled.set):
+            receipts, error = run_tasks(numbered, order, cluster, cancelled)
+        outcome = passes.PassOutcome(receipts=receipts)
+        outcome.read = outcome.records
+        errors = [error] if error else [RuntimeError(f"shipper.errors.{r.error_kind}: {r.error}") for r in receipts if r.error]
+        if errors:
+            outcome.error = passes._job_error(errors[0], ledger.pipeline, superseded=lease.superseded.is_set())
+        return outcome
+
+    original, ship_step.run_pass = ship_step.run_pass, run_pass
+    try:
+        result = ship_step.ship(context, "three", _now())
+    finally:
+        ship_step.run_pass = original
+    context.folder.write("ship.three", result)
+    return result
+
+
+def _context(numbered: Numbered) -> RunContext:
+    window = parse_window(_WINDOW)
+    folder = RunFolder(numbered.runs, numbered.name, window.start, window.end, numbered.run_id)
+    context = RunContext(numbered.pipeline, {"three": numbered.cluster}, Path(), window, folder)
+    context._spark = SimpleNamespace()  # the step asks for it where a pipeline has options that this one has not
+    ship_step.files_with_bom = lambda spark, paths: set()
+    return context
+
+
+def _write_earlier_steps(context: RunContext, numbered: Numbered) -> None:
+    files = [
+        PlannedFile(path=path, uri=path, size_bytes=numbered.file_bytes, modified_ms=_MODIFIED_MS, splits=numbered.splits)
+        for path in numbered.file_paths
+    ]
+    times = {"started_at": _now(), "finished_at": _now()}
+    digest = context.pipeline.transform_digest()
+    context.folder.write("plan", PlanResult(**context.common("plan"), **times, transform_digest=digest, files=files))
+    context.folder.write("gate_source", GateResult(**context.common("gate_source"), **times))
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+#: Runs all tasks; returns their receipts and what made the job fail, if it did.
+RunTasks = Callable[[Numbered, ShipOrder, Cluster, threading.Event], tuple[list[Receipt], Exception | None]]
+
+
+def in_processes(
+    numbered: Numbered, order: ShipOrder, cluster: Cluster, cancelled: threading.Event
+) -> tuple[list[Receipt], Exception | None]:
+    """Each task attempt in a process of its own, all tasks at once."""
+    receipts: list[Receipt] = []
+    failures: list[Exception] = []
+
+    def run(task: int) -> None:
+        for attempt in range(_ATTEMPTS):
+            if cancelled.is_set():
+                failures.append(RuntimeError("the job was cancelled"))
+                return
+            done, value = _attempt(numbered, order, cluster, task, attempt, cancelled)
+            if done:
+                receipts.append(value)
+                return
+            announce(event="failed", task=task, attempt=attempt, error=str(value))
+        failures.append(value)
+
+    with ThreadPoolExecutor(numbered.tasks) as pool:
+        list(pool.map(run, range(numbered.tasks)))
+    return receipts, failures[0] if failures else None
+
+
+def _attempt(
+    numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int, cancelled: threading.Event
+) -> tuple[bool, Any]:
+    """(True, receipt), or (False, what was raised). A forked process of a server that never had threads."""
+    processes = multiprocessing.get_context("forkserver")
+    here, there = processes.Pipe()
+    process = processes.Process(target=work, args=(numbered, order, cluster, task, attempt, os.getpid(), there))
+    process.start()
+    there.close()
+    announce(event="task", task=task, attempt=attempt, pid=process.pid)
+    try:
+        while not here.poll(0.2):
+            if cancelled.is_set():
+                process.kill()
+        return here.recv()
+    except EOFError:
+        process.join()
+        return False, RuntimeError(f"the process of task {task} died: exit code {process.exitcode}")
+    finally:
+        process.join()
+        here.close()
+
+
+# A task's side
+
+
+def work(
+    numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int, driver: int, answer: Connection
+) -> None:
+    """One task attempt, in its own process."""
+    _set_up_logging()
+    for method, seconds in numbered.pauses.items():
+        slow_down(method, seconds)
+    if numbered.kill is not None and attempt == 0 and task == 0:
+        arm(numbered.kill, driver)
+    try:
+        answer.send((True, write(numbered, order, cluster, task, attempt)))
+    except BaseException as error:
+        answer.send((False, RuntimeError(f"{type(error).__module__}.{type(error).__name__}: {error}")))
+
+
+def write(numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int) -> Receipt:
+    """What Spark does with the sink's writer in one task."""
+    spark_task = SimpleNamespace(
+        partitionId=lambda: task,
+        attemptNumber=lambda: attempt,
+        taskAttemptId=lambda: task + numbered.tasks * attempt,
+    )
+    sink.TaskContext = SimpleNamespace(get=lambda: spark_task)
+    message = sink.ShipperWriter(order, cluster, "").write(batches(numbered, order, task))
+    assert isinstance(message, sink.TaskReceipt)
+    return message.receipt
+
+
+def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
+    """The task's share of the splits, in the sink's columns, at the pace of ``records_per_second``."""
+    began, made = time.monotonic(), 0
+    mine = [(number, split.id) for index, (number, split) in enumerate(order.splits.items()) if index % numbered.tasks == task]
+    for number, split in mine:
+        for first in range(0, numbered.records, _SLICE):
+            ordinals = range(first, min(first + _SLICE, numbered.records))
+            yield _batch(numbered, number, split.file.path, split.start, ordinals)
+            made += len(ordinals)
+            time.sleep(max(0.0, began + made / numbered.records_per_second - time.monotonic()))
+
+
+def _batch(numbered: Numbered, split: int, path: str, start: int, ordinals: range) -> pa.RecordBatch:
+    values = [value_of(path, start, ordinal) for ordinal in ordinals]
+    checksums = [_signed(xxhash.xxh64_intdigest(value, 42)) for value in values]
+    columns = {
+        "split": pa.array([split] * len(values), pa.int64()),
+        "value": pa.array(values, pa.binary()),
+        "checksum": pa.array(checksums, pa.int64()),
+    }
+    if len(numbered.topics) > 1:
+        columns["topic"] = pa.array([numbered.topic_of(ordinal) for ordinal in ordinals], pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def slow_down(method: str, seconds: float) -> None:
+    original = getattr(LaneProducer, method)
+
+    def slow(self: LaneProducer, *arguments: Any) -> Any:
+        time.sleep(seconds)
+        return original(self, *arguments)
+
+    setattr(LaneProducer, method, slow)
+
+
+def arm(kill: Kill, driver: int) -> None:
+    """Puts the kill around a method of every LaneProducer of this process."""
+    method, when = POINTS[kill.point]
+    original = getattr(LaneProducer, method)
+    lock, calls = threading.Lock(), [0]
+
+    def strike() -> None:
+        if kill.victim == "worker":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif kill.victim == "driver":
+            os.kill(driver, signal.SIGKILL)
+        else:
+            os.killpg(os.getpgid(0), signal.SIGKILL)
+
+    def armed(self: LaneProducer, *arguments: Any) -> Any:
+        with lock:
+            calls[0] += 1
+            now = calls[0] == kill.nth
+        if now and when == "before":
+            strike()
+        if now and when == "during":
+            # A commit takes some milliseconds: EndTxn is on its way, or just answered.
+            threading.Timer(0.002, strike).start()
+        found = original(self, *arguments)
+        if now and when == "after":
+            strike()
+        return found
+
+    setattr(LaneProducer, method, armed)
+
+
+def _set_up_logging() -> None:
+    logging.basicConfig(level="INFO", format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+
+
+def main() -> int:
+    """0: everything was shipped. 1: it was not, and the last line on standard output says why.
+
+    To be called from ``python -c``: of a module that runs as ``__main__`` every task's process would make another copy."""
+    numbered = Numbered.from_json(sys.argv[1])
+    _set_up_logging()
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.chaos.ship_numbered"])
+    announce(event="started", pid=os.getpid())
+    try:
+        result = ship(numbered, in_processes)
+    except ShipperError as error:
+        announce(event="ended", error=error.message, kind=type(error).__name__, retriable=error.retriable)
+        return 1
+    counts = {"delivered": result.delivered, "before": result.before, "read": result.read, "unread": result.unread}
+    announce(event="ended", error=result.error, **counts, lane_reopened=result.lane_reopened, task_retries=result.task_retries)
+    return 0 if result.status == "succeeded" else 1
