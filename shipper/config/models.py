@@ -274,8 +274,9 @@ class Pipeline(Model):
     @classmethod
     def _bundle_fits_chunk(cls, delivery: Delivery, info: ValidationInfo) -> Delivery:
         records: Records | None = info.data.get("records")
+        bundle = records.bundle if records else None
         chunk = delivery.chunk_size_bytes
-        if chunk and records and records.bundle and records.bundle.max_bytes > chunk:
+        if chunk and bundle and "max_bytes" in bundle.model_fields_set and bundle.max_bytes > chunk:
             raise ValueError(
                 "`records.bundle.max_bytes` is larger than `delivery.chunk_size`: a chunk's lines are bundled, so such a bundle "
                 "could never fill"

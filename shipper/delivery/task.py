@@ -166,11 +166,13 @@ class TaskShipment:
             bundles=None if records.lines is None else len(records.values),
         )
 
+        keyed = records.keys is not None  # the function outlives the chunk's records, and must not hold them
+
         def ledger_value(partition: int | None) -> bytes:
             return encode_chunk_value(
                 replace(
                     value,
-                    partition=partition if records.keys is None else None,
+                    partition=None if keyed else partition,
                     wire_bytes=int(value.bytes / self._ratio()),
                     parked=tuple(sorted(self._pool.parked())) or None,
                 )

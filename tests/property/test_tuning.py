@@ -29,7 +29,7 @@ def test_batches_fit_the_topic_and_chunks_the_memory(link: Link, tasks: int, mem
 def test_in_flight_covers_bandwidth_times_round_trip(rtt_seconds: float, ratio: float, tasks: int) -> None:
     link = Link(rtt_seconds, 20e6, ratio, 1_048_588)
     found = tune(link, tasks, 1_000_000_000)
-    rate = min(20e6 * ratio, tasks * 100e6)
+    rate = min(20e6 * ratio, tasks * 80e6)
     assert tasks * found.in_flight_bytes >= min(rate, 1e9) * rtt_seconds
 
 
