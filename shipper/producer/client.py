@@ -121,6 +121,19 @@ def connection(cluster: Cluster) -> dict[str, Any]:
     }
 
 
+class _Listener:
+    """Passes librdkafka's log on, and hears in it what no callback tells: that a connection broke or a request got no answer."""
+
+    _LOST = ("FAIL", "REQTMOUT")
+
+    def __init__(self) -> None:
+        self.lost = False
+
+    def log(self, level: int, text: str, *arguments: Any) -> None:
+        self.lost |= bool(arguments) and arguments[0] in self._LOST
+        log.log(level, text, *arguments)
+
+
 class LaneProducer:
     """One producer with its own connections, transactional or not. Thrown away after any fault, never repaired.
 
@@ -130,6 +143,7 @@ class LaneProducer:
     def __init__(self, settings: LaneSettings, producer_id: str) -> None:
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
+        self._listener = _Listener()
         self.statistics: dict[str, Any] = {}
         """librdkafka's latest (its STATISTICS.md), once a second."""
         # What is not acknowledged before the transaction times out cannot become part of it.
@@ -154,7 +168,7 @@ class LaneProducer:
                 "statistics.interval.ms": _STATISTICS_INTERVAL_MS,
                 "stats_cb": self._keep_statistics,
             },
-            logger=log,
+            logger=self._listener,
         )
         self.produce = self._producer.produce
 
@@ -176,6 +190,14 @@ class LaneProducer:
             self._connect(until, topic)
         if self._transactional:
             self._resume(self._producer.init_transactions, until)
+        self._producer.poll(0)
+        self._listener.lost = False
+
+    def lost_connection(self) -> bool:
+        """Whether a copy of an earlier commit may still be under way, since its connection broke or its answer was late. The next
+        transaction then needs a new epoch, thus a new producer: docs/adr/0006."""
+        self._producer.poll(0)  # serves the log
+        return self._transactional and self._listener.lost
 
     def _connect(self, until: Until, topic: str) -> None:
         while True:

@@ -1,9 +1,9 @@
 """How many lanes, how large batches: arithmetic on what was measured of the link. Pure.
 
-A lane has one batch per partition in flight, and a transaction of n batches takes n + 2 round trips (the partitions join the
-transaction; each batch; the commit). So a lane moves n batches in n + 2 round trips, and lanes make up for the rest::
+A lane has one batch per partition in flight, and a transaction of n batches takes n + 4 round trips (the partition joins the
+transaction; each batch; the same for the ledger's record; the commit). So lanes make up for the rest::
 
-    in flight = lanes × batch  ≥  rate × round trip × (n + 2) / n
+    in flight = lanes × batch  ≥  rate × round trip × (n + 4) / n
 
 Figures that are not arithmetic were measured on two cores with 137-byte log lines, zstd (bench/results).
 """
@@ -81,7 +81,7 @@ def tune(link: Link, tasks: int, memory_bytes: int, wishes: Wishes = Wishes()) -
 
 def _lanes(link: Link, rate: float, batch: int, chunk: int) -> int:
     batches = max(1.0, chunk / batch)
-    needed = rate * link.rtt_seconds * (batches + 2) / batches / batch
+    needed = rate * link.rtt_seconds * (batches + 4) / batches / batch
     return max(SHORT_LANES, min(_MOST_LANES, math.ceil(needed)))
 
 
