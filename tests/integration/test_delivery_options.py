@@ -1,0 +1,80 @@
+"""What `delivery` promises beyond exactly-once: order within a file, at least once, a late topic and a rate cap, end to end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from shipper.testing.console_consumer import read_records
+
+from .world import World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+_QUICK = {"lease": "2s", "lease_wait": "30s", "metadata_wait": "60s", "transaction_timeout": "20s"}
+
+
+@pytest.fixture
+def make_world(tmp_path, kafka) -> Callable[..., World]:
+    return lambda **settings: World(tmp_path, kafka.bootstrap, **settings)
+
+
+def test_records_of_a_file_keep_their_order_in_one_partition(make_world):
+    world = make_world()
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "split_size": "64KiB"},
+        delivery=_QUICK | {"ordering": "file", "chunk_size": "20kB", "batch_size": "5kB", "lanes": 3},
+    )
+    contents = {
+        name: b"".join(b"%s line %d\n" % (name.encode(), n) for n in range(20_000)) for name in ("a.log", "b.log", "c.log")
+    }
+    for name, content in contents.items():
+        world.write_log(name, content)
+    world.run()
+    found = read_records(world.bootstrap, world.topic())
+    for name, content in contents.items():
+        mine = sorted((r for r in found if r.value.startswith(name.encode())), key=lambda r: (r.partition, r.offset))
+        assert len({record.partition for record in mine}) == 1
+        assert [record.value for record in mine] == content.splitlines()
+
+
+def test_at_least_once_says_so_and_a_rerun_sends_nothing(make_world):
+    world = make_world()
+    world.write_pipeline(delivery=_QUICK | {"guarantee": "at_least_once"})
+    content = b"".join(b"line %d\n" % n for n in range(50_000))
+    world.write_log("a.log", content)
+    assert world.run()["delivered"] == 50_000
+    assert world.read() == lines_of(content)
+    assert world.run()["delivered"] == 0
+    reports = sorted((world.root / "runs").rglob("report.html"))
+    assert "Sent at least once, without transactions." in reports[0].read_text()
+
+
+def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_does_not_wait(make_world):
+    world = make_world(topics={"-there": 2})
+    world.write_pipeline(
+        topic=None,
+        records={"columns": {"kind": "split_part(value, ' ', 1)"}},
+        routes=[{"topic": f"{world.name}-{{kind}}"}],
+        delivery=_QUICK | {"chunk_size": "100kB"},
+    )
+    content = b"".join(b"%s %d\n" % (b"late" if n % 2 else b"there", n) for n in range(100_000))
+    world.write_log("a.log", content)
+
+    def create_when_the_other_is_there() -> None:
+        deadline = time.monotonic() + 120
+        while world.client.end_offset(world.topic("-there"), 0) == 0 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        time.sleep(3)
+        world.client.create_topics({world.topic("-late"): 2}, replication_factor=1)
+
+    thread = threading.Thread(target=create_when_the_other_is_there)
+    thread.start()
+    account = world.run()
+    thread.join()
+    assert account["delivered"] == 100_000
+    assert world.read("-there") + world.read("-late") == Counter(content.splitlines())
