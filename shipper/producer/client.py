@@ -156,8 +156,8 @@ class LaneProducer:
                 "message.timeout.ms": timeout_ms,
                 "batch.size": settings.batch_size_bytes,
                 "batch.num.messages": 1_000_000,
-                # Only a full batch or flush() sends: see rounds.
-                "linger.ms": 10_000,
+                # Only a full batch or flush() sends: see rounds. Less than the shortest transaction timeout, as librdkafka wants.
+                "linger.ms": 5_000,
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
