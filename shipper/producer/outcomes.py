@@ -3,6 +3,8 @@
 A lane has one way to recover: throw the producer away, open a new one with the same transactional.id (which ends the old
 transaction, one way or the other) and read in the ledger whether the chunk is there. So the table only has to tell what
 is worth another try from what is not; an outcome that is UNKNOWN is settled by the ledger, never by hope.
+
+docs/outcomes.md is made from it (outcomes_page).
 """
 
 from __future__ import annotations
@@ -39,41 +41,151 @@ _N, _U = Outcome.NOT_DELIVERED, Outcome.UNKNOWN
 _R, _S, _P, _F = Action.REOPEN, Action.SMALLER_BATCHES, Action.PARK, Action.FAIL
 
 TABLE: dict[str, Verdict] = {
-    "_FENCED": Verdict(_N, _R, "a newer producer has this id: a later attempt, or a later run; the generation tells which"),
-    "INVALID_PRODUCER_EPOCH": Verdict(_N, _R, "as _FENCED, said by the broker"),
-    "_TIMED_OUT": Verdict(_U, _R, "no answer; the broker may have done it"),
-    "_MSG_TIMED_OUT": Verdict(_N, _R, "a record was not acknowledged within the transaction's life"),
-    "_TRANSPORT": Verdict(_U, _R, "a connection broke, maybe after the request arrived"),
-    "_ALL_BROKERS_DOWN": Verdict(_U, _R, "no connection left; brokers come back"),
-    "_STATE": Verdict(_U, _R, "the producer is in no state to go on; a new one is"),
-    "_CONFLICT": Verdict(_U, _R, "a call after a fatal error, or another call still under way"),
-    "_INCONSISTENT": Verdict(_N, _R, "a record of the transaction failed, so it can only be aborted"),
-    "_QUEUE_FULL": Verdict(_N, _R, "nothing left the queue until the deadline"),
-    "_PURGE_QUEUE": Verdict(_N, _R, "the producer was being thrown away"),
+    # The topic: the others go on.
     "_UNKNOWN_TOPIC": Verdict(_N, _P, "the topic may be about to be created; the metadata wait bounds it"),
     "_UNKNOWN_PARTITION": Verdict(_N, _P, "the partition may be about to be created; the metadata wait bounds it"),
     "UNKNOWN_TOPIC_OR_PART": Verdict(_N, _P, "created or deleted a moment ago; the metadata wait bounds it"),
-    "MSG_SIZE_TOO_LARGE": Verdict(_N, _S, "the batch, as compressed, is larger than the topic's max.message.bytes"),
-    "RECORD_LIST_TOO_LARGE": Verdict(_N, _S, "the batch is larger than the broker's segment"),
+    "UNKNOWN_TOPIC_ID": Verdict(_N, _P, "the topic was deleted, and maybe made anew, a moment ago"),
+    "INCONSISTENT_TOPIC_ID": Verdict(_N, _P, "the topic was deleted and made anew; fresh metadata know the new one"),
+    "LEADER_NOT_AVAILABLE": Verdict(_N, _P, "the partition has no leader right now; one is elected when a replica is back"),
+    "LISTENER_NOT_FOUND": Verdict(
+        _N, _P, "the partition's leader does not listen where this client connects; maybe it just started"
+    ),
+    "NOT_ENOUGH_REPLICAS": Verdict(_N, _P, "fewer replicas in sync than the topic's min.insync.replicas; they may come back"),
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": Verdict(_U, _P, "written, but to fewer replicas than the topic's min.insync.replicas"),
     "TOPIC_AUTHORIZATION_FAILED": Verdict(
         _N, _P, "an ACL forbids writing to the topic; somebody may change it within the metadata wait"
     ),
+    # The size.
+    "MSG_SIZE_TOO_LARGE": Verdict(_N, _S, "the batch, as compressed, is larger than the topic's max.message.bytes"),
+    "RECORD_LIST_TOO_LARGE": Verdict(_N, _S, "the batch is larger than the broker's segment"),
+    # The connection.
+    "_TIMED_OUT": Verdict(_U, _R, "no answer; the broker may have done it"),
+    "REQUEST_TIMED_OUT": Verdict(_U, _R, "the broker waited for its replicas in vain; the records may be there"),
+    "_TIMED_OUT_QUEUE": Verdict(_N, _R, "a request waited for a connection and was never sent"),
+    "_MSG_TIMED_OUT": Verdict(_N, _R, "a record was not acknowledged within the transaction's life"),
+    "_TRANSPORT": Verdict(_U, _R, "a connection broke, maybe after the request arrived"),
+    "NETWORK_EXCEPTION": Verdict(_U, _R, "the broker lost the connection before it answered"),
+    "_ALL_BROKERS_DOWN": Verdict(_U, _R, "no connection left; brokers come back"),
+    "_RESOLVE": Verdict(_U, _R, "a broker's name cannot be resolved; name servers have their moments"),
+    "_SSL": Verdict(_U, _R, "TLS broke, in the handshake or later; a certificate may be being replaced"),
+    "_FAIL": Verdict(_U, _R, "the connection failed in a way that has no name of its own"),
+    "_PARTIAL": Verdict(_U, _R, "an answer was cut short"),
+    "_UNDERFLOW": Verdict(_U, _R, "an answer was cut short"),
+    "_BAD_MSG": Verdict(_U, _R, "an answer that cannot be read"),
+    "_DESTROY_BROKER": Verdict(_U, _R, "a broker left the cluster with requests under way"),
+    "_INTR": Verdict(_U, _R, "a call was interrupted"),
+    "REBOOTSTRAP_REQUIRED": Verdict(_U, _R, "all brokers that the client knew are gone; a new one begins with `bootstrap`"),
+    "BROKER_NOT_AVAILABLE": Verdict(_U, _R, "the broker is not up yet"),
+    # The partition's leader.
+    "NOT_LEADER_FOR_PARTITION": Verdict(_N, _R, "the leader has moved; the new one is in fresh metadata"),
+    "REPLICA_NOT_AVAILABLE": Verdict(_N, _R, "the broker has no such replica yet, as while partitions are moved"),
+    "KAFKA_STORAGE_ERROR": Verdict(_U, _R, "the leader's disk failed; another replica takes over"),
+    "INVALID_MSG": Verdict(_N, _R, "the batch was damaged on its way (checksum); sent again, it is not"),
+    "THROTTLING_QUOTA_EXCEEDED": Verdict(_N, _R, "the broker's quota is used up for now"),
+    "_WAIT_CACHE": Verdict(_N, _R, "metadata did not come in time"),
+    # The transaction's coordinator.
+    "_WAIT_COORD": Verdict(_U, _R, "the coordinator is not known yet"),
+    "COORDINATOR_LOAD_IN_PROGRESS": Verdict(_U, _R, "the coordinator has just moved, and reads its log"),
+    "COORDINATOR_NOT_AVAILABLE": Verdict(_U, _R, "no coordinator right now; one is elected when a replica is back"),
+    "NOT_COORDINATOR": Verdict(_U, _R, "the coordinator has moved; a new producer asks where to"),
+    "CONCURRENT_TRANSACTIONS": Verdict(_U, _R, "the coordinator is still ending the transaction before"),
+    "TRANSACTION_COORDINATOR_FENCED": Verdict(_U, _R, "the coordinator moved while it ended the transaction"),
+    "OPERATION_NOT_ATTEMPTED": Verdict(_N, _R, "another partition of the request was refused, and this one left out with it"),
+    # The producer's identity and state.
+    "_FENCED": Verdict(_N, _R, "a newer producer has this id: a later attempt, or a later run; the generation tells which"),
+    "PRODUCER_FENCED": Verdict(_N, _R, "as _FENCED, said by the coordinator"),
+    "INVALID_PRODUCER_EPOCH": Verdict(_N, _R, "as _FENCED, said by the broker"),
+    "UNKNOWN_PRODUCER_ID": Verdict(_N, _R, "the broker has forgotten the producer, since nothing of it is left in the log"),
+    "INVALID_PRODUCER_ID_MAPPING": Verdict(
+        _N, _R, "the id has expired (transactional.id.expiration.ms); a new producer gets another"
+    ),
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": Verdict(_U, _R, "the partition lacks a batch that came before; nothing of this one is taken"),
+    "DUPLICATE_SEQUENCE_NUMBER": Verdict(_U, _R, "the partition had the batch already"),
+    "INVALID_TXN_STATE": Verdict(_U, _R, "the coordinator has ended the transaction, as at its timeout"),
+    "TRANSACTION_ABORTABLE": Verdict(_N, _R, "the broker asks for the transaction to be given up and begun anew"),
+    "_STATE": Verdict(_U, _R, "the producer is in no state to go on; a new one is"),
+    "_CONFLICT": Verdict(_U, _R, "a call after a fatal error, or another call still under way"),
+    "_IN_PROGRESS": Verdict(_U, _R, "the call before has not ended yet"),
+    "_PREV_IN_PROGRESS": Verdict(_U, _R, "the call before has not ended yet"),
+    "_RETRY": Verdict(_U, _R, "librdkafka asks for the call again"),
+    "_INCONSISTENT": Verdict(_N, _R, "a record of the transaction failed, so it can only be aborted"),
+    "_GAPLESS_GUARANTEE": Verdict(_U, _R, "a batch may be missing before this one; a new producer begins anew"),
+    "_FATAL": Verdict(_U, _R, "the producer is beyond repair; a new one is not"),
+    "_QUEUE_FULL": Verdict(_N, _R, "nothing left the queue until the deadline"),
+    "_PURGE_QUEUE": Verdict(_N, _R, "the producer was being thrown away"),
+    "_PURGE_INFLIGHT": Verdict(_U, _R, "the producer was being thrown away with the record under way"),
+    "_DESTROY": Verdict(_U, _R, "the producer was being closed"),
+    "_CRIT_SYS_RESOURCE": Verdict(_U, _R, "the machine gives no memory or thread; it may again"),
+    "UNKNOWN": Verdict(_U, _R, "the broker failed in a way that has no name of its own; its log says more"),
+    # What waiting does not change.
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Verdict(_N, _F, "an ACL forbids the transactional.id"),
     "CLUSTER_AUTHORIZATION_FAILED": Verdict(_N, _F, "an ACL forbids idempotent writes"),
     "SASL_AUTHENTICATION_FAILED": Verdict(_N, _F, "wrong credentials"),
     "_AUTHENTICATION": Verdict(_N, _F, "wrong credentials"),
+    "UNSUPPORTED_SASL_MECHANISM": Verdict(_N, _F, "the broker does not know `sasl.mechanisms`"),
+    "ILLEGAL_SASL_STATE": Verdict(_N, _F, "the listener wants another `security.protocol`"),
     "INVALID_TRANSACTION_TIMEOUT": Verdict(
         _N, _F, "`delivery.transaction_timeout` is above the broker's transaction.max.timeout.ms"
     ),
+    "INVALID_REQUIRED_ACKS": Verdict(_N, _F, "the broker takes no records with these acks"),
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": Verdict(_N, _F, "the topic's message format knows no transactions"),
+    "UNSUPPORTED_COMPRESSION_TYPE": Verdict(
+        _N, _F, "the broker or the topic does not take the codec; change `delivery.compression`"
+    ),
+    "UNSUPPORTED_VERSION": Verdict(_N, _F, "the broker is too old for this client"),
     "_UNSUPPORTED_FEATURE": Verdict(_N, _F, "the broker knows no transactions"),
+    "INVALID_REQUEST": Verdict(_N, _F, "the broker cannot make sense of a request; client and broker do not fit"),
+    "TOPIC_EXCEPTION": Verdict(_N, _F, "no legal topic name; see the columns that `routes` makes it of"),
     "_INVALID_ARG": Verdict(_N, _F, "a setting or a record that librdkafka refuses"),
+    "_NOT_CONFIGURED": Verdict(_N, _F, "a call that the producer was not set up for"),
+    "_NOT_IMPLEMENTED": Verdict(_N, _F, "this build of librdkafka lacks something, as a codec"),
     "INVALID_RECORD": Verdict(_N, _F, "the broker refuses the record, for example one without a key on a compacted topic"),
+    "_INVALID_DIFFERENT_RECORD": Verdict(_N, _F, "the broker refuses another record of the batch, as above"),
+    "INVALID_TIMESTAMP": Verdict(
+        _N, _F, "the topic takes no record so old or so new (message.timestamp.before.max.ms, …after.max.ms)"
+    ),
     "POLICY_VIOLATION": Verdict(_N, _F, "a policy of the broker refuses it"),
 }
 
 #: Anything else: maybe it happened, maybe not; the ledger will tell, and the deadline bounds the tries.
 OTHERWISE = Verdict(Outcome.UNKNOWN, Action.REOPEN, "not in the table: settled by the ledger, tried again until the deadline")
+
+#: Why a lane never sees them → librdkafka's other names. A name that librdkafka learns belongs here or into the table.
+NOT_HERE: dict[str, str] = {
+    "no error": "NO_ERROR _NOOP",
+    "consumers and their groups": (
+        "_PARTITION_EOF _UNKNOWN_GROUP _EXISTING_SUBSCRIPTION _ASSIGN_PARTITIONS _REVOKE_PARTITIONS _NO_OFFSET _MAX_POLL_EXCEEDED "
+        "_ASSIGNMENT_LOST _AUTO_OFFSET_RESET _LOG_TRUNCATION _BAD_COMPRESSION _KEY_DESERIALIZATION _VALUE_DESERIALIZATION "
+        "OFFSET_OUT_OF_RANGE INVALID_MSG_SIZE OFFSET_METADATA_TOO_LARGE ILLEGAL_GENERATION INCONSISTENT_GROUP_PROTOCOL "
+        "INVALID_GROUP_ID UNKNOWN_MEMBER_ID INVALID_SESSION_TIMEOUT REBALANCE_IN_PROGRESS INVALID_COMMIT_OFFSET_SIZE "
+        "GROUP_AUTHORIZATION_FAILED NON_EMPTY_GROUP GROUP_ID_NOT_FOUND FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH "
+        "FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH OFFSET_NOT_AVAILABLE MEMBER_ID_REQUIRED GROUP_MAX_SIZE_REACHED FENCED_INSTANCE_ID "
+        "GROUP_SUBSCRIBED_TO_TOPIC UNSTABLE_OFFSET_COMMIT FENCED_MEMBER_EPOCH UNRELEASED_INSTANCE_ID UNSUPPORTED_ASSIGNOR "
+        "STALE_MEMBER_EPOCH INVALID_REGULAR_EXPRESSION"
+    ),
+    "share groups and streams": (
+        "INVALID_RECORD_STATE SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH FENCED_STATE_EPOCH SHARE_SESSION_LIMIT_REACHED "
+        "STREAMS_INVALID_TOPOLOGY STREAMS_INVALID_TOPOLOGY_EPOCH STREAMS_TOPOLOGY_FENCED"
+    ),
+    "requests of administrators (creating the ledger topic among them: errors of that are shown as they are)": (
+        "TOPIC_ALREADY_EXISTS INVALID_PARTITIONS INVALID_REPLICATION_FACTOR INVALID_REPLICA_ASSIGNMENT INVALID_CONFIG NOT_CONTROLLER "
+        "SECURITY_DISABLED LOG_DIR_NOT_FOUND REASSIGNMENT_IN_PROGRESS DELEGATION_TOKEN_AUTH_DISABLED DELEGATION_TOKEN_NOT_FOUND "
+        "DELEGATION_TOKEN_OWNER_MISMATCH DELEGATION_TOKEN_REQUEST_NOT_ALLOWED DELEGATION_TOKEN_AUTHORIZATION_FAILED "
+        "DELEGATION_TOKEN_EXPIRED INVALID_PRINCIPAL_TYPE TOPIC_DELETION_DISABLED PREFERRED_LEADER_NOT_AVAILABLE "
+        "ELIGIBLE_LEADERS_NOT_AVAILABLE ELECTION_NOT_NEEDED NO_REASSIGNMENT_IN_PROGRESS RESOURCE_NOT_FOUND DUPLICATE_RESOURCE "
+        "UNACCEPTABLE_CREDENTIAL INVALID_UPDATE_VERSION FEATURE_UPDATE_FAILED MISMATCHED_ENDPOINT_TYPE UNSUPPORTED_ENDPOINT_TYPE "
+        "_UNKNOWN_BROKER _INVALID_TYPE"
+    ),
+    "brokers among themselves": (
+        "STALE_CTRL_EPOCH STALE_BROKER_EPOCH INCONSISTENT_VOTER_SET PRINCIPAL_DESERIALIZATION_FAILURE UNKNOWN_CONTROLLER_ID "
+        "INVALID_REGISTRATION INVALID_VOTER_KEY DUPLICATE_VOTER VOTER_NOT_FOUND"
+    ),
+    "inside librdkafka and its bindings, or not used by them any more": (
+        "_FS _ISR_INSUFF _NODE_UPDATE _UNKNOWN_PROTOCOL _OUTDATED _KEY_SERIALIZATION _VALUE_SERIALIZATION _READ_ONLY _NOENT _APPLICATION "
+        "UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE"
+    ),
+}
 
 
 def verdict(fault_name: str) -> Verdict:
