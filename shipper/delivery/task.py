@@ -191,6 +191,7 @@ class TaskShipment:
             timestamps_ms=records.timestamps_ms,
             some_without_key=records.some_without_key,
             sequence=sequence,
+            lines=records.lines,
             receipt=(split, count, records.size_bytes),
         )
         transaction = self._transactions.setdefault(sequence, [])

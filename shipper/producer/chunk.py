@@ -38,6 +38,8 @@ class Chunk:
     """Chunks of the same sequence keep their order in a partition, also across retries: they share a lane and a partition."""
     receipt: Any = None
     """The caller's own note; it comes back with the outcome."""
+    lines: int | None = None
+    """What its records count as, if they are bundles of lines; None: each counts as one."""
     partition: int | None = None
     """Chosen by the lane that sends it."""
     records: int = field(init=False)
@@ -45,6 +47,11 @@ class Chunk:
 
     def __post_init__(self) -> None:
         self.records = len(self.values)
+
+    @property
+    def counted(self) -> int:
+        """Records, or the lines in them: what people are told."""
+        return self.records if self.lines is None else self.lines
 
     @property
     def needs_partition(self) -> bool:

@@ -59,7 +59,7 @@ class Counts:
     """Sent again after a fault."""
 
     def note_retry(self, chunks: Sequence[Chunk]) -> None:
-        self.retried_records += sum(chunk.records for chunk in chunks)
+        self.retried_records += sum(chunk.counted for chunk in chunks)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class LanePool:
     def parked(self) -> dict[str, int]:
         """Topic → records that wait in memory for it."""
         with self._news:
-            return {topic: sum(chunk.records for _, chunk in chunks) for topic, chunks in self._parked.items()}
+            return {topic: sum(chunk.counted for _, chunk in chunks) for topic, chunks in self._parked.items()}
 
     def tx_bytes(self) -> int:
         """Bytes on the wire until a second ago, by librdkafka's count."""
@@ -233,7 +233,7 @@ class LanePool:
         with self._news:
             found: dict[str, int] = {}
             for chunk in self._not_delivered:
-                found[chunk.topic] = found.get(chunk.topic, 0) + chunk.records
+                found[chunk.topic] = found.get(chunk.topic, 0) + chunk.counted
             return found
 
     def raise_given_up(self) -> None:
@@ -351,7 +351,7 @@ class LanePool:
 
     def _park(self, chunk: Chunk) -> None:
         topic = chunk.topic
-        self.parked_records[topic] = self.parked_records.get(topic, 0) + chunk.records
+        self.parked_records[topic] = self.parked_records.get(topic, 0) + chunk.counted
         full = self._parked_bytes + chunk.size_bytes > self.options.parking_bytes and self._parked
         if topic in self._given_up or full:
             self._drop(chunk)

@@ -9,6 +9,8 @@ import pytest
 
 from shipper.config import load_all, load_pipeline
 from shipper.ledger.records import ChunkKey, ChunkValue, decode, encode_chunk
+from shipper.producer.chunk import Chunk
+from shipper.producer.pool import Counts
 from shipper.terms import FileId, LogRecord, SplitId
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
@@ -87,3 +89,13 @@ def test_ledger_records_from_before_bundles_are_read(config: Path) -> None:
     del fields["bundles"]
     older = decode("web", LogRecord(0, 0, packed, json.dumps(fields).encode()))
     assert older == (key, ChunkValue(5, True, 5, 50, 7, "d", 1, "r", "w"))
+
+
+def test_what_waits_or_is_sent_again_is_counted_in_lines() -> None:
+    bundles = Chunk("t", [b"a\nb\nc", b"d"], 6, b"key", lambda partition: b"", "a.log", lines=4)
+    alone = Chunk("t", [b"a", None], 1, b"key", lambda partition: b"", "a.log")
+    assert [chunk.counted for chunk in (bundles, alone)] == [4, 2]
+    counts = Counts()
+    counts.note_retry([bundles, alone])
+    bundles.drop_records()
+    assert (counts.retried_records, bundles.counted) == (6, 4)
