@@ -18,7 +18,7 @@ from shipper.producer.chunk import BATCH_OVERHEAD_BYTES
 SHORT_LINK_SECONDS = 0.003
 #: Below it the processor is the limit, and small batches are kinder to its cache: 0.83 CPU s per million lines with 0.5 MB, 1.2 with 4 MB.
 SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES = 500_000, 8_000_000, 2
-_LONG_BATCH_BYTES = 1_000_000
+_LONG_BATCH_BYTES = 2_000_000
 _BATCHES_PER_TRANSACTION = 8
 #: A task (one core) makes no more than this, uncompressed, so more need not be in flight.
 _TASK_BYTES_PER_SECOND = 80_000_000
