@@ -35,6 +35,8 @@ class LaneJob(BaseModel):
     """None: log lines."""
     records: int
     """At least; rounded up to whole transactions, the same number for each lane."""
+    least_transactions: int = 1
+    """Per lane. With one or two, the beginning and the end, when not all lanes are at work, are all that is measured."""
 
 
 class LaneAnswer(BaseModel):
@@ -42,6 +44,8 @@ class LaneAnswer(BaseModel):
     bytes: int
     seconds: float
     opening_seconds: float
+    sending_cpu_seconds: float
+    """Of this process, without its start and the opening of lanes."""
     reopened: int
 
 
@@ -64,7 +68,7 @@ def measure(job: LaneJob) -> LaneAnswer:
     the last commit. Raises what the pool raises, and DeliveryError if a record is missing in its account."""
     values = _values(job)
     size_bytes = sum(len(value) for value in values)
-    transactions = max(1, -(-job.records // (len(values) * job.lanes))) * job.lanes
+    transactions = max(job.least_transactions, -(-job.records // (len(values) * job.lanes))) * job.lanes
     settings = LaneSettings(
         connection=connection(Cluster.model_validate({"cluster": "bench", "bootstrap": job.bootstrap})),
         batch_size_bytes=job.batch_bytes + job.batch_bytes // 8,
@@ -76,12 +80,12 @@ def measure(job: LaneJob) -> LaneAnswer:
     with LanePool(options, [f"bench.{lane}" for lane in range(job.lanes)], settle=lambda: set()) as pool:
         began = time.monotonic()
         pool.open(job.topics)
-        opened = time.monotonic()
+        opened, cpu_began = time.monotonic(), time.process_time()
         for number, topic in zip(range(transactions), itertools.cycle(job.topics), strict=False):
             key = b"%d" % number
             pool.submit([Chunk(topic, values, size_bytes, key, lambda partition: b"\0" * 200, f"transaction {number}")])
         pool.drain()
-        ended = time.monotonic()
+        ended, cpu_ended = time.monotonic(), time.process_time()
         delivery = pool.close(30)
         reopened = pool.reopened
     if len(delivery.delivered) != transactions:
@@ -91,6 +95,7 @@ def measure(job: LaneJob) -> LaneAnswer:
         bytes=transactions * size_bytes,
         seconds=ended - opened,
         opening_seconds=opened - began,
+        sending_cpu_seconds=cpu_ended - cpu_began,
         reopened=reopened,
     )
 

@@ -26,6 +26,7 @@ MAX_MESSAGE_BYTES = 1_048_588
 """The broker's default, which topics of the bench have."""
 LEDGER_TOPIC = "bench-ledger"
 _TIMEOUT_SECONDS = 240.0
+_LEAST_TRANSACTIONS = 4
 _PAYLOAD_LINES = 200_000
 _RATE = re.compile(r"([0-9][0-9.,]*) rec(?:ords)?/s")
 
@@ -57,8 +58,8 @@ class Sender(ABC):
         """Why it cannot take part in a case."""
 
     @abstractmethod
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int) -> Sent:
-        """Raises SenderFailed."""
+    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sent:
+        """Sends ``records`` or, unless ``exactly``, more of them if a measurement needs that. Raises SenderFailed."""
 
 
 class Lanes(Sender):
@@ -74,7 +75,7 @@ class Lanes(Sender):
     def cannot(self, case: Case) -> str | None:
         return None
 
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int) -> Sent:
+    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sent:
         job = LaneJob(
             bootstrap=bootstrap,
             topics=list(topics),
@@ -86,10 +87,12 @@ class Lanes(Sender):
             compression=case.compression,
             record_bytes=case.record_bytes,
             records=records,
+            least_transactions=1 if exactly else _LEAST_TRANSACTIONS,
         )
         done, cpu_seconds = _run([sys.executable, "-m", "shipper.bench.lanes"], job.model_dump_json())
         answer = LaneAnswer.model_validate_json(done.stdout.splitlines()[-1])
-        note = f"{answer.reopened} lanes were opened anew" if answer.reopened else ""
+        note = f"{answer.sending_cpu_seconds:.2f} of the client's CPU seconds while sending"
+        note += f"; {answer.reopened} lanes were opened anew" if answer.reopened else ""
         return Sent(answer.records, answer.seconds, cpu_seconds, answer.bytes, answer.opening_seconds, note)
 
 
@@ -112,7 +115,7 @@ class Tool(Sender):
             return "cannot send log lines"
         return None if case.compression in self._codecs else f"knows no {case.compression}"
 
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int) -> Sent:
+    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sent:
         began = time.monotonic()
         done, cpu_seconds = _run(self._command(bootstrap, topics[0], case, records))
         wall_seconds = time.monotonic() - began
