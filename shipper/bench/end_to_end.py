@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from shipper.config.units import write_size
 from shipper.errors import ShipperError
 
 SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches")
+_STOP_SECONDS = 10.0
 _SINK_OPTIONS = {"kafka.acks": "all", "kafka.linger.ms": "100", "kafka.batch.size": "1000000"}
 
 
@@ -145,10 +146,9 @@ class _Bench:
         finally:
             assert self._process.stdin is not None
             self._process.stdin.close()  # it stops Spark and ends
-            try:
-                self._process.wait(30)
-            finally:
-                runner.stop_group(self._process)  # type: ignore[arg-type]
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_SECONDS)
+            runner.stop_group(self._process)  # type: ignore[arg-type]
 
     def measure(self, case: Case, shipment: Shipment | None, round_number: int) -> Measurement:
         contender = shipment.contender if shipment else SPARK_SINK
