@@ -116,8 +116,10 @@ class World:
         return Counter(read_topic(self.bootstrap, self.topic(suffix)))
 
     def ledger_count(self) -> int:
-        """Records that the ledger says are there, over all topics and splits."""
+        """Records that the ledger says are there, over all topics and splits; 0 before there is a ledger."""
         ledger = LedgerLog(self.client, self.cluster, self.name)
+        if not ledger.exists():
+            return 0
         chunks = Chunks(self.name, ledger.control().voids).feed(ledger.chunks(wait_seconds=60))
         return sum(state.records for state in chunks.splits.values())
 
