@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
@@ -72,10 +71,13 @@ def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str
     mapping = pipeline.records
     if mapping.bundle is None or not mapping.headers:
         return {}
-    if faults := _header_faults(spark, pipeline):
+    of_line, faults = _of_line(spark, pipeline)
+    if faults:
         raise ConfigError("\n".join(f"config/pipelines/{pipeline.name}.yaml: {field}: {message}" for field, message in faults))
     named = [(uri, uri.rpartition("/")[2]) for uri in uris]  # as Spark names them in `_metadata`
-    frame = _columns_of_files(spark.createDataFrame(named, _FILES), pipeline)
+    frame = spark.createDataFrame(named, _FILES)
+    for name, expression in mapping.columns.items():
+        frame = frame if name in of_line else frame.withColumn(name, F.expr(expression))
     fields = [_as_bytes(frame, expression).alias(f"{index}") for index, expression in enumerate(mapping.headers.values())]
     rows = frame.select("file_path", *fields).collect()
     return {
@@ -83,32 +85,29 @@ def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str
     }
 
 
-def _columns_of_files(files: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds those of ``records.columns`` that the files' paths and names are enough for."""
-    for name, expression in pipeline.records.columns.items():
-        try:
-            files = files.withColumn(name, F.expr(expression))
-        except AnalysisException:
-            continue  # one of the line
-    return files
+def _of_line(spark: SparkSession, pipeline: Pipeline) -> tuple[set[str], list[tuple[str, str]]]:
+    """The columns that depend on the line and not on its file alone, and the faults of headers that do although a bundle holds
+    many lines. Reads no data. Raises what Spark raises for an expression that it cannot analyse."""
+    frame = spark.createDataFrame([], _LINES)
+    of_line = {"value", "split"}
+    for name, sql in pipeline.records.columns.items():
+        if _uses(frame, sql, of_line):
+            of_line.add(name)
+        frame = frame.withColumn(name, F.expr(sql))
+    message = (
+        "`headers` and `bundle` contradict each other: {!r} depends on the line, and a bundle holds many. Use file_path, file_name "
+        "and columns made of these only; or remove this header, or `bundle`"
+    )
+    headers = pipeline.records.headers.items()
+    return of_line, [(f"records.headers.{name}", message.format(sql)) for name, sql in headers if _uses(frame, sql, of_line)]
 
 
-def _header_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]:
-    """Headers that contradict ``records.bundle``. Reads no data."""
-    frame = _columns_of_files(spark.createDataFrame([], _FILES), pipeline)
-    faults = []
-    for name, sql in pipeline.records.headers.items():
-        try:
-            frame.select(F.expr(sql))
-        except AnalysisException:
-            faults.append(
-                (
-                    f"records.headers.{name}",
-                    f"`headers` and `bundle` contradict each other: {sql!r} depends on the line, and a bundle holds many. Use file_path, "
-                    "file_name and columns made of these only; or remove this header, or `bundle`",
-                )
-            )
-    return faults
+def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:
+    """Whether the expression uses any of ``columns``, or may give something else each time (as input_file_name() does). Asked of
+    Spark, which alone knows that ``user`` is a function where there is no such column."""
+    plan = frame.select(F.expr(sql))._jdf.queryExecution().analyzed()  # type: ignore[operator]
+    used = plan.references().toSeq()
+    return not plan.deterministic() or any(used.apply(index).name() in columns for index in range(used.size()))
 
 
 def _as_bytes(frame: DataFrame, expression: str) -> Column:
@@ -189,7 +188,6 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]
         want = wanted.get(expression.kind)
         if want and found != want and not (want == "timestamp" and found in ("string", "timestamp_ntz", "date")):
             faults.append((expression.field, f"{expression.sql!r} is of type {found}; it must be {want}"))
-    known = {field for field, _ in faults}
-    if pipeline.records.bundle is not None:
-        faults += [fault for fault in _header_faults(spark, pipeline) if fault[0] not in known]
+    if pipeline.records.bundle is not None and not faults:
+        faults = _of_line(spark, pipeline)[1]
     return faults
