@@ -264,7 +264,14 @@ class _Ship:
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
         result.lane_timeline = lane_timeline(receipts)
-        committed = self._ledger.chunks(taken.chunks_end, wait_seconds=self._preflight.settings.transaction_timeout_ms / 1000)
+        wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
+        try:
+            committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)
+        except ShipperError as error:
+            if result.status != "failed":
+                raise
+            say(f"{self._cluster.name}: no timeline: {error}")  # what made the ship fail says more
+            return
         result.timeline = timeline(self._ledger.pipeline, committed, taken.generation)
 
 

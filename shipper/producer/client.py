@@ -265,6 +265,17 @@ class LaneProducer:
         if self._transactional:
             self._resume(self._producer.commit_transaction, until)
 
+    def abort(self, until: Until) -> None:
+        """Ends an open transaction, if the broker answers in time: left open it would hold up read_committed readers until its
+        timeout. Never raises; there is nothing that could be done about it."""
+        if not self._transactional:
+            return
+        try:
+            self._producer.purge(True, True, True)
+            self._resume(self._producer.abort_transaction, until)
+        except (KafkaFault, KafkaException) as error:
+            log.debug("abort before leaving: %s", error)
+
     def discard(self) -> None:
         """Drops what is queued and leaves; an open transaction ends when its id is fenced or its timeout is over."""
         try:

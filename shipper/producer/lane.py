@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shipper.lane")
 
+_ABORT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 
@@ -86,6 +87,7 @@ class Lane(threading.Thread):
         except BaseException as error:
             self._pool.fail(error)
         finally:
+            self._abort()
             self._throw_away()
             if not self.current:
                 self.state = LaneState.CLOSED
@@ -111,6 +113,12 @@ class Lane(threading.Thread):
         if producer is not None:
             self._pool.keep_counts(producer.statistics)
             producer.discard()
+
+    def _abort(self) -> None:
+        """When the lane leaves in the middle of a transaction. Not when it may be committed: then nobody may end it but its commit."""
+        if self._producer is not None and self.state is LaneState.SENDING:
+            until = min(self._pool.give_up_at, time.monotonic() + _ABORT_SECONDS)
+            self._producer.abort(lambda: until)
 
     def _open(self) -> None:
         """A fresh producer with this lane's id, initialised. Every earlier one is fenced when this returns."""
@@ -150,9 +158,9 @@ class Lane(threading.Thread):
                 cause = fault
             unknown = self.state is LaneState.COMMITTING
             self.state = LaneState.RECOVERING if unknown else LaneState.SENDING
-            self._throw_away()
             self._stop_if_asked()
             self._judge(cause, left)
+            self._throw_away()
             pause = self._rest(pause)
             self._open()
             self._pool.reopened += 1

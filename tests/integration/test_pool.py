@@ -209,6 +209,7 @@ def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: L
         with pytest.raises(RecordTooLarge, match="record number 51, of 30,000 bytes"):
             pool.drain()
     assert ledger.values("tiny") == []
+    assert ledger.client.read(_LEDGER, 0, 0, wait_seconds=3), "a transaction that was left open holds up its readers"
 
 
 def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: KafkaServer, ledger: Ledger) -> None:
