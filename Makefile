@@ -7,11 +7,12 @@ UV := $(or $(shell command -v uv 2>/dev/null),$(TOOLS)/bin/uv)
 RUN := .venv/bin
 STAMP := .venv/.synced
 PYTEST := $(RUN)/python -m pytest
+CHAOS := $(RUN)/python -m tests.chaos.random_run
 
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration scheduler chaos bench schema clean
+.PHONY: help setup demo test lint format unit dags integration scheduler chaos faults chaos-short bench schema clean
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,8 +54,16 @@ integration: setup  ## Real Kafka, real Spark, through the commands that users h
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) tests/dags -m scheduler
 
-chaos: setup  ## Longer fault runs than CI's: more kills, more seeds
-	SHIPPER_KILLS=$(or $(KILLS),40) $(PYTEST) tests/integration/test_kill.py --timeout 7200
+chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; with KILLS=40, as many kills of real Spark too
+	$(CHAOS) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+	$(if $(KILLS),SHIPPER_KILLS=$(KILLS) $(PYTEST) tests/integration/test_kill.py --timeout 7200)
+
+faults: setup  ## Every fault by itself on three brokers: half an hour
+	$(PYTEST) tests/chaos --timeout 7200
+
+chaos-short: setup  ## Some faults by themselves, then two minutes of random ones
+	$(PYTEST) tests/chaos -m short
+	$(CHAOS) --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
 bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
 	for scenario in distance end-to-end slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
