@@ -91,11 +91,11 @@ def silent(connection: socket.socket, seconds: float = 0.15) -> bool:
 def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link: FaultProxy) -> None:
     with connect(link) as connection:
         assert min(round_trip_seconds(connection) for _ in range(5)) < 0.05
-    link.shape(rtt_ms=100)
+    link.shape(rtt_ms=200)
     with connect(link) as connection:
-        assert round_trip_seconds(connection) > 0.195
+        assert round_trip_seconds(connection) > 0.395
         # Upper bounds are generous, here and below: the machine may be busy.
-        assert 0.097 < min(round_trip_seconds(connection) for _ in range(5)) < 0.125
+        assert 0.197 < min(round_trip_seconds(connection) for _ in range(5)) < 0.3
 
 
 def test_latency_does_not_limit_the_rate(link: FaultProxy) -> None:
@@ -110,7 +110,7 @@ def test_latency_does_not_limit_the_rate(link: FaultProxy) -> None:
         seconds = time.monotonic() - began
         sender.join()
     # A window of 64 kB a round trip would take 125 seconds.
-    assert seconds < 3.0
+    assert seconds < 30
 
 
 def test_jitter_changes_the_time_and_not_the_order(link: FaultProxy) -> None:
@@ -138,7 +138,7 @@ def test_bandwidth_is_shared_by_all_connections(link: FaultProxy) -> None:
     for sender, connection in zip(senders, connections, strict=True):
         sender.join()
         connection.close()
-    assert 0.36 < seconds < 1.5  # 800 kB at 2 MB/s, and the way back at the same time
+    assert 0.36 < seconds < 5  # 800 kB at 2 MB/s, and the way back at the same time
 
 
 def test_a_cut_ends_connections_and_new_ones_are_welcome(link: FaultProxy) -> None:
@@ -175,7 +175,7 @@ def test_a_stall_moves_nothing_and_loses_nothing(link: FaultProxy) -> None:
 
 
 def test_requests_of_a_connection_are_slow_one_after_the_other(link: FaultProxy) -> None:
-    link.shape(request_delay_ms=20)
+    link.shape(request_delay_ms=60)
     ten = b"".join(request(PRODUCE, n) for n in range(10))
     with connect(link) as first, connect(link) as second:
         began = time.monotonic()
@@ -184,7 +184,7 @@ def test_requests_of_a_connection_are_slow_one_after_the_other(link: FaultProxy)
         assert receive(first, len(ten)) == ten
         assert receive(second, len(ten)) == ten
         seconds = time.monotonic() - began
-    assert 0.19 < seconds < 0.38  # ten times 20 ms, both connections at once
+    assert 0.59 < seconds < 1.1  # ten times 60 ms, both connections at once
 
 
 def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
