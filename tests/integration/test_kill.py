@@ -167,7 +167,7 @@ def test_half_shipped_on_one_core_is_finished_on_four_with_another_chunk_size(tm
     assert world.read() == expected
 
 
-def wait_until(holds, timeout: float = 60) -> None:
+def wait_until(holds, timeout: float = 300) -> None:
     deadline = time.monotonic() + timeout
     while not holds():
         assert time.monotonic() < deadline
