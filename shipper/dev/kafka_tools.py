@@ -31,8 +31,9 @@ class ToolOutput:
     err: str
 
 
-def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: float = 60.0) -> ToolOutput:
-    """Run a class of Kafka's jars, e.g. ``org.apache.kafka.tools.TopicCommand``, to its end (a second at least).
+def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: float = 60.0, given: bytes = b"") -> ToolOutput:
+    """Run a class of Kafka's jars, e.g. ``org.apache.kafka.tools.TopicCommand``, to its end (a second at least). ``given``: what it
+    reads from standard input.
 
     Raises:
         DevServerError: it failed, or did not end within ``timeout_seconds``; says what it wrote.
@@ -46,7 +47,7 @@ def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: flo
         try:
             done = subprocess.run(
                 [*command, main_class, *args],
-                stdin=subprocess.DEVNULL,
+                input=given,
                 capture_output=True,
                 timeout=timeout_seconds,
                 check=False,
