@@ -73,3 +73,7 @@ schema: setup  ## Write config/schema/ anew
 
 clean:  ## Remove what setup and runs leave behind
 	rm -rf .venv $(TOOLS) .dev runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+.PHONY: scale
+scale: setup  ## What reading the ledger costs with 10,000 and with 1,000,000 entries: a table, in some minutes
+	$(PYTEST) tests/scale

@@ -1,4 +1,4 @@
-"""The command line: ``shipper validate · schema · plan · run · dev · demo``.
+"""The command line: ``shipper validate · schema · plan · run · ledger · dev · demo``.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -24,6 +24,7 @@ from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all,
 from shipper.config.units import format_bytes, format_duration
 from shipper.dev.commands import app as dev_app
 from shipper.errors import ShipperError, StepResultError, UsageError
+from shipper.ledger_commands import app as ledger_app
 from shipper.plan.window import Window, parse_window
 from shipper.report.results import ClusterPlan, PlanResult, RunFolder, RunReport
 
@@ -37,6 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+app.add_typer(ledger_app, name="ledger", help="What a cluster holds of a pipeline: look, check, copy, tidy up.")
 app.add_typer(dev_app, name="dev", help="Real servers for development, on this machine.")
 
 app.command(epilog=BENCH_EXAMPLES)(bench)

@@ -8,7 +8,8 @@
     │   └── WindowError             a window that is empty, inverted or unreadable
     ├── SourceError                 a file that is missing, unreadable or not what the plan saw
     ├── ClusterError                a cluster, topic or ledger that cannot be used as it is
-    │   └── TopicMissing            a topic that is not there (yet)
+    │   ├── TopicMissing            a topic that is not there (yet)
+    │   └── ArchiveMissing          the archived part of a ledger is not where it was put, or damaged
     ├── LeaseHeld                   another run of the same pipeline ships to the cluster right now
     ├── Superseded                  a later run took over; this one must not send another byte
     ├── DigestChanged               a file was shipped before under another transform
@@ -58,6 +59,10 @@ class ClusterError(ShipperError):
 
 class TopicMissing(ClusterError):
     pass
+
+
+class ArchiveMissing(ClusterError):
+    retriable = False
 
 
 class LeaseHeld(ShipperError):

@@ -10,7 +10,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from shipper.config import resolve_uri
 from shipper.config.models import Cluster, Pipeline
+from shipper.delivery.ledger_folder import LedgerFolder
 from shipper.plan.files import split_starts
 from shipper.plan.window import Window
 from shipper.report.results import PlannedFile, PlanResult, RunFolder
@@ -41,6 +43,10 @@ class RunContext:
         if self._spark is not None:
             self._spark.stop()
             self._spark = None
+
+    def ledger_folder(self, cluster: str) -> LedgerFolder:
+        """By the pipeline's own ``runs_uri``, wherever this run's results go: `shipper plan` leaves them in a temporary folder."""
+        return LedgerFolder(resolve_uri(self.config_dir, self.pipeline.runs_uri), self.pipeline.name, cluster)
 
     def common(self, step: str) -> dict[str, Any]:
         """The fields that every step result begins with."""

@@ -99,10 +99,10 @@ def cluster_plan(context: RunContext, plan: PlanResult, cluster: Cluster) -> tup
     try:
         client = ClusterClient(cluster)
         found.missing_topics = missing_topics(client, pipeline)
-        ledger = LedgerLog(client, cluster, pipeline.name)
+        ledger = LedgerLog(client, cluster, pipeline.name, context.ledger_folder(cluster.name))
         chunks = Chunks(pipeline.name)
         if ledger.exists():
-            chunks = Chunks(pipeline.name, ledger.control().voids).feed(ledger.chunks(wait_seconds=None))
+            chunks = ledger.state([file.path for file in plan.files], wait_seconds=None).chunks
         source = pipeline.source
         left = remaining(
             context.splits_of(plan), chunks, digest=plan.transform_digest, reship=context.reship, on_replaced=source.on_replaced

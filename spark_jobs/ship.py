@@ -40,7 +40,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     client = ClusterClient(cluster)
     sample = Sample(plan.sample_ratio, plan.long_lines)
     found = preflight(client, cluster, context.pipeline, sample)
-    ledger = LedgerLog(client, cluster, context.pipeline.name)
+    ledger = LedgerLog(client, cluster, context.pipeline.name, context.ledger_folder(cluster_name))
     ledger.ensure()
     delivery = context.pipeline.delivery
     result = ShipResult(**context.common("ship"), cluster=cluster_name, started_at=started_at, finished_at=started_at)
@@ -53,8 +53,18 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     )
     with lease:
         _Ship(context, cluster, plan, ledger, found, lease, result).run()
+    result.notes += _keep_snapshot(ledger)
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
+
+
+def _keep_snapshot(ledger: LedgerLog) -> list[str]:
+    """So that the next run need not read what this one has read. What was shipped is shipped, whatever becomes of it."""
+    try:
+        ledger.keep_snapshot()
+    except (ShipperError, OSError) as error:
+        return [f"The ledger's snapshot could not be written, so the next run reads the ledger from the last one on: {error}"]
+    return []
 
 
 class _Ship:
@@ -79,7 +89,8 @@ class _Ship:
     def run(self) -> None:
         context, pipeline, result = self._context, self._context.pipeline, self._result
         tasks, lanes = pipeline.tasks, self._preflight.tuning.lanes
-        taken = take_over(self._ledger, self._preflight.settings, self._cluster.name, context.folder.run_id, tasks, lanes)
+        settings, paths = self._preflight.settings, [file.path for file in self._plan.files]
+        taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
         self._lease.generation = result.generation = taken.generation
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
         result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
@@ -107,7 +118,7 @@ class _Ship:
             digest=self._plan.transform_digest,
             reship=self._plan.reship,
             on_replaced=self._context.pipeline.source.on_replaced,
-            reshipped=[file for file, void in taken.control.voids.items() if void.run_id == self._context.folder.run_id],
+            reshipped=[file for file, void in taken.voids.items() if void.run_id == self._context.folder.run_id],
         )
 
     def _read_on(self, taken: Takeover) -> Takeover:
@@ -123,7 +134,7 @@ class _Ship:
             void = Void(taken.generation, self._context.folder.run_id)
             self._ledger.write_control(encode_void(self._ledger.pipeline, file, void) for file in left.void)
             for file in left.void:
-                taken.control.voids[file] = void
+                taken.voids[file] = void
                 for start in self._context.split_starts(file):
                     taken.chunks.splits.pop(SplitId(file, start), None)
 

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame
 
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ShipperError, UsageError
-from shipper.ledger.chunks import Chunks
 from shipper.producer.client import ClusterClient
 from shipper.report.page import render
 from shipper.report.results import (
@@ -152,8 +151,8 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     planned = context.folder.need(PLAN, PlanResult)
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     cluster = context.clusters[cluster_name]
-    ledger = LedgerLog(ClusterClient(cluster), cluster, context.pipeline.name)
-    chunks = Chunks(context.pipeline.name, ledger.control().voids).feed(ledger.chunks(wait_seconds=60))
+    ledger = LedgerLog(ClusterClient(cluster), cluster, context.pipeline.name, context.ledger_folder(cluster_name))
+    chunks = ledger.state([file.path for file in planned.files], wait_seconds=60).chunks
     splits = [SplitId(file_id(file), start) for file in planned.files for start in context.split_starts(file_id(file))]
     in_ledger = chunks.records_by_topic(splits)
     topics = {account.topic: account.model_copy() for account in shipped.topics}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -21,8 +21,9 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ClusterError
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.control import Control
-from shipper.ledger.records import Generation, encode_generation
+from shipper.ledger.records import Generation, Void, encode_generation
 from shipper.producer.client import KafkaFault, LaneProducer, LaneSettings
+from shipper.terms import FileId
 
 log = logging.getLogger("shipper.takeover")
 
@@ -40,7 +41,9 @@ class Takeover:
 
     generation: int
     control: Control
+    voids: dict[FileId, Void]
     chunks: Chunks
+    """Of the run's files; ``voids`` too."""
     chunks_end: int
     """Offset up to which the chunk partition is read."""
 
@@ -51,13 +54,16 @@ def announce(ledger: LedgerLog, run_id: str, tasks: int, lanes: int) -> tuple[in
     A generation record covers all lanes before it, so that compaction may drop the older ones. If another run announced
     itself between our reading and our writing, ours would not cover it: then we announce again.
     """
+    most_tasks, most_lanes = 0, 0
     while True:
-        most_tasks, most_lanes = ledger.control().most_before()
+        # What was seen before stays seen, also when compaction lets our own record hide the earlier ones.
+        found_tasks, found_lanes = ledger.control().most_before()
+        most_tasks, most_lanes = max(most_tasks, found_tasks), max(most_lanes, found_lanes)
         record = Generation(run_id, max(tasks, most_tasks), max(lanes, most_lanes))
         [generation] = ledger.write_control([encode_generation(ledger.pipeline, record)])
         earlier = ledger.control().most_before(generation)
         if earlier[0] <= record.tasks and earlier[1] <= record.lanes:
-            return generation, earlier
+            return generation, (max(most_tasks, earlier[0]), max(most_lanes, earlier[1]))
 
 
 def fence(settings: LaneSettings, transactional_ids: Iterable[str], topic: str) -> None:
@@ -78,14 +84,24 @@ def fence(settings: LaneSettings, transactional_ids: Iterable[str], topic: str) 
         list(pool.map(fence_one, transactional_ids))
 
 
-def take_over(ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int) -> Takeover:
-    """Announce, fence, read: in this order."""
+def fence_earlier_runs(ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int) -> int:
+    """Announces this run, then fences every lane that a run before it may have had. Returns the generation."""
     generation, (old_tasks, old_lanes) = announce(ledger, run_id, tasks, lanes)
     ids = [transactional_id(ledger.pipeline, cluster, task, lane) for task in range(old_tasks) for lane in range(old_lanes)]
     if settings.transactional:
         fence(settings, ids, ledger.topic)
         log.info("generation %d fenced %d lanes", generation, len(ids))
-    control = ledger.control()
-    records = ledger.chunks(wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
-    end = records[-1].offset + 1 if records else 0
-    return Takeover(generation, control, Chunks(ledger.pipeline, control.voids).feed(records), end)
+    return generation
+
+
+def take_over(
+    ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, paths: Collection[str]
+) -> Takeover:
+    """Announce, fence, read: in this order. ``paths``: the files that the run is about.
+
+    What comes from a snapshot was committed before the snapshot was made; the rest is read now, up to the end. So a snapshot that
+    was found before the fencing is as good as one found after it.
+    """
+    generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes)
+    state = ledger.state(paths, wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
+    return Takeover(generation, state.control, state.voids, state.chunks, state.chunks_end)

@@ -1,12 +1,15 @@
-"""The control partition, folded: who holds the lease, which generation may ship, which files are void. Pure."""
+"""The control partition, folded: who holds the lease, which generation may ship. Pure.
+
+Which files are void is part of what the ledger says of files: see :mod:`shipper.ledger.state`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shipper.ledger.records import Attempt, Generation, Lease, Void, decode
-from shipper.terms import FileId, LogRecord
+from shipper.ledger.records import Attempt, Generation, Lease, decode
+from shipper.terms import LogRecord
 
 
 @dataclass
@@ -18,8 +21,6 @@ class Control:
     """Offset of the latest generation record; -1 before the first ship."""
     generations: dict[int, Generation] = field(default_factory=dict)
     """Offset → every generation that compaction has left."""
-    voids: dict[FileId, Void] = field(default_factory=dict)
-    """File → since when its earlier chunks do not count."""
     attempts: dict[int, list[int]] = field(default_factory=dict)
     """Spark task → its attempts in the current generation, the latest last."""
     ended: set[int] = field(default_factory=set)
@@ -33,6 +34,7 @@ class Control:
                     self.generation = record.offset
                     self.generations[record.offset] = generation
                     self.attempts.clear()
+                    self.ended.clear()
                 case (int() as task, Attempt() as attempt):
                     # One of an earlier generation is a zombie's: it says nothing about this one's tasks.
                     if attempt.generation == self.generation:
@@ -41,15 +43,16 @@ class Control:
                     self._leases.pop(run_id, None)
                 case (str() as run_id, Lease() as lease):
                     self._leases[run_id] = (record.offset, record.timestamp_ms, lease)
-                case (FileId() as file, Void() as void):
-                    self.voids[file] = void
         return self
 
     def _note(self, task: int, attempt: Attempt) -> None:
+        known = self.attempts.setdefault(task, [])
+        if attempt.attempt not in known:
+            # In a compacted topic, that it has ended replaces that it had begun. Spark's numbers then say when it did.
+            later = [place for place, number in enumerate(known) if attempt.ended and number > attempt.attempt]
+            known.insert(min(later, default=len(known)), attempt.attempt)
         if attempt.ended:
             self.ended.add(attempt.attempt)
-        elif attempt.attempt not in (known := self.attempts.setdefault(task, [])):
-            known.append(attempt.attempt)
 
     def active_tasks(self) -> int:
         """Tasks of the current generation that have begun and not said that they are done."""
@@ -59,6 +62,10 @@ class Control:
         """(tasks, lanes per task) that cover every lane of the generations before ``generation`` (all, if None)."""
         earlier = [of for offset, of in self.generations.items() if generation is None or offset < generation]
         return max((of.tasks for of in earlier), default=0), max((of.lanes for of in earlier), default=0)
+
+    def claims(self) -> list[tuple[int, Lease]]:
+        """(broker's time of the last renewal in milliseconds since the epoch, lease) of every run that has not released its own."""
+        return [(renewed_ms, lease) for _, renewed_ms, lease in sorted(self._leases.values(), key=lambda entry: entry[0])]
 
     def holder(self, asking_run_id: str) -> Lease | None:
         """Who holds the lease at the moment when ``asking_run_id`` wrote its claim; that run itself if nobody else does.
@@ -73,3 +80,30 @@ class Control:
         live = [entry for entry in self._leases.values() if asked[1] - entry[1] <= entry[2].seconds * 1000]
         held = [entry for entry in live if entry[2].held]
         return max(held)[2] if held else min(live)[2]
+
+
+def standing(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]:
+    """Those of ``records`` that a snapshot has to keep, so that what is read after it adds up to the same. Few, whatever came before:
+    leases that were not released, attempts of the latest generation, and the generations whose lanes no later one covers.
+
+    Not the latest record of each key: that would let a generation that covers less hide one that covers more, and a zombie's
+    attempt hide one of the present run.
+    """
+    generations: list[tuple[LogRecord, Generation]] = []
+    attempts: dict[tuple[int, int, bool], LogRecord] = {}
+    leases: dict[str, LogRecord] = {}
+    for record in records:
+        match decode(pipeline, record):
+            case (_, Generation() as latest):
+                uncovered = [(r, g) for r, g in generations if g.tasks > latest.tasks or g.lanes > latest.lanes]
+                generations = [*uncovered, (record, latest)]
+                attempts.clear()
+            case (int() as task, Attempt() as attempt):
+                if generations and attempt.generation == generations[-1][0].offset:
+                    attempts.setdefault((task, attempt.attempt, attempt.ended), record)
+            case (str() as run_id, None):
+                leases.pop(run_id, None)
+            case (str() as run_id, Lease()):
+                leases[run_id] = record
+    kept = [*(record for record, _ in generations), *attempts.values(), *leases.values()]
+    return sorted(kept, key=lambda record: record.offset)

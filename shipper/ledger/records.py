@@ -2,7 +2,8 @@
 
 The ledger has two partitions. CONTROL holds what runs say of themselves (lease, generation, attempt, void); nothing in it is ever
 transactional, so it can be read to its end at any moment. CHUNKS holds one record per (split, first ordinal, topic),
-written in the transaction of the chunk's records, so a read_committed reader sees it exactly when those are there.
+written in the transaction of the chunk's records, so a read_committed reader sees it exactly when those are there; and at most
+one that names the archive.
 
 Keys and values are JSON, so that ``kcat -C -t _shipper.web`` is all that a person needs to look.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from shipper.terms import FileId, LogRecord, SplitId
 
@@ -97,6 +98,23 @@ class Void:
     """The run that declared it: tried again, it does not ship the file a third time."""
 
 
+@dataclass(frozen=True)
+class Archive:
+    """Says that chunk records were moved from the topic to files beside the runs, which are part of the ledger from then on. Lies
+    among the chunks, since it commits together with the tombstones of what was moved."""
+
+    manifest: str
+    """Name of the archive's manifest."""
+    sha256: str
+    """Of the manifest, which holds those of all other files: nothing else can be taken for the archive."""
+    entries: int
+    """Records in it, those of earlier archives included."""
+    before: str
+    """Windows that ended by then were moved. ISO 8601, UTC."""
+    generation: int
+    run_id: str
+
+
 def _pack(*parts: Any) -> bytes:
     return json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -136,9 +154,51 @@ def encode_void(pipeline: str, file: FileId, value: Void) -> tuple[bytes, bytes]
     return _pack("void", pipeline, *file), _value(value)
 
 
+def encode_archive(pipeline: str, value: Archive) -> tuple[bytes, bytes]:
+    return _pack("archive", pipeline), _value(value)
+
+
 Entry = (
-    tuple[ChunkKey, ChunkValue] | tuple[None, Generation] | tuple[str, Lease | None] | tuple[int, Attempt] | tuple[FileId, Void]
+    tuple[ChunkKey, ChunkValue]
+    | tuple[None, Generation | Archive]
+    | tuple[str, Lease | None]
+    | tuple[int, Attempt]
+    | tuple[FileId, Void]
 )
+
+_OF_A_FILE = ("chunk", "void")
+_OF_THE_PIPELINE = ("generation", "lease", "attempt", "archive")
+
+
+class Subject(NamedTuple):
+    """What a record is about, by its key alone."""
+
+    kind: str
+    path: str
+    """Of the file; empty for what is about the pipeline."""
+
+
+def subject(pipeline: str, record: LogRecord) -> Subject | None:
+    """None for a record of another pipeline. Much cheaper than :func:`decode`. Raises ValueError as that does."""
+    try:
+        kind, owner, *rest = json.loads(record.key)
+        if owner != pipeline:
+            return None
+        if kind in _OF_A_FILE:
+            return Subject(kind, rest[0])
+    except (ValueError, TypeError, IndexError) as error:
+        raise _foreign(record) from error
+    if kind in _OF_THE_PIPELINE:
+        return Subject(kind, "")
+    raise _unknown_kind(record, kind)
+
+
+def _foreign(record: LogRecord) -> ValueError:
+    return ValueError(f"the ledger's record at offset {record.offset} is not shipper's: key {record.key[:200]!r}")
+
+
+def _unknown_kind(record: LogRecord, kind: object) -> ValueError:
+    return ValueError(f"the ledger's record at offset {record.offset} has an unknown kind: {kind!r}; is it of a newer shipper?")
 
 
 def decode(pipeline: str, record: LogRecord) -> Entry | None:
@@ -164,6 +224,8 @@ def decode(pipeline: str, record: LogRecord) -> Entry | None:
             return rest[0], Attempt(**fields)
         if kind == "void":
             return FileId(*rest), Void(**fields)
+        if kind == "archive":
+            return None, Archive(**fields)
     except (ValueError, TypeError, IndexError) as error:
-        raise ValueError(f"the ledger's record at offset {record.offset} is not shipper's: key {record.key[:200]!r}") from error
-    raise ValueError(f"the ledger's record at offset {record.offset} has an unknown kind: {kind!r}; is it of a newer shipper?")
+        raise _foreign(record) from error
+    raise _unknown_kind(record, kind)

@@ -6,6 +6,7 @@ decided in one table, :mod:`shipper.producer.outcomes`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import statistics
@@ -22,6 +23,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -40,6 +42,10 @@ log = logging.getLogger("shipper.kafka")
 
 _PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _QUEUE_KILOBYTES = 524_288
+#: For a moment after a topic was created, or while a leader moves.
+_NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
+#: What brokers before 2.8 and unknown topics have in place of an id: a UUID of zeros.
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _SLICE_SECONDS = 1.0
 _STATISTICS_INTERVAL_MS = 1000
 
@@ -84,6 +90,19 @@ class TopicFacts:
     partitions: int
     max_message_bytes: int
     settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """Which topic it is, beyond its name, and what it holds now. Both lists are by partition."""
+
+    cluster_id: str
+    topic_id: str
+    """Empty if the broker knows none (before Kafka 2.8)."""
+    starts: list[int]
+    """First offsets."""
+    ends: list[int]
+    """Offsets behind the last record, committed or not (READ_UNCOMMITTED)."""
 
 
 @dataclass(frozen=True)
@@ -386,25 +405,48 @@ class ClusterClient:
 
     def end_offset(self, topic: str, partition: int) -> int:
         """The offset behind the last record, committed or not (READ_UNCOMMITTED)."""
-        where = TopicPartition(topic, partition)
-        futures = self._admin.list_offsets(
-            {where: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=self._timeout,
-        )
-        return int(self._result(futures[where]).offset)
+        return self._offsets([TopicPartition(topic, partition)], OffsetSpec.latest())[0]  # type: ignore[no-untyped-call]
+
+    def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> list[int]:
+        """Asks again while a partition has no leader that knows of it, as in the first moments of a new topic."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            futures = self._admin.list_offsets(
+                dict.fromkeys(partitions, spec),
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._timeout,
+            )
+            try:
+                return [int(futures[where].result().offset) for where in partitions]
+            except KafkaException as error:
+                if error.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                    raise ClusterError(f"cluster {self._name}: {error.args[0].str()}") from error
+                time.sleep(0.05)
+
+    def log_facts(self, topic: str) -> LogFacts:
+        """Which topic of which cluster it is, and where its partitions begin and end now. Raises ClusterError."""
+        known = self._admin.list_topics(timeout=self._timeout)
+        partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
+        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+        starts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        topic_id = str(self._result(described[topic]).topic_id)
+        return LogFacts(str(known.cluster_id), "" if topic_id == _NO_TOPIC_ID else topic_id, starts, ends)
 
     def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> list[LogRecord]:
-        """Committed records from ``start`` on. The last-read position is not kept anywhere.
+        """Committed records from ``start`` on; see :meth:`batches`."""
+        return list(itertools.chain.from_iterable(self.batches(topic, partition, start, wait_seconds=wait_seconds)))
+
+    def batches(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Iterator[list[LogRecord]]:
+        """Committed records from ``start`` on, some thousands at a time. The last-read position is not kept anywhere.
 
         With ``wait_seconds`` it reads up to the READ_UNCOMMITTED end offset as of now, waiting for open transactions in
-        front of it, and raises OutcomeUnknown if one is still open at the end of the wait. With None it takes what is
+        front of it, and raises OutcomeUnknown if nothing more could be read for so long. With None it takes what is
         readable at once, which is what a plan wants.
         """
         target = self.end_offset(topic, partition)
         if start >= target:
-            return []
-        deadline = time.monotonic() + (self._timeout if wait_seconds is None else wait_seconds)
+            return
         consumer = Consumer(
             {
                 **self._connection,
@@ -414,21 +456,28 @@ class ClusterClient:
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 50,
+                # 1 MB by default, one round trip each: a long ledger far away would come at 7 MB/s.
+                "fetch.message.max.bytes": 16_000_000,
             },
             logger=log,
         )
+        patience = self._timeout if wait_seconds is None else wait_seconds
         try:
             consumer.assign([TopicPartition(topic, partition, start)])
-            return self._drain(consumer, f"{topic}-{partition}", target, deadline, stop_at_lso=wait_seconds is None)
+            yield from self._drain(consumer, f"{topic}-{partition}", target, patience, stop_at_lso=wait_seconds is None)
         finally:
             consumer.close()
 
-    def _drain(self, consumer: Consumer, name: str, target: int, deadline: float, *, stop_at_lso: bool) -> list[LogRecord]:
-        entries: list[LogRecord] = []
+    def _drain(
+        self, consumer: Consumer, name: str, target: int, patience: float, *, stop_at_lso: bool
+    ) -> Iterator[list[LogRecord]]:
         position = 0
+        deadline = time.monotonic() + patience
         while position < target:
             # It waits for that many or that long: short, so that a small ledger is read in a few milliseconds.
             messages = consumer.consume(10_000, 0.02)
+            entries: list[LogRecord] = []
+            at_lso = False
             for message in messages:
                 error, offset = message.error(), int(message.offset() or 0)
                 if error is None:
@@ -436,17 +485,19 @@ class ClusterClient:
                     position = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # At the LSO: the end, or the first record of a transaction that is still open.
-                    position = offset
-                    if stop_at_lso:
-                        return entries
+                    position, at_lso = offset, True
                 else:
                     raise ClusterError(f"cluster {self._name}: cannot read {name}: {error.str()}")
+            if entries:
+                yield entries
+                deadline = time.monotonic() + patience
+            if at_lso and stop_at_lso:
+                return
             if time.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
                     f"cluster {self._name}: {name} could be read up to offset {position} of {target} only: a transaction is "
                     "still open in front of it. It ends at its timeout at the latest; run again then."
                 )
-        return entries
 
     def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
         """Writes records outside any transaction, acknowledged by all in-sync replicas; returns their offsets."""

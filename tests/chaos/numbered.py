@@ -74,6 +74,7 @@ class Numbered:
                 "clusters": ["three"],
                 "delivery": delivery | self.delivery,
                 "runner": {"cores": self.tasks},
+                "runs_uri": self.runs,
             }
         )
 

@@ -252,7 +252,7 @@ class Pipe:
         ledger = LedgerLog(ClusterClient(cluster), cluster, self.name)
         if not ledger.exists():
             return Chunks(self.name)
-        return Chunks(self.name, ledger.control().voids).feed(ledger.chunks(wait_seconds=wait_seconds))
+        return ledger.state(wait_seconds=wait_seconds).chunks
 
     def uncommitted_end(self) -> int:
         """Offsets taken in the first topic, over its partitions: by records of open transactions, too."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shipper.config.models import Cluster
+from shipper.config import load_pipeline
+from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.ledger.chunks import Chunks
 from shipper.producer.client import ClusterClient
 from shipper.testing.console_consumer import read_topic
 
@@ -47,6 +47,10 @@ class World:
     @property
     def cluster(self) -> Cluster:
         return Cluster.model_validate({"cluster": "local", "bootstrap": self.bootstrap, "ledger": {"replication_factor": 1}})
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return load_pipeline(self.root / "config", self.name)
 
     @property
     def client(self) -> ClusterClient:
@@ -120,8 +124,7 @@ class World:
         ledger = LedgerLog(self.client, self.cluster, self.name)
         if not ledger.exists():
             return 0
-        chunks = Chunks(self.name, ledger.control().voids).feed(ledger.chunks(wait_seconds=60))
-        return sum(state.records for state in chunks.splits.values())
+        return sum(state.records for state in ledger.state(wait_seconds=60).chunks.splits.values())
 
     def nothing_was_sent(self) -> bool:
         return all(

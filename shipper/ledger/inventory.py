@@ -1,0 +1,215 @@
+"""What the ledger holds, file by file and window by window, and whether it agrees with itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from shipper.ledger.chunks import Chunks, SplitState
+from shipper.ledger.records import ChunkKey, ChunkValue, decode, subject
+from shipper.ledger.state import LedgerRecords, voids_in
+from shipper.terms import FileId, LogRecord, SplitId
+
+SplitStarts = Callable[[FileId], Sequence[int]]
+"""File → first byte of each of its splits."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One chunk record."""
+
+    key: ChunkKey
+    value: ChunkValue
+    offset: int
+    timestamp_ms: int
+    """The broker's, when it was written."""
+    void: bool
+    """Its file is shipped anew since, so it does not count."""
+    archived: bool
+
+
+def entries(read: LedgerRecords) -> Iterator[list[Entry]]:
+    """All chunk records of a path, path by path."""
+    pipeline = read.files.pipeline
+    for path, records in read.by_path():
+        voids = voids_in(pipeline, records)
+        in_topic = read.files.by_path.get(path, {})
+        found = []
+        for record in records:
+            match decode(pipeline, record):
+                case (ChunkKey() as key, ChunkValue() as value):
+                    void = voids.get(key.split.file)
+                    moved = not _live(in_topic.get(record.key))
+                    hidden = void is not None and value.generation < void.generation
+                    found.append(Entry(key, value, record.offset, record.timestamp_ms, hidden, moved))
+        if found:
+            yield found
+
+
+def _live(record: LogRecord | None) -> bool:
+    return record is not None and record.value is not None
+
+
+@dataclass
+class Tally:
+    """Counts of what one file, or one window, has in the ledger."""
+
+    chunks: int = 0
+    records: int = 0
+    bytes: int = 0
+    """Of keys and values, uncompressed."""
+    archived: int = 0
+    """Of the chunks, those that are in the archive."""
+    generation: int = -1
+    run_id: str = ""
+    """The latest run that shipped a part of it."""
+    files: int = 0
+    complete: int = 0
+    """Files whose every record is there."""
+
+    def add(self, entry: Entry) -> None:
+        value = entry.value
+        self.chunks += 1
+        self.records += value.records
+        self.bytes += value.bytes
+        self.archived += entry.archived
+        if value.generation > self.generation:
+            self.generation, self.run_id = value.generation, value.run_id
+
+
+@dataclass
+class Inventory:
+    windows: dict[str, Tally] = field(default_factory=dict)
+    """Window as START/END → what was shipped under it. A file may have been shipped in parts under several."""
+    files: dict[FileId, Tally] = field(default_factory=dict)
+
+    def add(self, of_path: Sequence[Entry], pipeline: str, split_starts: SplitStarts) -> None:
+        chunks = Chunks(pipeline)
+        seen: dict[FileId, set[str]] = {}
+        for entry in of_path:
+            if not entry.void:
+                file = entry.key.split.file
+                chunks.add(entry.key, entry.value)
+                self.files.setdefault(file, Tally(files=1)).add(entry)
+                self.windows.setdefault(entry.value.window, Tally()).add(entry)
+                seen.setdefault(file, set()).add(entry.value.window)
+        for file, windows in seen.items():
+            complete = all(_complete(chunks.splits.get(SplitId(file, start))) for start in split_starts(file))
+            self.files[file].complete = int(complete)
+            for window in windows:
+                self.windows[window].files += 1
+                self.windows[window].complete += complete
+
+
+def _complete(state: SplitState | None) -> bool:
+    return state is not None and state.complete
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends."""
+
+    severity: Literal["wrong", "unfinished"]
+    kind: str
+    where: str
+    text: str
+
+
+def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[Finding]:
+    """What the records of one path say against each other."""
+    live = [entry for entry in of_path if not entry.void]
+    by_split: dict[SplitId, list[Entry]] = {}
+    by_file: dict[FileId, set[str]] = {}
+    for entry in live:
+        by_split.setdefault(entry.key.split, []).append(entry)
+        by_file.setdefault(entry.key.split.file, set()).add(entry.value.digest)
+    for file, digests in by_file.items():
+        if len(digests) > 1:
+            yield Finding(
+                "wrong", "digests", file.path, f"shipped in parts under several transforms: {', '.join(sorted(digests))}"
+            )
+        missing = [start for start in split_starts(file) if SplitId(file, start) not in by_split]
+        if missing:
+            text = f"of the splits at bytes {_some(missing)} nothing is there yet"
+            yield Finding("unfinished", "gap", file.path, text)
+    for split, of_split in by_split.items():
+        yield from _findings_of_split(f"{split.file.path} (split at byte {split.start})", of_split)
+
+
+def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:
+    ends = sorted({entry.value.last for entry in of_split if entry.value.end})
+    records = sum(entry.value.records for entry in of_split)
+    if len(ends) > 1:
+        yield Finding("wrong", "ends", where, f"it ends behind record {_some(ends)}: only one can be right")
+    yield from _overlaps(where, of_split)
+    for entry in of_split:
+        key, value = entry.key, entry.value
+        if value.records > value.last - key.first:
+            text = f"chunk [{key.first}, {value.last}) of topic {key.topic} claims {value.records} records"
+            yield Finding("wrong", "count", where, text)
+        if ends and value.last > ends[-1]:
+            text = f"chunk [{key.first}, {value.last}) of topic {key.topic} lies behind the end at {ends[-1]}"
+            yield Finding("wrong", "ends", where, text)
+    if ends and records > ends[-1]:
+        yield Finding("wrong", "count", where, f"{records} records are there, and it has {ends[-1]} only")
+    elif not ends or records < ends[-1]:
+        of = f"of {ends[-1]}" if ends else "and nobody knows yet of how many"
+        yield Finding("unfinished", "gap", where, f"{records} records are there {of}")
+
+
+def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for entry in of_split:
+        if entry.value.records:
+            by_topic.setdefault(entry.key.topic, []).append((entry.key.first, entry.value.last))
+    for topic, intervals in by_topic.items():
+        for one, other in pairwise(sorted(intervals)):
+            if other[0] < one[1]:
+                text = f"chunks [{one[0]}, {one[1]}) and [{other[0]}, {other[1]}) of topic {topic} overlap"
+                yield Finding("wrong", "overlap", where, text)
+
+
+def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[Finding]:
+    """Between the ledger as read from its snapshot on, and as read, after that, from the topic alone."""
+    ours, theirs = snapshot.control, topic.control
+    nothing_new = snapshot.control_end == topic.control_end
+    if nothing_new and (ours.generation, ours.attempts) != (theirs.generation, theirs.attempts):
+        yield Finding("wrong", "snapshot", "control", "generation or attempts differ between the topic and the snapshot")
+    archived = {record.key for record in topic.archived}
+    for path in sorted(topic.files.by_path.keys() | snapshot.files.by_path.keys()):
+        found, expected = snapshot.files.by_path.get(path, {}), topic.files.by_path.get(path, {})
+        different = sum(
+            _differ(found.get(key), expected.get(key), snapshot, key in archived) for key in found.keys() | expected.keys()
+        )
+        if different:
+            yield Finding("wrong", "snapshot", path, f"{different} records differ between the topic and the snapshot")
+
+
+def _differ(found: LogRecord | None, expected: LogRecord | None, snapshot: LedgerRecords, archived: bool) -> bool:
+    if found == expected or not (_live(found) or _live(expected)):
+        return False
+    if expected is not None:
+        about = subject(snapshot.files.pipeline, expected)
+        end = snapshot.control_end if about and about.kind == "void" else snapshot.chunks_end
+        return expected.offset < end  # else it was written after the snapshot's side was read
+    # The broker has dropped a record that was archived, and its tombstone, since the snapshot was made. It counts once all the same.
+    return not archived
+
+
+def absent_topics(of_path: Iterable[Entry], partitions: Callable[[str], int | None]) -> Iterator[tuple[str, str]]:
+    """(topic, what is wrong with it) for each record of the ledger whose topic, or partition, is not on the cluster."""
+    for entry in of_path:
+        topic, where = entry.key.topic, entry.value.partition
+        if entry.void or not entry.value.records:
+            continue
+        count = partitions(topic)
+        if count is None:
+            yield topic, "is not on the cluster, and the ledger says that records are in it"
+        elif where is not None and where >= count:
+            yield topic, f"has {count} partitions, and the ledger says that records are in partition {where}"
+
+
+def _some(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")

@@ -1,0 +1,361 @@
+"""``shipper ledger show``, ``verify``, ``export`` and ``archive``."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from shipper.config import load_cluster, load_pipeline, resolve_uri
+from shipper.config.models import Cluster, Pipeline
+from shipper.config.units import format_bytes, parse_duration
+from shipper.delivery.archive import archive as move_to_archive
+from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.errors import ClusterError, UsageError, WindowError
+from shipper.ledger.inventory import Entry, Finding, Inventory, Tally, absent_topics, differences, entries, findings
+from shipper.ledger.records import ChunkValue
+from shipper.ledger.state import LedgerRecords
+from shipper.plan.files import split_starts
+from shipper.plan.window import parse_moment, parse_window
+from shipper.producer.client import ClusterClient
+from shipper.runner import new_run_id
+from shipper.terms import FileId
+
+app = typer.Typer(
+    name="ledger",
+    help="What a cluster holds of a pipeline, by its ledger: look, check, copy, tidy up.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+_SHOWN = 40
+
+Name = Annotated[str, typer.Argument(help="Name of the pipeline.")]
+ClusterName = Annotated[
+    str | None, typer.Option("--cluster", help="One of its clusters.", show_default="all; the only one, where one is needed")
+]
+Config = Annotated[Path, typer.Option("--config", help="Folder with `pipelines/` and `clusters/`.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+@dataclass
+class _Ledger:
+    """One pipeline's ledger on one cluster, with what is needed to read it."""
+
+    pipeline: Pipeline
+    cluster: Cluster
+    client: ClusterClient
+    folder: LedgerFolder
+    log: LedgerLog
+
+    def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
+        return self.log.records(wait_seconds=wait_seconds)
+
+    def split_starts(self, file: FileId) -> range:
+        return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
+
+
+def _open(config: Path, name: str, cluster_name: str | None) -> list[_Ledger]:
+    """Raises UsageError, ConfigError, ClusterError."""
+    pipeline = load_pipeline(config, name)
+    if cluster_name is not None and cluster_name not in pipeline.clusters:
+        raise UsageError(f"pipeline {name} does not ship to cluster {cluster_name!r}; it has {', '.join(pipeline.clusters)}")
+    found = []
+    for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
+        cluster = load_cluster(config, chosen)
+        client = ClusterClient(cluster)
+        folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), name, chosen)
+        log = LedgerLog(client, cluster, name, folder)
+        if not log.exists():
+            raise ClusterError(
+                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: nothing was ever shipped, or it was "
+                "deleted, or this user may not see it."
+            )
+        found.append(_Ledger(pipeline, cluster, client, folder, log))
+    return found
+
+
+def _open_one(config: Path, name: str, cluster_name: str | None) -> _Ledger:
+    clusters = load_pipeline(config, name).clusters
+    if cluster_name is None and len(clusters) > 1:
+        raise UsageError(f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster")
+    return _open(config, name, cluster_name)[0]
+
+
+@app.command(
+    epilog="Examples: `shipper ledger show web_access` · `shipper ledger show web_access --cluster frankfurt --files "
+    "--window 2026-11-01T06:00/2026-11-01T07:00`"
+)
+def show(
+    pipeline: Name,
+    cluster: ClusterName = None,
+    window: Annotated[
+        str | None, typer.Option("--window", help="Only what was shipped under windows that lie in START/END.")
+    ] = None,
+    files: Annotated[bool, typer.Option("--files", help="A line for each file instead of each window.")] = False,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Says what is there, by window or file, which run shipped last, and who holds the lease."""
+    wanted = parse_window(window) if window else None
+    documents = {}
+    for ledger in _open(config, pipeline, cluster):
+        read = ledger.read()
+        inventory = Inventory()
+        for of_path in entries(read):
+            chosen = [e for e in of_path if wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)]
+            inventory.add(chosen, pipeline, ledger.split_starts)
+        if as_json:
+            documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)
+        else:
+            _print_inventory(ledger, read, inventory, files=files)
+    if as_json:
+        print(json.dumps(documents, indent=1))
+
+
+def _lies_in(window: str, start: dt.datetime, end: dt.datetime) -> bool:
+    try:
+        found = parse_window(window)
+    except WindowError:
+        return False
+    return start <= found.start and found.end <= end
+
+
+def _document(ledger: _Ledger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> dict[str, Any]:
+    control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
+    latest = control.generations.get(control.generation)
+    document: dict[str, Any] = {
+        "topic": ledger.log.topic,
+        "generation": control.generation,
+        "run_id": latest.run_id if latest else None,
+        "leases": [{**dataclasses.asdict(lease), "renewed_at": _moment(at)} for at, lease in control.claims()],
+        "archive": dataclasses.asdict(archived) if archived else None,
+        "snapshot": {"records": snapshot.records, "chunks_end": snapshot.chunks_end} if snapshot else None,
+        "chunks_end": read.chunks_end,
+        "windows": {window: _tally(tally) for window, tally in sorted(inventory.windows.items())},
+    }
+    if files:
+        document["files"] = [{**file._asdict(), **_tally(tally)} for file, tally in sorted(inventory.files.items())]
+    return document
+
+
+def _tally(tally: Tally) -> dict[str, Any]:
+    return dataclasses.asdict(tally)
+
+
+def _moment(timestamp_ms: int) -> str:
+    return f"{dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _print_inventory(ledger: _Ledger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> None:
+    control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
+    out.print(f"[bold]{ledger.pipeline.name}[/] on {ledger.cluster.name}: ledger {ledger.log.topic}", soft_wrap=True)
+    latest = control.generations.get(control.generation)
+    out.print(f"generation {control.generation} of run {latest.run_id}" if latest else "never shipped", markup=False)
+    for renewed_ms, lease in control.claims():
+        verb = "holds the lease" if lease.held else "waits for the lease"
+        who = f"run {lease.run_id} on {lease.host} (process {lease.pid})"
+        out.print(f"{who} {verb}; renewed {_moment(renewed_ms)}, lapses after {lease.seconds:g} s", markup=False, soft_wrap=True)
+    tail = f"snapshot of {snapshot.records:,} records" if snapshot else "no snapshot"
+    held = f", {archived.entries:,} in the archive (windows until {archived.before})" if archived else ""
+    out.print(f"{tail}{held}", markup=False)
+    rows: list[tuple[str, Tally]] = sorted(inventory.windows.items(), reverse=True)
+    if files:
+        rows = [(file.path, tally) for file, tally in sorted(inventory.files.items())]
+    heads = (
+        ("records", "bytes", "chunks", "archived") if files else ("files", "complete", "records", "bytes", "chunks", "archived")
+    )
+    table = Table("file" if files else "window", *(Column(head, justify="right") for head in heads), "last run")
+    if files:
+        table.add_column("complete")
+    for name, tally in rows[:_SHOWN]:
+        counts = [f"{tally.records:,}", format_bytes(tally.bytes), f"{tally.chunks:,}", f"{tally.archived:,}"]
+        of_window = [] if files else [f"{tally.files:,}", f"{tally.complete:,}"]
+        table.add_row(name, *of_window, *counts, tally.run_id, *(["yes" if tally.complete else "no"] if files else []))
+    out.print(table)
+    if len(rows) > _SHOWN:
+        out.print(f"… and {len(rows) - _SHOWN:,} more; --window chooses, --json lists all.")
+
+
+@app.command(epilog="Example: `shipper ledger verify web_access` · in a script: `shipper ledger verify web_access --json | jq .`")
+def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("config"), as_json: Json = False) -> None:
+    """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if something is wrong.
+
+    Wrong are chunks that overlap, counts or ends that contradict each other, a file shipped under several transforms, a snapshot that
+    differs from the topic, a topic that is gone. A file that is not finished is shown, and is not wrong: running its window again ships the rest.
+    """
+    documents = {}
+    wrong = 0
+    for ledger in _open(config, pipeline, cluster):
+        read, found = _verified(ledger)
+        wrong += sum(finding.severity == "wrong" for finding in found)
+        documents[ledger.cluster.name] = {
+            "chunks_end": read.chunks_end,
+            "snapshot": ledger.log.snapshot() is not None,
+            "findings": [dataclasses.asdict(finding) for finding in found],
+        }
+        if not as_json:
+            _print_findings(ledger, found)
+    if as_json:
+        print(json.dumps(documents, indent=1))
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _verified(ledger: _Ledger) -> tuple[LedgerRecords, list[Finding]]:
+    topics = ledger.client.topics()
+    read = ledger.read(wait_seconds=60)
+    found: list[Finding] = []
+    absent: dict[tuple[str, str], None] = {}
+    for of_path in entries(read):
+        found += findings(of_path, ledger.split_starts)
+        absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
+    found += [Finding("wrong", "topic", topic, text) for topic, text in absent]
+    if ledger.log.snapshot() is not None:
+        found += differences(read, ledger.log.records_of_topic(wait_seconds=60))
+    return read, found
+
+
+def _print_findings(ledger: _Ledger, found: list[Finding]) -> None:
+    wrong = [finding for finding in found if finding.severity == "wrong"]
+    unfinished = [finding for finding in found if finding.severity == "unfinished"]
+    for finding in [*wrong, *unfinished][:_SHOWN]:
+        style = "red" if finding.severity == "wrong" else "yellow"
+        err.print(f"{finding.severity}  {finding.where}: {finding.text}", style=style, markup=False, soft_wrap=True)
+    if len(found) > _SHOWN:
+        err.print(f"… and {len(found) - _SHOWN:,} more; --json lists all.")
+    snapshot = "" if ledger.log.snapshot() else "; there is no snapshot to compare with"
+    mark = "[bold red]✗[/]" if wrong else "[green]✓[/]"
+    out.print(
+        f"{mark} {ledger.pipeline.name} on {ledger.cluster.name}: {len(wrong)} wrong, {len(unfinished)} unfinished{snapshot}",
+        soft_wrap=True,
+    )
+
+
+@app.command(
+    epilog="Examples: `shipper ledger export web_access --to ledger.jsonl` · "
+    "`shipper ledger export web_access --format csv | gzip > ledger.csv.gz`"
+)
+def export(
+    pipeline: Name,
+    cluster: ClusterName = None,
+    to: Annotated[Path | None, typer.Option("--to", help="File to write.", show_default="standard output")] = None,
+    format: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="A JSON object or a CSV row for each.")] = "jsonl",
+    config: Config = Path("config"),
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
+) -> None:
+    """Writes every chunk that the ledger holds, archived and void ones included, one line each."""
+    if as_json and format == "csv":
+        raise UsageError("--json and --format csv contradict each other; leave one out")
+    ledger = _open_one(config, pipeline, cluster)
+    read = ledger.read()
+    count = 0
+    with _written(to) as target:
+        table = csv.DictWriter(target, _COLUMNS)
+        if format == "csv":
+            table.writeheader()
+        for of_path in entries(read):
+            for row in map(_row, of_path):
+                count += 1
+                if format == "csv":
+                    table.writerow(row)
+                else:
+                    target.write(json.dumps(row, ensure_ascii=False) + "\n")
+    err.print(
+        f"{count:,} chunks of {pipeline} on {ledger.cluster.name}" + (f" in {to}" if to else ""), markup=False, soft_wrap=True
+    )
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    file, value = entry.key.split.file, entry.value
+    return {
+        "path": file.path,
+        "size_bytes": file.size_bytes,
+        "modified_ms": file.modified_ms,
+        "split": entry.key.split.start,
+        "first": entry.key.first,
+        "topic": entry.key.topic,
+        **dataclasses.asdict(value),
+        "void": entry.void,
+        "archived": entry.archived,
+        "offset": entry.offset,
+        "written_at": _moment(entry.timestamp_ms),
+    }
+
+
+_COLUMNS = (
+    *("path", "size_bytes", "modified_ms", "split", "first", "topic"),
+    *(field.name for field in dataclasses.fields(ChunkValue)),
+    *("void", "archived", "offset", "written_at"),
+)
+
+
+@contextmanager
+def _written(path: Path | None) -> Iterator[IO[str]]:
+    """Whole or not at all: nobody should take half an export for all of it."""
+    if path is None:
+        yield sys.stdout
+        return
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8", newline="") as target:
+            yield target
+        part.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@app.command(
+    epilog="Examples: `shipper ledger archive web_access --before 90d` · `shipper ledger archive web_access --before 2026-08-01`"
+)
+def archive(
+    pipeline: Name,
+    before: Annotated[str, typer.Option("--before", help="A date, or an age: windows that ended by then are moved.")],
+    cluster: ClusterName = None,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Moves what the ledger says of old windows out of its topic, into files beside the runs.
+
+    The archive stays part of the ledger: running an old window again still sends nothing twice. It cannot be made anew, so `runs_uri` must
+    be a place that lasts, and that every machine which plans or ships this pipeline can read. Needs the lease: no ship may be under way.
+    """
+    ledger = _open_one(config, pipeline, cluster)
+    moment = _moment_before(before)
+
+    def say(text: str) -> None:
+        err.print(text, markup=False, soft_wrap=True)
+
+    done = move_to_archive(ledger.log, ledger.folder, ledger.cluster, ledger.pipeline, moment, f"archive-{new_run_id()}", say)
+    if as_json:
+        print(json.dumps(dataclasses.asdict(done), indent=1))
+    else:
+        text = f"{done.moved:,} records of {done.files:,} files moved; {done.left:,} are left in the topic, {done.archived:,} are in the archive"
+        out.print(f"{text} {done.manifest or ''}", markup=False, soft_wrap=True)
+
+
+def _moment_before(text: str) -> dt.datetime:
+    try:
+        return dt.datetime.now(dt.UTC) - dt.timedelta(seconds=parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        return parse_moment(text)
+    except WindowError as error:
+        raise UsageError(f"--before {text}: neither a date (2026-08-01) nor an age (90d)") from error

@@ -1,0 +1,218 @@
+"""A snapshot and what came after it say the same as the whole log, whatever the log holds and wherever the snapshot was made."""
+
+import datetime as dt
+import random
+import uuid
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shipper.config.models import Cluster
+from shipper.delivery.archive import old_chunks, write_archive
+from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.ledger import shards
+from shipper.ledger.records import (
+    CHUNKS,
+    CONTROL,
+    Attempt,
+    ChunkKey,
+    ChunkValue,
+    Generation,
+    Lease,
+    Void,
+    decode,
+    encode_archive,
+    encode_attempt,
+    encode_chunk,
+    encode_generation,
+    encode_lease,
+    encode_void,
+)
+from shipper.terms import FileId, LogRecord, SplitId
+from shipper.testing.memory_log import MemoryLog
+
+CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+PATHS = ["a/1", "a/2", "b\t\u00e4\n", "\u65e5\u672c", "z"]
+VALUE = ChunkValue(last=0, end=False, records=0, bytes=1, checksum=7, digest="d", generation=0, run_id="r", window="w")
+
+small = st.integers(0, 3)
+pipelines = st.sampled_from(["web", "web", "web", "other"])
+files = st.builds(FileId, st.sampled_from(PATHS), st.integers(1, 2), st.just(5))
+chunk_keys = st.builds(ChunkKey, st.builds(SplitId, files, st.sampled_from([0, 64])), small, st.sampled_from(["t", "u"]))
+chunk_values = st.builds(
+    lambda length, end, digest, generation: replace(
+        VALUE, last=length, records=length, end=end, digest=digest, generation=generation
+    ),
+    small, st.booleans(), st.sampled_from(["d", "e"]), small,
+)  # fmt: skip
+control_records = st.one_of(
+    st.builds(encode_void, pipelines, files, st.builds(Void, small, st.just("r"))),
+    st.builds(encode_generation, pipelines, st.builds(Generation, st.just("r"), st.integers(1, 4), st.integers(1, 4))),
+    st.builds(encode_attempt, pipelines, small, st.builds(Attempt, small, small, st.booleans())),
+    st.builds(encode_lease, pipelines, st.builds(Lease, st.sampled_from("ab"), st.just("h"), small, st.booleans(), st.just(9.0))),
+    st.builds(lambda run: (encode_lease("web", Lease(run, "h", 1, True, 9.0))[0], None), st.sampled_from("ab")),
+)
+chunk_records = st.one_of(
+    st.builds(encode_chunk, pipelines, chunk_keys, chunk_values),
+    st.builds(encode_chunk, pipelines, chunk_keys, chunk_values),
+    st.builds(lambda key: (encode_chunk("web", key, VALUE)[0], None), chunk_keys),
+)
+steps = st.one_of(
+    st.tuples(st.just(CONTROL), control_records),
+    st.tuples(st.just(CHUNKS), chunk_records),
+    st.tuples(st.just(CHUNKS), chunk_records),
+    st.tuples(st.sampled_from(["snapshot", "compact", "skip", "hold", "release"]), st.integers(0, 99)),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tiny_shards():
+    before, shards.SHARD_RECORDS = shards.SHARD_RECORDS, 2
+    yield
+    shards.SHARD_RECORDS = before
+
+
+def ledger_of(log, folder=None):
+    return LedgerLog(log, CLUSTER, "web", folder)
+
+
+def in_memory():
+    return LedgerFolder(f"memory://{uuid.uuid4().hex}", "web", "c")
+
+
+def essence(state):
+    control = state.control
+    return {
+        "generation": control.generation,
+        "attempts": control.attempts,
+        "ended": control.ended,
+        "claims": sorted(control.claims(), key=repr),
+        "to fence": control.most_before(),
+        "voids": state.voids,
+        "splits": state.chunks.splits,
+        "digests": state.chunks.digests,
+        "files": state.chunks.files_of_path,
+    }
+
+
+def as_runs_write_it(history):
+    """Generations cover the ones before, and attempts are of the latest, counted up, and end after they have begun: else compaction by
+    the broker would lose some, with or without snapshots."""
+    tasks = lanes = latest = offset = number = 0
+    begun = {}
+    for what, detail in history:
+        if what == CONTROL:
+            match decode("web", LogRecord(0, 0, *detail)):
+                case (_, Generation() as wanted):
+                    tasks, lanes, latest = max(tasks, wanted.tasks), max(lanes, wanted.lanes), offset
+                    detail = encode_generation("web", Generation("r", tasks, lanes))
+                    begun = {}
+                case (int() as task, Attempt() as attempt):
+                    number += 1
+                    ending = begun.get(task, [])[-2:] if attempt.ended else []
+                    chosen = ending[0] if ending else number
+                    begun.setdefault(task, []).append(chosen)
+                    detail = encode_attempt("web", task, Attempt(latest, chosen, bool(ending)))
+            offset += 1
+        yield what, detail
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(steps, max_size=40), st.sets(st.sampled_from(PATHS)), st.booleans())
+def test_snapshot_and_tail_say_what_the_whole_log_says(history, asked, compacted):
+    # `whole` never loses a record to compaction, `log` does; both get the same writes.
+    log, whole, folder = MemoryLog(), MemoryLog(), in_memory()
+    history = list(as_runs_write_it(history)) if compacted else [step for step in history if step[0] != "compact"]
+    made_first = ledger_of(log, folder)
+    for what, detail in history:
+        if what == "snapshot":
+            # By one process that lives on, or by another one.
+            (made_first if detail % 2 else ledger_of(log, folder)).keep_snapshot(longer_than=detail % 3)
+        elif what == "compact":
+            log.compact(random.Random(detail))
+        elif what in ("skip", "hold", "release"):
+            for each in (log, whole):
+                if what == "skip":
+                    each.skip(CHUNKS)
+                elif what == "hold":
+                    each.hold_transaction(CHUNKS)
+                else:
+                    each.release(CHUNKS)
+        else:
+            for each in (log, whole):
+                each.append("topic", what, [detail])
+    for paths in (None, asked):
+        expected = essence(ledger_of(whole).state(paths, wait_seconds=None))
+        assert essence(ledger_of(log, folder).state(paths, wait_seconds=None)) == expected
+        assert essence(made_first.state(paths, wait_seconds=None)) == expected
+    assert ledger_of(log, folder).control().most_before() == ledger_of(whole).control().most_before()
+
+
+windows = st.sampled_from([f"2026-11-0{day}T00:00:00Z/2026-11-0{day + 1}T00:00:00Z" for day in (1, 2, 3)])
+shipped = st.builds(
+    lambda key, value, window: encode_chunk("web", key, replace(value, window=window)), chunk_keys, chunk_values, windows
+)
+archiving_steps = st.one_of(
+    st.tuples(st.just(CHUNKS), shipped),
+    st.tuples(st.just(CHUNKS), shipped),
+    st.tuples(st.just(CONTROL), st.builds(encode_void, st.just("web"), files, st.builds(Void, small, st.just("r")))),
+    st.tuples(st.sampled_from(["snapshot", "compact"]), st.integers(0, 99)),
+    st.tuples(st.just("archive"), st.tuples(st.integers(1, 4), st.integers(0, 9))),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(archiving_steps, max_size=30), st.sets(st.sampled_from(PATHS)))
+def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked):
+    log, whole, folder = MemoryLog(), MemoryLog(), in_memory()
+    for what, detail in history:
+        if what == "snapshot":
+            ledger_of(log, folder).keep_snapshot(longer_than=detail % 3)
+        elif what == "compact":
+            log.compact(random.Random(detail))
+        elif what == "archive":
+            (day, killed_after), ledger = detail, ledger_of(log, folder)
+            read = ledger.records(wait_seconds=None)
+            chosen = old_chunks("web", read, dt.datetime(2026, 11, day, tzinfo=dt.UTC))
+            if chosen:
+                marker = write_archive(folder, ledger, read, chosen, dt.datetime.now(dt.UTC), 0, "r")
+                tombstones = [(record.key, None) for record in chosen]
+                log.append("topic", CHUNKS, [encode_archive("web", marker), *tombstones[:killed_after]])
+                whole.skip(CHUNKS, 1 + len(tombstones[:killed_after]))
+        else:
+            for each in (log, whole):
+                each.append("topic", what, [detail])
+    for paths in (None, asked):
+        expected = essence(ledger_of(whole).state(paths, wait_seconds=None))
+        assert essence(ledger_of(log, folder).state(paths, wait_seconds=None)) == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.just(CHUNKS), chunk_records), max_size=30),
+    st.integers(0, 30),
+    st.integers(0, 10_000),
+    st.binary(max_size=3),
+)
+def test_whatever_happens_to_its_files_a_snapshot_is_never_believed_wrongly(history, cut_at, place, garbage):
+    log, folder = MemoryLog(), in_memory()
+    for step, (partition, record) in enumerate(history):
+        log.append("topic", partition, [record])
+        if step == cut_at:
+            ledger_of(log, folder).keep_snapshot(longer_than=0)
+    fs = folder.snapshots._fs()
+    found = sorted(fs.find(folder.uri)) if fs.exists(folder.uri) else []
+    if found:
+        victim = found[place % len(found)]
+        data = fs.cat_file(victim)
+        at = place % (len(data) + 1)
+        fs.pipe_file(victim, data[:at] + garbage + data[at + len(garbage) + place % 2 :])
+    expected = essence(ledger_of(log).state(wait_seconds=None))
+    assert essence(ledger_of(log, folder).state(wait_seconds=None)) == expected
+    again = ledger_of(log, folder)
+    again.state(wait_seconds=None)
+    again.keep_snapshot(longer_than=-1)
+    assert essence(ledger_of(log, folder).state(wait_seconds=None)) == expected

@@ -1,0 +1,289 @@
+"""When a snapshot is used, when it is not, and what it costs. The log is in memory; tests/integration has a real one."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from shipper.config.models import Cluster
+from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.errors import ArchiveMissing
+from shipper.ledger.inventory import Inventory, differences, entries, findings
+from shipper.ledger.records import (
+    CHUNKS,
+    CONTROL,
+    Archive,
+    ChunkKey,
+    ChunkValue,
+    Generation,
+    Lease,
+    Void,
+    encode_archive,
+    encode_chunk,
+    encode_generation,
+    encode_lease,
+    encode_void,
+)
+from shipper.ledger.shards import SHARD_RECORDS
+from shipper.terms import FileId, SplitId
+from shipper.testing.memory_log import MemoryLog
+
+CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w")
+
+
+@pytest.fixture
+def log():
+    return MemoryLog()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return LedgerFolder(str(tmp_path), "web", "c")
+
+
+@pytest.fixture
+def opened(log, folder):
+    return lambda: LedgerLog(log, CLUSTER, "web", folder)
+
+
+def chunk(path, first=0, *, start=0, topic="t", **changes):
+    return encode_chunk("web", ChunkKey(SplitId(FileId(path, 100, 5), start), first, topic), replace(VALUE, **changes))
+
+
+def ship(log, *paths):
+    log.append("t", CHUNKS, [chunk(path) for path in paths])
+
+
+def paths_of(state):
+    return {split.file.path for split in state.chunks.splits}
+
+
+def manifests(folder):
+    return sorted(name for name in folder.snapshots._manifest_names())
+
+
+class TestUsingASnapshot:
+    def test_what_is_in_it_is_not_read_from_the_topic(self, log, opened):
+        ship(log, *(f"{n:05}" for n in range(3 * SHARD_RECORDS)))
+        assert opened().keep_snapshot() is not None
+        ship(log, "new")
+        log.reads = 0
+        assert paths_of(opened().state({"00007", "04000", "new"}, wait_seconds=1)) == {"00007", "04000", "new"}
+        assert log.reads == 1
+
+    def test_a_window_opens_the_shards_of_its_own_paths_only(self, log, opened, folder, tmp_path):
+        ship(log, *(f"{n:05}" for n in range(5 * SHARD_RECORDS)))
+        made = opened().keep_snapshot()
+        assert len(made.shards) == 5
+        needed = {shard.name for shard in made.covering({"00001", "00002"})}
+        for path in (tmp_path / "web" / "ledger.c" / "snapshot" / "shards").iterdir():
+            if path.name not in needed:
+                path.unlink()
+        log.reads = 0
+        assert len(paths_of(opened().state({"00001", "00002"}, wait_seconds=1))) == 2
+        assert log.reads == 0
+
+    def test_a_new_one_is_made_when_the_tail_is_long_and_not_before(self, log, opened):
+        ship(log, *(f"a{n}" for n in range(50)))
+        assert opened().keep_snapshot(longer_than=50) is None
+        assert opened().keep_snapshot(longer_than=49).chunks_end == 50
+        ship(log, *(f"b{n}" for n in range(50)))
+        assert opened().keep_snapshot(longer_than=50) is None
+        assert opened().keep_snapshot(longer_than=49).records == 100
+
+    def test_an_update_leaves_the_shards_alone_that_it_does_not_touch(self, log, opened, folder):
+        ship(log, *(f"{n:05}" for n in range(4 * SHARD_RECORDS)))
+        before = opened().keep_snapshot()
+        ship(log, "99999")
+        after = opened().keep_snapshot(longer_than=0)
+        assert after.shards[:3] == before.shards[:3]
+        assert after.records == before.records + 1
+
+    def test_old_ones_are_removed_but_the_one_before(self, log, opened, folder, tmp_path):
+        for n in range(5):
+            ship(log, f"{n}")
+            opened().keep_snapshot(longer_than=0)
+        assert len(manifests(folder)) == 2
+        assert len(list((tmp_path / "web" / "ledger.c" / "snapshot" / "shards").iterdir())) == 2
+
+    def test_what_is_about_no_file_lives_on_in_each_later_one(self, log, opened):
+        log.append(
+            "t", CONTROL, [encode_generation("web", Generation("a", 4, 2)), encode_lease("web", Lease("a", "h", 1, True, 9.0))]
+        )
+        named = Archive("1-x.json", "00", 5, "2026-11-01T00:00:00Z", 1, "r")
+        log.append("t", CHUNKS, [encode_archive("web", named)])
+        for n in range(3):
+            ship(log, f"{n}")
+            opened().keep_snapshot(longer_than=0)
+            control = opened().control()
+            assert (control.generation, control.most_before(), len(control.claims())) == (0, (4, 2), 1)
+            with pytest.raises(ArchiveMissing):
+                opened().state(wait_seconds=1)
+
+    def test_control_asked_again_reads_what_is_new(self, log, opened):
+        ledger = opened()
+        log.append("t", CONTROL, [encode_generation("web", Generation("a", 4, 2))])
+        assert ledger.control().generation == 0
+        log.reads = 0
+        log.append("t", CONTROL, [encode_generation("web", Generation("b", 4, 2))])
+        assert (ledger.control().generation, log.reads) == (1, 1)
+        ledger.control().attempts[7] = [1]
+        assert ledger.control().attempts == {}, "each caller has a copy of its own"
+
+
+class TestNotUsingASnapshot:
+    def lose(self, log, opened, caplog):
+        """The state must be right, and somebody must be told why it took long."""
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            found = paths_of(opened().state(wait_seconds=1))
+        return found, caplog.text
+
+    def test_a_topic_that_was_made_anew_is_another_topic(self, log, opened, caplog):
+        ship(log, "old", "older")
+        opened().keep_snapshot(longer_than=0)
+        log.recreate()
+        ship(log, "new", "newer", "newest")
+        found, said = self.lose(log, opened, caplog)
+        assert found == {"new", "newer", "newest"}
+        assert "it is of another log" in said
+
+    def test_a_topic_that_has_lost_its_end_is_not_what_the_snapshot_says(self, log, opened, caplog):
+        ship(log, "a", "b", "c")
+        opened().keep_snapshot(longer_than=0)
+        log._records[CHUNKS].pop()
+        log._ends[CHUNKS] -= 1
+        found, said = self.lose(log, opened, caplog)
+        assert found == {"a", "b"}
+        assert "it ends at offset 3 of partition 1" in said
+
+    def test_brokers_that_give_topics_no_id_get_none(self, log, opened):
+        log.topic_id = ""
+        ship(log, "a")
+        assert opened().keep_snapshot(longer_than=0) is None
+        assert paths_of(opened().state(wait_seconds=1)) == {"a"}
+
+    def test_a_manifest_with_another_number_in_it_is_not_believed(self, log, opened, tmp_path):
+        ship(log, "a", "b", "c")
+        opened().keep_snapshot(longer_than=0)
+        ship(log, "d")
+        [path] = (tmp_path / "web" / "ledger.c" / "snapshot").glob("*.json")
+        path.write_bytes(path.read_bytes().replace(b'"chunks_end":3', b'"chunks_end":4'))
+        assert paths_of(opened().state(wait_seconds=1)) == {"a", "b", "c", "d"}
+
+    @pytest.mark.parametrize("damage", ["gone", "cut", "other bytes"])
+    @pytest.mark.parametrize("what", ["manifest", "shard"])
+    def test_a_damaged_one_is_not_believed_and_the_next_ship_makes_a_new_one(
+        self, log, opened, folder, tmp_path, caplog, what, damage
+    ):
+        ship(log, "a", "b")
+        opened().keep_snapshot(longer_than=0)
+        ship(log, "c")
+        home = tmp_path / "web" / "ledger.c" / "snapshot"
+        [path] = home.glob("*.json") if what == "manifest" else (home / "shards").iterdir()
+        if damage == "gone":
+            path.unlink()
+        else:
+            data = path.read_bytes()
+            path.write_bytes(data[:-2] if damage == "cut" else data.replace(b"\x00", b"\x01").replace(b"a", b"e"))
+        found, said = self.lose(log, opened, caplog)
+        assert found == {"a", "b", "c"}
+        assert "read whole" in said or (what, damage) == ("manifest", "gone")
+        ledger = opened()
+        ledger.state(wait_seconds=1)
+        assert ledger.keep_snapshot(longer_than=0).records == 3
+        log.reads = 0
+        assert paths_of(opened().state(wait_seconds=1)) == {"a", "b", "c"}
+        assert log.reads == 0
+
+    def test_the_one_before_serves_when_the_latest_is_damaged(self, log, opened, folder, tmp_path):
+        ship(log, "a")
+        first = opened().keep_snapshot(longer_than=0)
+        ship(log, "b")
+        opened().keep_snapshot(longer_than=0)
+        (tmp_path / "web" / "ledger.c" / "snapshot" / manifests(folder)[-1]).write_bytes(b"{")
+        assert opened().snapshot() == first
+        assert paths_of(opened().state(wait_seconds=1)) == {"a", "b"}
+
+
+class TestArchive:
+    def test_where_the_topic_names_an_archive_that_is_not_there_nothing_is_said_of_any_file(self, log, opened):
+        named = Archive("1-x.json", "00", 5, "2026-11-01T00:00:00Z", 1, "r")
+        log.append("t", CHUNKS, [encode_archive("web", named)])
+        for ledger in (opened(), LedgerLog(log, CLUSTER, "web")):
+            with pytest.raises(ArchiveMissing, match=r"5 records in the archive .*1-x\.json.*Nothing was sent") as caught:
+                ledger.state({"any"}, wait_seconds=1)
+            assert not caught.value.retriable
+
+
+class TestInventory:
+    def read(self, log, opened, *records, control=()):
+        log.append("t", CONTROL, control)
+        log.append("t", CHUNKS, records)
+        return opened().records(wait_seconds=1)
+
+    def found(self, read, starts=(0,)):
+        return [
+            (finding.severity, finding.kind) for of_path in entries(read) for finding in findings(of_path, lambda file: starts)
+        ]
+
+    def test_a_file_that_is_there_whole_is_complete_and_right(self, log, opened):
+        read = self.read(
+            log,
+            opened,
+            chunk("a", 0, end=False, records=6),
+            chunk("a", 0, topic="u", records=4, end=False),
+            chunk("a", 10, last=20),
+        )
+        assert self.found(read) == []
+        inventory = Inventory()
+        for of_path in entries(read):
+            inventory.add(of_path, "web", lambda file: [0])
+        assert [(t.records, t.chunks, t.complete, t.run_id) for t in inventory.files.values()] == [(20, 3, 1, "r")]
+        assert inventory.windows["w"].files == inventory.windows["w"].complete == 1
+
+    @pytest.mark.parametrize(
+        ("records", "kinds"),
+        [
+            ([chunk("a", 0, last=10, end=False), chunk("a", 5, last=15, records=5)], {"overlap"}),
+            ([chunk("a", 0, last=10), chunk("a", 0, topic="u", last=10)], {"count"}),
+            ([chunk("a", 0, records=11, last=10, end=False)], {"count", "gap"}),
+            ([chunk("a", 0, last=10), chunk("a", 10, last=20)], {"ends"}),
+            ([chunk("a", 0, last=10), chunk("a", 10, last=20, end=False)], {"ends", "count"}),
+            ([chunk("a", 0, last=10, end=False), chunk("a", 10, last=20, digest="e")], {"digests"}),
+            ([chunk("a", 0, last=10, end=False)], {"gap"}),
+            ([chunk("a", 0, last=10, records=3)], {"gap"}),
+        ],
+    )
+    def test_what_contradicts_itself_is_named(self, log, opened, records, kinds):
+        found = self.found(self.read(log, opened, *records))
+        assert {kind for _, kind in found} == kinds
+        assert all((severity == "unfinished") == (kind == "gap") for severity, kind in found)
+
+    def test_a_split_of_which_nothing_is_there_leaves_the_file_unfinished(self, log, opened):
+        assert self.found(self.read(log, opened, chunk("a")), starts=(0, 64)) == [("unfinished", "gap")]
+
+    def test_what_is_void_is_neither_counted_nor_wrong(self, log, opened):
+        void = encode_void("web", FileId("a", 100, 5), Void(4, "again"))
+        read = self.read(log, opened, chunk("a", digest="other"), chunk("a", 0, topic="u", generation=4), control=[void])
+        assert self.found(read) == []
+        assert [entry.void for of_path in entries(read) for entry in of_path] == [True, False]
+
+    def test_a_snapshot_that_differs_from_the_topic_is_found(self, log, opened):
+        ship(log, "a", "b", "c")
+        opened().keep_snapshot(longer_than=0)
+        assert list(differences(opened().records(wait_seconds=1), opened().records_of_topic(wait_seconds=1))) == []
+        changed = log._records[CHUNKS][1]
+        log._records[CHUNKS][1] = changed._replace(value=chunk("b", records=9)[1])
+        del log._records[CHUNKS][2]
+        before = opened().records(wait_seconds=1)
+        ship(log, "a", "later")  # what comes between the two readings is no difference
+        assert [finding.where for finding in differences(before, opened().records_of_topic(wait_seconds=1))] == ["b", "c"]
+
+
+def test_claims_are_in_the_order_of_their_renewal(log, opened):
+    leases = [encode_lease("web", Lease(run, "h", 1, True, 9.0)) for run in "aba"]
+    log.append("t", CONTROL, leases)
+    assert [lease.run_id for _, lease in opened().control().claims()] == ["b", "a"]
