@@ -6,6 +6,7 @@ import datetime as dt
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from shipper.config.models import Cluster
@@ -39,9 +40,13 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     cluster = context.clusters[cluster_name]
     client = ClusterClient(cluster)
     sample = Sample(plan.sample_ratio, plan.long_lines)
-    found = preflight(client, cluster, context.pipeline, sample)
     ledger = LedgerLog(client, cluster, context.pipeline.name, context.ledger_folder(cluster_name))
-    ledger.ensure()
+    with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+        if there := ledger.exists():
+            meanwhile.submit(ledger.connect)
+        found = preflight(client, cluster, context.pipeline, sample)
+    if not there:
+        ledger.create()
     delivery = context.pipeline.delivery
     result = ShipResult(**context.common("ship"), cluster=cluster_name, started_at=started_at, finished_at=started_at)
     lease = HeldLease(

@@ -131,7 +131,9 @@ def write_archive(
 def _remove(ledger: LedgerLog, lane: LaneProducer, generation: int, records: Sequence[tuple[bytes, bytes | None]]) -> None:
     """Writes the archive's name and the tombstones, as a lane that was opened first and may ship (ADR 2)."""
     try:
-        lane.init(_within(_LANE_SECONDS), ledger.topic)
+        until = _within(_LANE_SECONDS)
+        lane.connect(until, ledger.topic)
+        lane.init(until)
         if ledger.control().generation != generation:
             raise Superseded(f"a later run of pipeline {ledger.pipeline} took over: nothing was removed from {ledger.topic}")
         waiting = iter(records)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from shipper.config.models import Cluster
 from shipper.delivery.ledger_folder import LedgerFolder
@@ -45,6 +45,8 @@ class LedgerLog:
         self._snapshot: Manifest | None = None
         self._control: Control | None = None
         self._control_end = 0
+        self._seen: int | None = None
+        """Records that were read from the topic so far, by their offsets; None: nobody has read it."""
 
     def exists(self) -> bool:
         """Whether the topic is there. Raises ClusterError if it is there but cannot serve as a ledger."""
@@ -66,15 +68,22 @@ class LedgerLog:
         return True
 
     def ensure(self) -> None:
+        """Creates the topic if it is not there. Raises ClusterError."""
+        if not self.exists():
+            self.create()
+
+    def create(self) -> None:
         """Creates the topic if the cluster's config allows it. Raises ClusterError."""
-        if self.exists():
-            return
         if not self._cluster.ledger.create:
             raise ClusterError(
                 f"cluster {self._cluster.name}: the ledger topic {self.topic} is missing and `ledger.create` is false. Create it with "
                 f"{PARTITIONS} partitions and {', '.join(f'{k}={v}' for k, v in SETTINGS.items())}."
             )
         self._client.create_topics({self.topic: PARTITIONS}, SETTINGS, self._cluster.ledger.replication_factor)
+
+    def connect(self, partitions: Sequence[int] = (CONTROL, CHUNKS)) -> None:
+        """So that the first write and the first reads do not wait for connections. Optional; never raises."""
+        self._client.connect(self.topic, partitions)
 
     def control(self) -> Control:
         """The control partition to its end. Nothing in it is transactional, so this never waits for anybody.
@@ -127,6 +136,7 @@ class LedgerLog:
         for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds):
             files.feed(batch)
             end = batch[-1].offset + 1
+        self._seen = control_end + end
         return LedgerRecords(files, self._archived(files.archived(), paths), control, control_end, end)
 
     def snapshot(self) -> Manifest | None:
@@ -195,8 +205,11 @@ class LedgerLog:
         """
         if self._folder is None:
             return None
-        facts = self._client.log_facts(self.topic)
         base = self.snapshot()
+        known = base.control_end + base.chunks_end if base else 0
+        if self._seen is not None and self._seen - known <= longer_than:
+            return None  # without asking the cluster once more
+        facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
         if base and _misfit(base, origin, facts):
             base = None
@@ -240,7 +253,10 @@ class LedgerLog:
 
     def chunks(self, start: int = 0, *, wait_seconds: float | None) -> list[LogRecord]:
         """Committed chunk records from offset ``start`` on; see ClusterClient.read for ``wait_seconds``."""
-        return self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds)
+        records = self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds)
+        if records and self._seen is not None:
+            self._seen += records[-1].offset + 1 - start
+        return records
 
     def write_chunks(self, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
         """Records that stand for no data (a split without records), outside any transaction."""

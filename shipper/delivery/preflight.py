@@ -53,11 +53,11 @@ def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str])
 
 def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sample: Sample) -> Preflight:
     """Measures the way to the cluster and sizes the lanes. Raises TopicMissing, ClusterError."""
-    missing = missing_topics(client, pipeline)
-    if missing:
+    known = client.facts(list(pipeline.fixed_topics()))
+    if missing := [topic for topic in pipeline.fixed_topics() if topic not in known]:
         raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
     delivery = pipeline.delivery
-    limits = {topic: facts.max_message_bytes for topic, facts in client.facts(list(pipeline.fixed_topics())).items()}
+    limits = {topic: facts.max_message_bytes for topic, facts in known.items()}
     some_topic = next(iter(limits), cluster.ledger_topic(pipeline.name))
     rtt_seconds = client.rtt_seconds(some_topic)
     wishes = Wishes(delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes)

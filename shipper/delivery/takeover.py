@@ -27,7 +27,7 @@ from shipper.terms import FileId
 
 log = logging.getLogger("shipper.takeover")
 
-_FENCE_AT_ONCE = 32
+_FENCE_AT_ONCE = 64
 _FENCE_SECONDS = 60.0
 
 
@@ -74,7 +74,8 @@ def fence(settings: LaneSettings, transactional_ids: Iterable[str], topic: str) 
     def fence_one(transactional_id: str) -> None:
         producer = LaneProducer(settings, transactional_id)
         try:
-            producer.init(lambda: until, topic)
+            producer.connect(lambda: until, topic)
+            producer.init(lambda: until)
         except KafkaFault as fault:
             raise ClusterError(f"cannot fence lane {transactional_id} of an earlier run: {fault}; run again") from fault
         finally:

@@ -7,6 +7,7 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from shipper.delivery.ledger_log import LedgerLog
@@ -14,6 +15,7 @@ from shipper.delivery.order import Receipt, ShipOrder
 from shipper.delivery.takeover import transactional_id
 from shipper.errors import ClusterError, Superseded
 from shipper.ledger.records import CHUNKS as CHUNKS_PARTITION
+from shipper.ledger.records import CONTROL as CONTROL_PARTITION
 from shipper.ledger.records import (
     Attempt,
     ChunkKey,
@@ -101,8 +103,9 @@ class TaskShipment:
         commit anything of this task's splits. So it need not wait for the open transactions of the other tasks.
         """
         order = self._order
-        self._ledger.write_control([self._announcement()])
-        self._pool.open(order.topics)
+        with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+            meanwhile.submit(self._ledger.connect, (CONTROL_PARTITION,))
+            self._pool.open(order.topics, announce=lambda: self._ledger.write_control([self._announcement()]))
         self._sampler.start()
         if self._check_right_to_ship() == [self._attempt]:
             return

@@ -10,13 +10,16 @@ import itertools
 import json
 import logging
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_END,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -46,6 +49,8 @@ _QUEUE_KILOBYTES = 524_288
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 #: What brokers before 2.8 and unknown topics have in place of an id: a UUID of zeros.
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_POLL_SECONDS = 0.1
+_MOST_MESSAGES = 10_000
 _SLICE_SECONDS = 1.0
 _STATISTICS_INTERVAL_MS = 1000
 
@@ -198,15 +203,18 @@ class LaneProducer:
     def _keep_statistics(self, text: str) -> None:
         self.statistics = json.loads(text)
 
-    def init(self, until: Until, topic: str) -> None:
-        """Fences every earlier producer with this transactional.id and ends its open transaction. Raises KafkaFault.
+    def connect(self, until: Until, topic: str) -> None:
+        """Brings a connection up, by asking for ``topic``'s metadata. Raises KafkaFault.
 
-        Asking for ``topic``'s metadata first brings a connection up: librdkafka looks for a coordinator once, and if it has no
-        connection at that moment, again only after half a second. Asking twice, because the first answer names the brokers,
-        whereupon librdkafka drops the bootstrap connection for theirs (stalled: 7 of 24 without, 3 with one, 0 with two).
+        librdkafka looks for a coordinator once, and if it has no connection at that moment, again only after half a second. Asked
+        twice, because the first answer names the brokers, whereupon librdkafka drops the bootstrap connection for theirs
+        (stalled: 7 of 24 without, 3 with one, 0 with two).
         """
         for _ in range(2 if self._transactional else 1):
-            self._connect(until, topic)
+            self._ask_for(topic, until)
+
+    def init(self, until: Until) -> None:
+        """Fences every earlier producer with this transactional.id and ends its open transaction. Raises KafkaFault."""
         if self._transactional:
             self._resume(self._producer.init_transactions, until)
         self._producer.poll(0)
@@ -218,7 +226,7 @@ class LaneProducer:
         self._producer.poll(0)  # serves the log
         return self._transactional and self._listener.lost
 
-    def _connect(self, until: Until, topic: str) -> None:
+    def _ask_for(self, topic: str, until: Until) -> None:
         while True:
             try:
                 _call(self._producer.list_topics, topic, _slice(until))
@@ -327,6 +335,28 @@ class TopicLookup:
         return TopicState(led, "" if led else "none of its partitions has a leader")
 
 
+class _Reader:
+    """A consumer that stays connected from one read of its partition to the next: a new one takes six round trips to its first record."""
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.lock = threading.Lock()
+        self.consumer = Consumer(
+            {
+                **connection,
+                "group.id": "shipper-reads-without-a-group",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "client.rack": "",  # from the leader: only that knows the end
+                "fetch.wait.max.ms": 10,
+                # 1 MB by default, one round trip each: a long ledger far away would come at 7 MB/s.
+                "fetch.message.max.bytes": 16_000_000,
+            },
+            logger=log,
+        )
+
+
 class ClusterClient:
     """Everything but producing records: metadata, settings, topics, and reading and writing logs one partition at a time."""
 
@@ -337,6 +367,8 @@ class ClusterClient:
         self._timeout = timeout_seconds
         self._admin = AdminClient(self._connection, logger=log)
         self._producer: Producer | None = None
+        self._producer_lock, self._readers_lock = threading.Lock(), threading.Lock()
+        self._readers: dict[tuple[str, int], _Reader] = {}
 
     def topics(self) -> dict[str, int]:
         """Topic → number of partitions. Raises ClusterError when no broker answers."""
@@ -351,32 +383,29 @@ class ClusterClient:
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
-        """Facts on those of ``topics`` that are there."""
-        known = self.topics()
-        there = [topic for topic in topics if topic in known]
-        if not there:
-            return {}
-        futures = self._admin.describe_configs(
-            [ConfigResource(ResourceType.TOPIC, topic) for topic in there], request_timeout=self._timeout
-        )
+        """Facts on those of ``topics`` that are there. Raises ClusterError."""
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        futures = self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
+        known = self.topics()  # asked at the same time
         found = {}
         for resource, future in futures.items():
-            settings = {name: entry.value for name, entry in self._result(future).items()}
-            limit = int(settings.get("max.message.bytes") or 1_048_588)
-            found[resource.name] = TopicFacts(known[resource.name], limit, settings)
+            if resource.name in known:
+                settings = {name: entry.value for name, entry in self._result(future).items()}
+                limit = int(settings.get("max.message.bytes") or 1_048_588)
+                found[resource.name] = TopicFacts(known[resource.name], limit, settings)
         return found
 
     def rtt_seconds(self, topic: str) -> float:
-        """Median of seven round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory."""
+        """Median of five round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory."""
         found = []
-        for _ in range(8):
+        for _ in range(5):
             began = time.monotonic()
             try:
                 self._admin.list_topics(topic, timeout=self._timeout)
             except KafkaException as error:
                 raise ClusterError(f"cluster {self._name}: no answer from {self._bootstrap}: {error.args[0].str()}") from error
             found.append(time.monotonic() - began)
-        return statistics.median(found[1:])
+        return statistics.median(found)
 
     def create_topics(
         self,
@@ -433,6 +462,21 @@ class ClusterClient:
         topic_id = str(self._result(described[topic]).topic_id)
         return LogFacts(str(known.cluster_id), "" if topic_id == _NO_TOPIC_ID else topic_id, starts, ends)
 
+    def connect(self, topic: str, partitions: Sequence[int]) -> None:
+        """Brings up what writing to ``topic`` and reading these partitions of it needs, all at once: each takes some eight round
+        trips. Never raises: whoever then writes or reads hears why it cannot."""
+
+        def read(partition: int) -> object:
+            # Without metadata librdkafka would look for the end once, in vain, and again after half a second.
+            self._reader(topic, partition).consumer.list_topics(topic, self._timeout)
+            return self.read(topic, partition, OFFSET_END, wait_seconds=None)
+
+        with ThreadPoolExecutor(1 + len(partitions), thread_name_prefix="connect") as together:
+            begun: list[Future[Any]] = [together.submit(self._log_producer, topic)]
+            begun += [together.submit(read, number) for number in partitions]
+        for error in filter(None, (future.exception() for future in begun)):
+            log.info("not connected yet: %s", error)
+
     def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> list[LogRecord]:
         """Committed records from ``start`` on; see :meth:`batches`."""
         return list(itertools.chain.from_iterable(self.batches(topic, partition, start, wait_seconds=wait_seconds)))
@@ -444,41 +488,33 @@ class ClusterClient:
         front of it, and raises OutcomeUnknown if nothing more could be read for so long. With None it takes what is
         readable at once, which is what a plan wants.
         """
-        target = self.end_offset(topic, partition)
-        if start >= target:
-            return
-        consumer = Consumer(
-            {
-                **self._connection,
-                "group.id": "shipper-reads-without-a-group",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 50,
-                # 1 MB by default, one round trip each: a long ledger far away would come at 7 MB/s.
-                "fetch.message.max.bytes": 16_000_000,
-            },
-            logger=log,
-        )
+        reader = self._reader(topic, partition)
         patience = self._timeout if wait_seconds is None else wait_seconds
-        try:
-            consumer.assign([TopicPartition(topic, partition, start)])
-            yield from self._drain(consumer, f"{topic}-{partition}", target, patience, stop_at_lso=wait_seconds is None)
-        finally:
-            consumer.close()
+        with reader.lock:
+            reader.consumer.consume(_MOST_MESSAGES, 0)  # what happened to its connection since the last read
+            reader.consumer.assign([TopicPartition(topic, partition, start)])
+            try:
+                yield from self._drain(reader.consumer, topic, partition, patience, stop_at_lso=wait_seconds is None)
+            finally:
+                reader.consumer.unassign()
+
+    def _reader(self, topic: str, partition: int) -> _Reader:
+        with self._readers_lock:
+            if (topic, partition) not in self._readers:
+                self._readers[topic, partition] = _Reader(self._connection)
+            return self._readers[topic, partition]
 
     def _drain(
-        self, consumer: Consumer, name: str, target: int, patience: float, *, stop_at_lso: bool
+        self, consumer: Consumer, topic: str, partition: int, patience: float, *, stop_at_lso: bool
     ) -> Iterator[list[LogRecord]]:
-        position = 0
-        deadline = time.monotonic() + patience
-        while position < target:
-            # It waits for that many or that long: short, so that a small ledger is read in a few milliseconds.
-            messages = consumer.consume(10_000, 0.02)
+        """The first answer is one to a question asked now, so its high watermark lies behind all that was acknowledged before."""
+        name, where = f"{topic}-{partition}", TopicPartition(topic, partition)
+        position, target = -1, -1
+        deadline = time.monotonic() + self._timeout
+        while target < 0 or position < target:
             entries: list[LogRecord] = []
             at_lso = False
-            for message in messages:
+            for message in self._answer(consumer):
                 error, offset = message.error(), int(message.offset() or 0)
                 if error is None:
                     entries.append(LogRecord(offset, message.timestamp()[1], message.key() or b"", message.value()))
@@ -488,16 +524,29 @@ class ClusterClient:
                     position, at_lso = offset, True
                 else:
                     raise ClusterError(f"cluster {self._name}: cannot read {name}: {error.str()}")
+            if target < 0 <= position:
+                target = int(consumer.get_watermark_offsets(where, cached=True)[1])
+                deadline = time.monotonic() + patience
             if entries:
                 yield entries
                 deadline = time.monotonic() + patience
             if at_lso and stop_at_lso:
                 return
+            if time.monotonic() > deadline and target < 0:
+                raise ClusterError(
+                    f"cluster {self._name}: {name} cannot be read: no answer from its leader within {self._timeout:g} s"
+                )
             if time.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
                     f"cluster {self._name}: {name} could be read up to offset {position} of {target} only: a transaction is "
                     "still open in front of it. It ends at its timeout at the latest; run again then."
                 )
+
+    @staticmethod
+    def _answer(consumer: Consumer) -> list[Message]:
+        """What is there, as soon as something is: `consume` alone waits for as many as it was asked for."""
+        first = consumer.poll(_POLL_SECONDS)
+        return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
     def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
         """Writes records outside any transaction, acknowledged by all in-sync replicas; returns their offsets."""
@@ -521,15 +570,17 @@ class ClusterClient:
     def _log_producer(self, topic: str) -> Producer:
         """Made on first use and kept, so that only the first record waits for a connection and a producer id. Idempotent: a
         copy that a stalled connection delivers late would come after newer records, and count in their place."""
-        if self._producer is None:
-            timeout_ms = int(self._timeout * 1000)
-            settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
-            self._producer = Producer({**self._connection, **settings}, logger=log)
-            try:
-                self._producer.list_topics(topic, self._timeout)  # brings a connection up: see LaneProducer.init
-            except KafkaException as error:
-                raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {error.args[0].str()}") from error
-        return self._producer
+        with self._producer_lock:
+            if self._producer is None:
+                timeout_ms = int(self._timeout * 1000)
+                settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
+                self._producer = Producer({**self._connection, **settings}, logger=log)
+                try:
+                    for _ in range(2):  # brings a connection up: see LaneProducer.connect
+                        self._producer.list_topics(topic, self._timeout)
+                except KafkaException as error:
+                    raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {error.args[0].str()}") from error
+            return self._producer
 
     def has_transactions(self, topic: str) -> bool:
         """Whether a transactional producer can be initialised. ``topic``: any that is there."""
@@ -537,7 +588,8 @@ class ClusterClient:
         producer = LaneProducer(probe, "shipper-preflight")
         until = time.monotonic() + self._timeout
         try:
-            producer.init(lambda: until, topic)
+            producer.connect(lambda: until, topic)
+            producer.init(lambda: until)
         except KafkaFault as fault:
             if fault.name in ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION", "_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE"):
                 log.info("no transactions: %s", fault)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.errors import DeliveryError, RecordTooLarge
 from shipper.producer.chunk import Chunk, Piece, isolating_rounds, rounds
-from shipper.producer.client import KafkaFault, LaneProducer
+from shipper.producer.client import KafkaFault, LaneProducer, Until
 from shipper.producer.outcomes import Action, verdict
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ class Lane(threading.Thread):
     def _until(self) -> float:
         return min(self._deadline, self._pool.stop_at)
 
+    def _within(self, seconds: float) -> Until:
+        ends = time.monotonic() + seconds
+        return lambda: min(ends, self._until())
+
     def _commit_until(self) -> float:
         return min(self._deadline, self._pool.give_up_at)
 
@@ -127,8 +131,10 @@ class Lane(threading.Thread):
             self._stop_if_asked()
             self._producer = LaneProducer(self._options.settings, self._id)
             try:
-                attempt_ends = time.monotonic() + self._options.init_timeout_seconds
-                self._producer.init(lambda: min(attempt_ends, self._until()), self._options.ledger_topic)  # noqa: B023
+                self._producer.connect(self._within(self._options.init_timeout_seconds), self._options.ledger_topic)
+                self._pool.wait_for_permission()
+                self._stop_if_asked()
+                self._producer.init(self._within(self._options.init_timeout_seconds))
                 return
             except KafkaFault as fault:
                 self._throw_away()

@@ -41,6 +41,7 @@ Settle = Callable[[], "frozenset[bytes] | set[bytes]"]
 
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # the broker's default
 _LEARN_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
 _NEVER = float("inf")
 
 
@@ -136,6 +137,7 @@ class LanePool:
         self._delivered: list[Chunk] = []
         self._not_delivered: list[Chunk] = []
         self._failures: list[BaseException] = []
+        self._permission = threading.Event()
         self._open_lanes = 0
         self._ended_lanes = 0
         self._topics = Topics(TopicLookup(options.settings), self._tend_parking)
@@ -150,12 +152,16 @@ class LanePool:
 
     # What the caller does.
 
-    def open(self, topics: Sequence[str] = ()) -> None:
+    def open(self, topics: Sequence[str] = (), announce: Callable[[], object] = lambda: None) -> None:
         """Opens all lanes at once: initialising costs some ten round trips each. Returns when every one has fenced its past.
-        ``topics``: those that are known already are looked up meanwhile."""
+
+        ``announce`` is what must have happened before the first of them may fence anybody; they connect meanwhile. ``topics``:
+        those that are known already are looked up, too."""
         self._topics.start()
         for lane in self._lanes:
             lane.start()
+        announce()
+        self._permission.set()
         self._topics.learn(topics, _LEARN_SECONDS)
         with self._news:
             self._news.wait_for(lambda: self._failures or self._open_lanes == self.lanes_count or self._ended_lanes)
@@ -250,6 +256,11 @@ class LanePool:
         )
 
     # What the lanes do.
+
+    def wait_for_permission(self) -> None:
+        """Until it is announced that this pool's lanes fence others, or the pool closes."""
+        while not self._permission.wait(_LOOK_SECONDS) and self.stop_at == _NEVER:
+            pass
 
     def lane_is_open(self) -> None:
         with self._news:

@@ -277,7 +277,8 @@ def deadline():
 
 def open_lane(settings, transactional_id, topic):
     lane = LaneProducer(settings, transactional_id)
-    lane.init(deadline(), topic)
+    lane.connect(deadline(), topic)
+    lane.init(deadline())
     lane.begin()
     return lane
 
