@@ -60,26 +60,40 @@ def _measured(work: Callable[[], object]) -> dict[str, Any]:
     before, began = _cpu_seconds(), time.monotonic()
     work()
     seconds, after = time.monotonic() - began, _cpu_seconds()
-    used = {kind: max(0.0, after[kind] - before[kind]) for kind in after}
+    used = {"driver": 0.0, "jvm": 0.0, "worker": 0.0}
+    for (kind, pid), until in after.items():
+        used[kind] += max(0.0, until - before.get((kind, pid), 0.0))
     return {"seconds": seconds, "cpu_seconds": used, "worker_peak_bytes": _worker_peak_bytes()}
 
 
-def _cpu_seconds() -> dict[str, float]:
-    """Until now: this process, its JVM, and Spark's Python workers (those that ended are in their daemon's account)."""
-    used = {"driver": process_seconds(os.getpid()), "jvm": 0.0, "worker": 0.0}
-    for pid in _descendants(os.getpid()):
-        worker = b"pyspark" in _command(pid)
-        used["worker" if worker else "jvm"] += process_seconds(pid, with_reaped_children=worker)
+def _cpu_seconds() -> dict[tuple[str, int], float]:
+    """Until now, by kind and process: this one, its JVM, and Spark's daemons of Python workers, each with all workers that it had
+    (a daemon may end, and another one take its place)."""
+    used = {("driver", os.getpid()): process_seconds(os.getpid())}
+
+    def add(pid: int, daemon: int | None) -> None:
+        daemon = daemon or (pid if b"pyspark" in _command(pid) else None)
+        account = ("worker", daemon) if daemon else ("jvm", pid)
+        used[account] = used.get(account, 0.0) + process_seconds(pid, with_reaped_children=daemon is not None)
+        for child in _children(pid):
+            add(child, daemon)
+
+    for child in _children(os.getpid()):
+        add(child, None)
     return used
 
 
-def _descendants(pid: int) -> list[int]:
-    found = []
+def _children(pid: int) -> list[int]:
     try:
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found += [int(child) for child in (thread / "children").read_text().split()]
+        return [
+            int(child) for thread in Path(f"/proc/{pid}/task").iterdir() for child in (thread / "children").read_text().split()
+        ]
     except OSError:
         return []
+
+
+def _descendants(pid: int) -> list[int]:
+    found = _children(pid)
     return found + [deeper for child in found for deeper in _descendants(child)]
 
 

@@ -53,6 +53,10 @@ class Ship:
                 self._news.wait(0.2)
         return True
 
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
     def signal_all(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
@@ -68,13 +72,18 @@ class Ship:
                     found["jvm" if b"java" in command.split(b"\0")[0] else "worker"].append(pid)
         return found
 
-    def kill(self, kind: str, rng: random.Random) -> None:
-        """SIGKILL to one process of a kind, or to the whole group at once."""
+    def kill(self, kind: str, rng: random.Random) -> bool:
+        """SIGKILL to one process of a kind, or to the whole group at once; whether there was one to hit."""
+        if not (self.running and (victims := self.members()[kind if kind != "all" else "driver"])):
+            return False
         if kind == "all":
             self.signal_all(signal.SIGKILL)
-        elif victims := self.members()[kind]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(rng.choice(victims), signal.SIGKILL)
+            return True
+        try:
+            os.kill(rng.choice(victims), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
 
     def wait(self) -> int:
         code = self.process.wait(300)
@@ -82,12 +91,13 @@ class Ship:
         return code
 
 
-def numbered_lines(world: World, files: int, lines: int) -> Counter[bytes]:
+def numbered_lines(world: World, files: int, lines: int, first: int = 0) -> Counter[bytes]:
+    """Writes files from number ``first`` on, and returns what is in them."""
     line = b"%d %d a log line of about the usual length, with a number of its own\n"
-    contents = [b"".join(line % (file, n) for n in range(lines)) for file in range(files)]
-    for number, content in enumerate(contents):
+    contents = {file: b"".join(line % (file, n) for n in range(lines)) for file in range(first, first + files)}
+    for number, content in contents.items():
         world.write_log(f"{number}.log", content)
-    return lines_of(*contents)
+    return lines_of(*contents.values())
 
 
 def small_steps(world: World, **changes: object) -> None:
@@ -107,45 +117,80 @@ def prepare(world: World, run_id: str) -> None:
     assert before.wait() == 0, "".join(before.lines)
 
 
+class Kills:
+    """Ships that are killed, one after the other. When everything is there and kills are left, there are more files to ship."""
+
+    FILES, LINES = 8, 100_000
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.world = world
+        self.rng = rng
+        self.fired: list[str] = []
+        self.counts = [0]
+        """Records in the ledger after each kill."""
+        self.expected: Counter[bytes] = Counter()
+        self.plans = 0
+        self.ship: Ship | None = None
+
+    def fire(self, kills: int) -> None:
+        for _ in range(5 * kills):  # some come too early for their victim, some too late
+            if len(self.fired) == kills:
+                break
+            if self.world.ledger_count() == self.expected.total():
+                self._end()
+                self._plan_more()
+            self.ship = self.ship or Ship(self.world, f"killed-{self.plans}")
+            if self.ship.wait_for(SHIPPING):
+                self._kill(kills - len(self.fired))
+            if self.ship is not None and not self.ship.running:
+                self._end()
+        self._end()
+
+    def _plan_more(self) -> None:
+        self.expected += numbered_lines(self.world, self.FILES, self.LINES, first=self.FILES * self.plans)
+        self.plans += 1
+        prepare(self.world, f"killed-{self.plans}")
+
+    def _kill(self, left: int) -> None:
+        ship, there = self.ship, self.world.ledger_count()
+        assert ship is not None
+        if self.rng.random() < 0.3:  # any moment from Spark's start on
+            time.sleep(self.rng.uniform(0.0, 8.0))
+        else:  # a moment at which records flow, early enough to leave some for the kills to come
+            enough = there + self.rng.uniform(0.1, 1.0) * (self.expected.total() - there) / left
+            wait_until(lambda: self.world.ledger_count() >= enough or not ship.running)
+        kind = self.rng.choice(["driver", "jvm", "worker", "worker", "all"])
+        if ship.kill(kind, self.rng):
+            self.fired.append(kind)
+            self.counts.append(self.world.ledger_count())
+            if kind != "worker":  # Spark repeats the task of a lost worker, and the ship goes on
+                self._end()
+
+    def _end(self) -> None:
+        if self.ship is not None:
+            self.ship.wait()
+            self.ship = None
+
+
 def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafka):
     seed = int(os.environ.get("SHIPPER_SEED", random.randrange(10**6)))
-    kills = int(os.environ.get("SHIPPER_KILLS", "10"))
-    rng = random.Random(seed)
+    wanted = int(os.environ.get("SHIPPER_KILLS", "10"))
     world = World(tmp_path, kafka.bootstrap)
-    small_steps(world)
-    expected = numbered_lines(world, files=8, lines=200_000)
-    prepare(world, "killed")
-    fired: list[str] = []
-    counts = [0]
-    ship: Ship | None = None
-    for left in range(kills, 0, -1):
-        if ship is None:
-            ship = Ship(world, "killed")
-            if not ship.wait_for(SHIPPING):
-                assert ship.wait() == 0, ship.lines
-                break  # the last kill came too late: everything is there
-        if rng.random() < 0.3:  # any moment from Spark's start on
-            time.sleep(rng.uniform(0.0, 8.0))
-        else:  # a moment at which records flow, early enough to leave some for the kills to come
-            enough = counts[-1] + rng.uniform(0.1, 1.0) * (expected.total() - counts[-1]) / left
-            wait_until(lambda ship=ship, enough=enough: world.ledger_count() >= enough or ship.process.poll() is not None)
-        kind = rng.choice(["driver", "jvm", "worker", "worker", "all"])
-        fired.append(kind)
-        ship.kill(kind, rng)
-        counts.append(world.ledger_count())
-        if kind != "worker" or ship.process.poll() is not None:  # Spark repeats the task of a lost worker, and the ship goes on
-            ship.wait()
-            ship = None
-        if counts[-1] == expected.total():
-            break
-    if ship is not None:
-        ship.wait()
-    print(f"seed {seed}: killed {fired}; in the ledger after each: {counts}")
+    # So slow that a ship takes some ten seconds: without a limit, most kills would come when everything is there.
+    small_steps(world, delivery={"rate_limit": "600kB/s"})
+    kills = Kills(world, random.Random(seed))
+    try:
+        kills.fire(wanted)
+    finally:
+        if kills.ship is not None:
+            kills.ship.signal_all(signal.SIGKILL)
+        print(f"seed {seed}: killed {kills.fired}; in the ledger after each: {kills.counts}")
     account = world.run()
-    assert account["delivered"] + account["before"] == expected.total()
-    assert world.read() == expected, f"seed {seed}"
-    assert world.ledger_count() == expected.total()
-    assert len(set(counts)) > 2, f"no kill found the ship half done (seed {seed}): {counts}"
+    assert account["delivered"] + account["before"] == kills.expected.total()
+    assert world.read() == kills.expected, f"seed {seed}"
+    assert world.ledger_count() == kills.expected.total()
+    assert len(kills.fired) == wanted
+    assert len(set(kills.counts)) > 2, f"no kill found the ship half done (seed {seed}): {kills.counts}"
 
 
 def test_half_shipped_on_one_core_is_finished_on_four_with_another_chunk_size(tmp_path, kafka):
