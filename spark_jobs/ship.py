@@ -41,11 +41,11 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     client = ClusterClient(cluster)
     sample = Sample(plan.sample_ratio, plan.long_lines)
     ledger = LedgerLog(client, cluster, context.pipeline.name, context.ledger_folder(cluster_name))
-    with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
-        if there := ledger.exists():
-            meanwhile.submit(ledger.connect)
+    with ThreadPoolExecutor(2, thread_name_prefix="connect") as meanwhile:
+        meanwhile.submit(ledger.connect)
+        exists = meanwhile.submit(ledger.exists)
         found = preflight(client, cluster, context.pipeline, sample)
-    if not there:
+    if not exists.result():
         ledger.create()
     delivery = context.pipeline.delivery
     result = ShipResult(**context.common("ship"), cluster=cluster_name, started_at=started_at, finished_at=started_at)

@@ -139,8 +139,7 @@ def _remove(ledger: LedgerLog, lane: LaneProducer, generation: int, records: Seq
         waiting = iter(records)
         while batch := list(itertools.islice(waiting, _TOMBSTONES_AT_ONCE)):
             _commit(lane, ledger.topic, batch)
-    # confluent-kafka raises SystemError when a fatal error comes together with a delivery report.
-    except (KafkaFault, SystemError) as fault:
+    except KafkaFault as fault:
         raise ClusterError(
             f"not all archived records could be removed from {ledger.topic}: {fault}. They are in the archive and in the topic now, and "
             "count once. Run the command again."

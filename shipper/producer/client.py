@@ -86,6 +86,11 @@ def _call(operation: Any, *arguments: Any) -> Any:
         return operation(*arguments)
     except KafkaException as error:
         raise _fault(error.args[0]) from error
+    except SystemError as error:
+        # What confluent-kafka makes of a fatal error that comes together with a delivery report.
+        if isinstance(error.__cause__, KafkaException):
+            raise _fault(error.__cause__.args[0]) from error
+        raise
 
 
 @dataclass(frozen=True)
@@ -264,13 +269,13 @@ class LaneProducer:
         """Called when ``produce`` raised BufferError: serves delivery reports until some record left the queue."""
         if time.monotonic() > until():
             raise KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True)
-        self._producer.poll(0.05)
+        _call(self._producer.poll, 0.05)
 
     def flush(self, until: Until) -> None:
         """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT when the time is over."""
         left = 1
         while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
-            left = self._producer.flush(min(_SLICE_SECONDS, slice_seconds))
+            left = _call(self._producer.flush, min(_SLICE_SECONDS, slice_seconds))
         if self._failed is not None:
             raise self._cause(self._failed)
         if left:
@@ -466,10 +471,11 @@ class ClusterClient:
         """Brings up what writing to ``topic`` and reading these partitions of it needs, all at once: each takes some eight round
         trips. Never raises: whoever then writes or reads hears why it cannot."""
 
-        def read(partition: int) -> object:
+        def read(partition: int) -> None:
             # Without metadata librdkafka would look for the end once, in vain, and again after half a second.
-            self._reader(topic, partition).consumer.list_topics(topic, self._timeout)
-            return self.read(topic, partition, OFFSET_END, wait_seconds=None)
+            known = self._reader(topic, partition).consumer.list_topics(topic, self._timeout).topics
+            if topic in known and known[topic].error is None:
+                self.read(topic, partition, OFFSET_END, wait_seconds=None)
 
         with ThreadPoolExecutor(1 + len(partitions), thread_name_prefix="connect") as together:
             begun: list[Future[Any]] = [together.submit(self._log_producer, topic)]

@@ -26,7 +26,7 @@ from shipper.config.models import Cluster
 from shipper.dev.kafka import KafkaServer
 from shipper.errors import RecordTooLarge, TopicMissing
 from shipper.producer.chunk import Chunk
-from shipper.producer.client import ClusterClient, LaneSettings, connection
+from shipper.producer.client import ClusterClient, KafkaFault, LaneProducer, LaneSettings, connection
 from shipper.producer.pool import LaneOptions, LanePool
 from shipper.producer.rate import RateLimit
 
@@ -312,3 +312,43 @@ def wait_until(holds, timeout: float = 60) -> None:
     while not holds():
         assert time.monotonic() < deadline, "did not come true in time"
         time.sleep(0.05)
+
+
+def test_no_lane_fences_its_past_before_that_is_announced(ledger: Ledger) -> None:
+    ledger.create(announced=1)
+    options = ledger.options()
+    earlier = LaneProducer(options.settings, "announced.0")
+    deadline = time.monotonic() + 60
+    earlier.connect(lambda: deadline, _LEDGER)
+    earlier.init(lambda: deadline)
+    commits: list[str] = []
+
+    def announce() -> None:
+        time.sleep(1.0)  # more than the lane needs to connect
+        commit_one(earlier, commits)
+
+    with LanePool(options, ["announced.0"], settle=lambda: set()) as pool:
+        pool.open(["announced"], announce)
+        assert commits == ["committed"]
+        with pytest.raises(KafkaFault, match="FENCED"):
+            commit_one(earlier, commits)
+    earlier.discard()
+
+
+def commit_one(producer: LaneProducer, commits: list[str]) -> None:
+    deadline = time.monotonic() + 20
+    producer.begin()
+    with producer.faults():
+        producer.produce("announced", b"value", None, 0)
+    producer.flush(lambda: deadline)
+    producer.commit(lambda: deadline)
+    commits.append("committed")
+
+
+def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -> None:
+    def announce() -> None:
+        raise TopicMissing("nobody can be told")
+
+    with pytest.raises(TopicMissing), LanePool(ledger.options(), ["unannounced.0"], settle=lambda: set()) as pool:
+        pool.open([], announce)
+    assert not [thread.name for thread in threading.enumerate() if "unannounced" in thread.name]
