@@ -28,7 +28,7 @@ from spark_jobs import cutter
 from spark_jobs.ahead import Ahead
 
 #: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited for afterwards.
-_MOST_AHEAD_BYTES = 32_000_000
+_MOST_AHEAD_BYTES = 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
 
 

@@ -30,9 +30,9 @@ class Delivery(Model):
     batch_size_bytes: Bytes | None = Field(default=None, alias="batch_size", ge=1_000, le=100_000_000)
     """What a lane sends to a partition at a time, in uncompressed bytes. The broker compares the compressed batch with the topic's
     `max.message.bytes`; one that turns out too large is halved and sent again. Sized by `tuning` if not given. May change from run to run."""
-    memory_bytes: Bytes = Field(default=64_000_000, alias="memory", ge=1_000_000)
+    memory_bytes: Bytes = Field(default=80_000_000, alias="memory", ge=1_000_000)
     """Most bytes of chunks under way in one Spark task. Its Python worker then takes some 450 MB over a long link (measured
-    with 9 lanes), 300 MB over a short one."""
+    with 13 lanes), 300 MB over a short one."""
     partitions: Literal["all", "share"] | tuple[StrictInt, ...] = "all"
     """Where records without a key go: `all` partitions in turn, chunk by chunk; only those in a list; or `share`: every lane keeps to
     its own share, so that a slow partition holds up its own lanes only."""

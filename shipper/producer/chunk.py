@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,21 +74,26 @@ class Piece(NamedTuple):
 def rounds(chunks: Sequence[Chunk], batch_bytes: Callable[[str], int]) -> Iterator[list[Piece]]:
     """Cuts a transaction into rounds, each with about one batch for every partition that it writes to, in the order of the chunks.
 
-    ``batch_bytes``: topic → size. Sizes are judged by the chunk's average record; a batch that comes out larger than the
-    producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs a round trip and nothing else.
+    ``batch_bytes``: topic → size. A partition's batches are of equal size, and up to a tenth larger than that: each takes a round
+    trip, so a small one at the end would cost as much as a full one. Sizes are judged by the chunk's average record; a batch
+    that comes out larger than the producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs a round trip and nothing else.
     """
     queues: dict[tuple[str, int | None], deque[Piece]] = {}
+    bytes_of: dict[tuple[str, int | None], float] = {}
     for chunk in chunks:
         if len(chunk.values):
-            queues.setdefault((chunk.topic, chunk.partition), deque()).append(Piece(chunk, 0, len(chunk.values)))
+            target = chunk.topic, chunk.partition
+            queues.setdefault(target, deque()).append(Piece(chunk, 0, len(chunk.values)))
+            bytes_of[target] = bytes_of.get(target, 0.0) + _per_record(chunk) * chunk.records
+    rooms = {target: size / math.ceil(size / (1.1 * batch_bytes(target[0]))) for target, size in bytes_of.items()}
     while queues:
         batch: list[Piece] = []
         for target, waiting in list(queues.items()):
-            room = float(batch_bytes(target[0]))
+            room = rooms[target]
             while waiting and room > 0:
                 chunk, first, behind = waiting.popleft()
-                per_record = chunk.size_bytes / chunk.records + RECORD_OVERHEAD_BYTES
-                stop = min(behind, first + max(1, int(room / per_record)))
+                per_record = _per_record(chunk)
+                stop = min(behind, first + max(1, math.ceil(room / per_record)))
                 batch.append(Piece(chunk, first, stop))
                 room -= (stop - first) * per_record
                 if stop < behind:
@@ -96,6 +102,10 @@ def rounds(chunks: Sequence[Chunk], batch_bytes: Callable[[str], int]) -> Iterat
             if not waiting:
                 del queues[target]
         yield batch
+
+
+def _per_record(chunk: Chunk) -> float:
+    return chunk.size_bytes / chunk.records + RECORD_OVERHEAD_BYTES
 
 
 def isolating_rounds(chunks: Sequence[Chunk], limits: Mapping[str, int]) -> Iterator[list[Piece]]:

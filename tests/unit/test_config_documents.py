@@ -138,11 +138,11 @@ def loads(data: dict[str, Any], folder: Path) -> bool:
 
 def test_defaults_and_bounds_are_written_as_a_user_writes_them() -> None:
     delivery = PIPELINE["properties"]["delivery"]["properties"]
-    assert delivery["memory"]["default"] == "64MB"
+    assert delivery["memory"]["default"] == "80MB"
     assert delivery["metadata_wait"]["default"] == "10m"
     assert delivery["tuning"]["default"] == "auto"
     assert PIPELINE["properties"]["gates"]["properties"]["source"]["default"] == [{"check": "files"}, {"check": "rows"}]
-    assert "| `memory` | size, at least 1MB | `64MB` |" in REFERENCE
+    assert "| `memory` | size, at least 1MB | `80MB` |" in REFERENCE
     assert "| `settle` | duration | `10m` |" in REFERENCE
     assert "| `source` | list of checks | `[{check: files}, {check: rows}]` |" in REFERENCE
     assert "| `pipeline` | text | **required** |" in REFERENCE
