@@ -167,6 +167,15 @@ def test_a_server_that_died_is_not_reported_and_comes_back(home: Path) -> None:
     assert dev(home, "down").returncode == 0
 
 
+@pytest.fixture
+def sigint_heard() -> Iterator[None]:
+    """A shell starts what it runs in the background with SIGINT ignored, and processes pass that on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint_heard")
 def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     for _ in range(5):
         with subprocess.Popen(
