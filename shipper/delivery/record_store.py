@@ -36,7 +36,7 @@ _KEPT_MANIFESTS = 2
 
 
 class RecordStore:
-    """One folder: ``{uri}/{milliseconds}-{token}.json`` are manifests, ``{uri}/shards/`` what they name."""
+    """One folder: ``{uri}/{nanoseconds}-{token}.json`` are manifests, ``{uri}/shards/`` what they name."""
 
     def __init__(self, uri: str, pipeline: str) -> None:
         self.uri = uri.rstrip("/")
@@ -95,7 +95,7 @@ class RecordStore:
             shards += [self._write_shard(fs, first, records) for first, records in cut(by_path)]
         manifest = Manifest(origin, control_end, chunks_end, tuple(standing), tuple(shards))
         data = encode_manifest(manifest)
-        name = f"{time.time_ns() // 1_000_000:014d}-{secrets.token_hex(4)}.json"
+        name = f"{time.time_ns():020d}-{secrets.token_hex(4)}.json"
         fs.pipe_file(self._path(name), data)
         return name, data, manifest
 
