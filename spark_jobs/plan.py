@@ -98,7 +98,7 @@ def cluster_plan(context: RunContext, plan: PlanResult, cluster: Cluster) -> tup
     sizes = {file_id(file): file.size_bytes for file in plan.files}
     try:
         client = ClusterClient(cluster)
-        found.missing_topics = missing_topics(client, pipeline)
+        found.missing_topics = missing_topics(pipeline, client.topics())
         ledger = LedgerLog(client, cluster, pipeline.name, context.ledger_folder(cluster.name))
         chunks = Chunks(pipeline.name)
         if ledger.exists():

@@ -22,10 +22,11 @@ from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_folder import LedgerFolder
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.takeover import fence_earlier_runs, transactional_id
-from shipper.errors import ClusterError, Superseded
+from shipper.errors import ClusterError, Superseded, WindowError
 from shipper.ledger.records import CHUNKS, Archive, ChunkValue, decode, encode_archive, subject
 from shipper.ledger.shards import Unusable, sha256
 from shipper.ledger.state import LedgerRecords
+from shipper.plan.window import parse_window
 from shipper.producer.client import KafkaFault, LaneProducer, LaneSettings, Until, connection
 from shipper.terms import LogRecord
 
@@ -97,10 +98,9 @@ def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord
 def window_end(window: str) -> dt.datetime | None:
     """None for a window that shipper did not write."""
     try:
-        end = dt.datetime.fromisoformat(window.partition("/")[2])
-    except ValueError:
+        return parse_window(window).end
+    except WindowError:
         return None
-    return end if end.tzinfo else end.replace(tzinfo=dt.UTC)
 
 
 def write_archive(
@@ -153,12 +153,7 @@ def _commit(lane: LaneProducer, topic: str, batch: Sequence[tuple[bytes, bytes |
     lane.begin()
     with lane.faults():
         for key, value in batch:
-            while True:
-                try:
-                    lane.produce(topic, value, key, CHUNKS)
-                    break
-                except BufferError:
-                    lane.wait_for_space(until)
+            lane.produce_patiently(until, topic, value, key, CHUNKS)
         lane.flush(until)
     lane.commit(until)
 

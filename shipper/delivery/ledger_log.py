@@ -97,7 +97,7 @@ class LedgerLog:
                 self._control_end = snapshot.control_end if snapshot else 0
             records = self._read_control(self._control_end)
             self._control.feed(records)
-            self._control_end = records[-1].offset + 1 if records else self._control_end
+            self._control_end = _behind(records, self._control_end)
             return copy.deepcopy(self._control)
 
     def state(self, paths: Collection[str] | None = None, *, wait_seconds: float | None) -> LedgerState:
@@ -131,7 +131,7 @@ class LedgerLog:
         records = self._read_control(control_end)
         control.feed(records)
         files.feed(records)
-        control_end = records[-1].offset + 1 if records else control_end
+        control_end = _behind(records, control_end)
         end = snapshot.chunks_end if snapshot else 0
         for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds):
             files.feed(batch)
@@ -206,14 +206,13 @@ class LedgerLog:
         if self._folder is None:
             return None
         base = self.snapshot()
-        known = base.control_end + base.chunks_end if base else 0
-        if self._seen is not None and self._seen - known <= longer_than:
+        if self._seen is not None and self._seen - (base.read if base else 0) <= longer_than:
             return None  # without asking the cluster once more
         facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
         if base and _misfit(base, origin, facts):
             base = None
-        tail = sum(facts.ends) - (base.control_end + base.chunks_end if base else 0)
+        tail = sum(facts.ends) - (base.read if base else 0)
         if not facts.topic_id or tail <= longer_than:
             return None
         try:
@@ -229,8 +228,9 @@ class LedgerLog:
     def _advance(self, folder: LedgerFolder, base: Manifest | None, origin: Origin) -> Manifest:
         """``base`` with the tail on top. Stops at the first open transaction: what is behind it is not decided yet."""
         before = base.standing if base else ()
-        records = self._read_control(base.control_end if base else 0)
-        control_end = records[-1].offset + 1 if records else base.control_end if base else 0
+        control_end = base.control_end if base else 0
+        records = self._read_control(control_end)
+        control_end = _behind(records, control_end)
         about_pipeline = standing(self.pipeline, [*before, *records])
         files = FileRecords(self.pipeline).feed(before).feed(records)
         end = base.chunks_end if base else 0
@@ -254,16 +254,18 @@ class LedgerLog:
     def chunks(self, start: int = 0, *, wait_seconds: float | None) -> list[LogRecord]:
         """Committed chunk records from offset ``start`` on; see ClusterClient.read for ``wait_seconds``."""
         records = self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds)
-        if records and self._seen is not None:
-            self._seen += records[-1].offset + 1 - start
+        if self._seen is not None:
+            self._seen += _behind(records, start) - start
         return records
 
     def write_chunks(self, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
         """Records that stand for no data (a split without records), outside any transaction."""
         return self._client.append(self.topic, CHUNKS, records)
 
-    def chunks_end(self) -> int:
-        return self._client.end_offset(self.topic, CHUNKS)
+
+def _behind(records: Sequence[LogRecord], start: int) -> int:
+    """The offset to go on from, after reading ``records`` from ``start`` on."""
+    return records[-1].offset + 1 if records else start
 
 
 def _misfit(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:

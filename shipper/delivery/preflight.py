@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from shipper.config.models import Cluster, Pipeline
@@ -37,9 +37,8 @@ class Preflight:
         return self.settings.transactional
 
 
-def missing_topics(client: ClusterClient, pipeline: Pipeline) -> list[str]:
-    """Fixed topics of the pipeline that the cluster does not have. Raises ClusterError when it cannot be reached."""
-    known = client.topics()
+def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
+    """Fixed topics of the pipeline that are not among those of the cluster."""
     return [topic for topic in pipeline.fixed_topics() if topic not in known]
 
 
@@ -54,7 +53,7 @@ def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str])
 def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sample: Sample) -> Preflight:
     """Measures the way to the cluster and sizes the lanes. Raises TopicMissing, ClusterError."""
     known = client.facts(list(pipeline.fixed_topics()))
-    if missing := [topic for topic in pipeline.fixed_topics() if topic not in known]:
+    if missing := missing_topics(pipeline, known):
         raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
     delivery = pipeline.delivery
     limits = {topic: facts.max_message_bytes for topic, facts in known.items()}

@@ -67,6 +67,11 @@ class Manifest:
     """By first path."""
 
     @property
+    def read(self) -> int:
+        """Offsets of the topic that it covers, over both partitions."""
+        return self.control_end + self.chunks_end
+
+    @property
     def records(self) -> int:
         return sum(shard.records for shard in self.shards)
 

@@ -166,7 +166,7 @@ class _Listener:
 class LaneProducer:
     """One producer with its own connections, transactional or not. Thrown away after any fault, never repaired.
 
-    ``produce`` is librdkafka's own bound method, since it is called once per record; see :meth:`wait_for_space` for a full queue.
+    ``produce`` is librdkafka's own bound method, since it is called once per record; see :meth:`produce_patiently` for a full queue.
     """
 
     def __init__(self, settings: LaneSettings, producer_id: str) -> None:
@@ -265,11 +265,16 @@ class LaneProducer:
         if self._transactional:
             _call(self._producer.begin_transaction)
 
-    def wait_for_space(self, until: Until) -> None:
-        """Called when ``produce`` raised BufferError: serves delivery reports until some record left the queue."""
-        if time.monotonic() > until():
-            raise KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True)
-        _call(self._producer.poll, 0.05)
+    def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> None:
+        """``produce``, and while the queue is full, serves delivery reports until some record has left it."""
+        while True:
+            try:
+                return self.produce(*record, **extras)
+            except BufferError:
+                if time.monotonic() > until():
+                    fault = KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True)
+                    raise fault from None
+                _call(self._producer.poll, 0.05)
 
     def flush(self, until: Until) -> None:
         """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT when the time is over."""

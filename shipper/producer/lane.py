@@ -275,14 +275,8 @@ class Lane(threading.Thread):
     def _produce_slowly(self, producer: LaneProducer, record: tuple[Any, ...], extras: dict[str, Any]) -> None:
         """The queue is full: the only thing that ever blocks the reader."""
         began = time.monotonic()
-        while True:
-            producer.wait_for_space(self._until)
-            try:
-                producer.produce(*record, **extras)
-            except BufferError:
-                continue
-            self._pool.counts.buffer_wait_seconds += time.monotonic() - began
-            return
+        producer.produce_patiently(self._until, *record, **extras)
+        self._pool.counts.buffer_wait_seconds += time.monotonic() - began
 
     def _judge(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Returns if another try makes sense."""
