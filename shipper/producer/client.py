@@ -87,10 +87,9 @@ def _call(operation: Any, *arguments: Any) -> Any:
     except KafkaException as error:
         raise _fault(error.args[0]) from error
     except SystemError as error:
-        # What confluent-kafka makes of a fatal error that comes together with a delivery report.
-        if isinstance(error.__cause__, KafkaException):
-            raise _fault(error.__cause__.args[0]) from error
-        raise
+        # What confluent-kafka makes of a fatal error that comes together with a delivery report; now and then it loses which.
+        fatal = error.__cause__
+        raise (_fault(fatal.args[0]) if isinstance(fatal, KafkaException) else KafkaFault("_FATAL", str(error))) from error
 
 
 @dataclass(frozen=True)

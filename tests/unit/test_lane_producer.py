@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import time
 
-from shipper.producer.client import LaneProducer, LaneSettings
+import pytest
+
+from shipper.producer.client import KafkaFault, LaneProducer, LaneSettings, _call
 
 
 def test_a_connection_that_broke_is_noticed_though_no_call_failed() -> None:
@@ -20,3 +22,14 @@ def test_a_connection_that_broke_is_noticed_though_no_call_failed() -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         producer.discard()
+
+
+def test_a_fatal_error_whose_cause_was_lost_is_a_fault_like_any_other() -> None:
+    """confluent-kafka's calls, from time to time, when a lane is fenced while they wait."""
+
+    def flush() -> None:
+        raise SystemError("<built-in method flush> returned NULL without setting an exception")
+
+    with pytest.raises(KafkaFault) as found:
+        _call(flush)
+    assert found.value.name == "_FATAL"
