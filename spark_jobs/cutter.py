@@ -200,6 +200,19 @@ class Column(Sequence[Any]):
         found = self._column[index].as_py()
         return found if self._convert is None else self._convert(found)
 
+    def packed(self, first: int, behind: int) -> Iterator[tuple[npt.NDArray[np.int32], int]] | None:
+        """See shipper.producer.packed.PackedValues."""
+        part = self._column.slice(first, behind - first)
+        if self._convert is not None or part.null_count or part.type != pa.binary():
+            return None
+        return (_packed(array) for array in part.chunks if len(array))
+
+
+def _packed(array: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], int]:
+    _, offsets, data = array.buffers()
+    found = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    return found, data.address if data is not None else offsets.address  # empty values need no bytes, but no null pointer either
+
 
 def _header_pairs(row: dict[str, bytes | None]) -> list[tuple[str, bytes]]:
     return [(name, value) for name, value in row.items() if value is not None]

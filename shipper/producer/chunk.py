@@ -58,6 +58,11 @@ class Chunk:
     def needs_partition(self) -> bool:
         return self.some_without_key and self.records > 0
 
+    def packed(self, first: int, behind: int) -> Iterator[tuple[Any, int]] | None:
+        """The values as they lie in memory, if they can be had so: see PackedValues."""
+        packed = getattr(self.values, "packed", None)
+        return packed(first, behind) if packed is not None and self.partition is not None else None
+
     def drop_records(self) -> None:
         """Frees the memory; what identifies the chunk stays."""
         self.values, self.keys, self.headers, self.timestamps_ms = (), None, None, None

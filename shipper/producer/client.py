@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 from confluent_kafka import (
     OFFSET_END,
     Consumer,
@@ -39,6 +41,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
+from shipper.producer.packed import PackedProduce, library
 from shipper.terms import LogRecord
 
 log = logging.getLogger("shipper.kafka")
@@ -199,6 +202,13 @@ class LaneProducer:
             logger=self._listener,
         )
         self.produce = self._producer.produce
+        # Without a transaction only a report per record tells that a part of a batch was refused, and packed records have none.
+        packed = (
+            library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1])
+            if settings.transactional
+            else None
+        )
+        self._packed = PackedProduce(self._producer, packed) if packed else None
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and (self._failed is None or self._failed.name in _PURGED):
@@ -259,21 +269,40 @@ class LaneProducer:
         except KafkaException as error:
             raise self._cause(_fault(error.args[0])) from error
 
+    @property
+    def takes_packed(self) -> bool:
+        return self._packed is not None
+
+    def produce_packed(self, topic: str, partition: int, offsets: Any, address: int) -> int:
+        """Queues values as :class:`PackedValues` gives them, without key. Returns how many: all, or fewer when the queue is full. Raises
+        KafkaFault.
+
+        Produce a record of the same partition with :meth:`produce` before: that says whether there is a transaction to write to, and its
+        delivery report, what became of the batch."""
+        assert self._packed is not None
+        taken, code = self._packed.produce(topic, partition, offsets, address)
+        if code not in (0, KafkaError._QUEUE_FULL):
+            raise self._cause(_fault(KafkaError(code), topic))
+        return taken
+
     def begin(self) -> None:
         self._failed = None
         if self._transactional:
             _call(self._producer.begin_transaction)
 
     def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> None:
-        """``produce``, and while the queue is full, serves delivery reports until some record has left it."""
+        """``produce``, and while the queue is full, waits for some record to leave it."""
         while True:
             try:
                 return self.produce(*record, **extras)
             except BufferError:
-                if time.monotonic() > until():
-                    fault = KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True)
-                    raise fault from None
-                _call(self._producer.poll, 0.05)
+                self.wait_for_room(until)
+
+    def wait_for_room(self, until: Until) -> None:
+        """Serves delivery reports for a moment, whereby records leave the full queue. Raises KafkaFault when the time is over."""
+        if time.monotonic() > until():
+            raise KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True) from None
+        _call(self._producer.poll, 0.05)
 
     def flush(self, until: Until) -> None:
         """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT when the time is over."""
@@ -322,6 +351,8 @@ class LaneProducer:
         self.close()
 
     def close(self) -> None:
+        if self._packed is not None:
+            self._packed.close()
         self.produce = None  # type: ignore[assignment]
         del self._producer
 

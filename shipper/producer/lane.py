@@ -250,11 +250,15 @@ class Lane(threading.Thread):
         produce, topic = producer.produce, chunk.topic
         partition = -1 if chunk.partition is None else chunk.partition
         if chunk.keys is None and chunk.headers is None and chunk.timestamps_ms is None:
-            for value in chunk.values[first:behind]:
+            packed = chunk.packed(first + 1, behind) if producer.takes_packed else None
+            values = chunk.values[first:behind] if packed is None else chunk.values[first : first + 1]
+            for value in values:
                 try:
                     produce(topic, value, None, partition)
                 except BufferError:
                     self._produce_slowly(producer, (topic, value, None, partition), {})
+            for offsets, address in packed or ():
+                self._produce_packed(producer, topic, partition, offsets, address)
             return
         values, keys = chunk.values[first:behind], chunk.keys[first:behind] if chunk.keys else None
         headers = chunk.headers[first:behind] if chunk.headers else None
@@ -271,6 +275,15 @@ class Lane(threading.Thread):
                 produce(*record, **extras)
             except BufferError:
                 self._produce_slowly(producer, record, extras)
+
+    def _produce_packed(self, producer: LaneProducer, topic: str, partition: int, offsets: Any, address: int) -> None:
+        taken = producer.produce_packed(topic, partition, offsets, address)
+        if taken < len(offsets) - 1:
+            began = time.monotonic()
+            while taken < len(offsets) - 1:
+                producer.wait_for_room(self._until)
+                taken += producer.produce_packed(topic, partition, offsets[taken:], address)
+            self._pool.counts.buffer_wait_seconds += time.monotonic() - began
 
     def _produce_slowly(self, producer: LaneProducer, record: tuple[Any, ...], extras: dict[str, Any]) -> None:
         """The queue is full: the only thing that ever blocks the reader."""
