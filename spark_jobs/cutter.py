@@ -93,6 +93,9 @@ def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, order: ShipOrder, 
     last = piece.first + piece.rows
     receipt = shipment.receipt
     receipt.split(piece.split).records += piece.rows
+    if split.bom and piece.first == 0:
+        without = table.column("value")[0].as_py()
+        receipt.split(piece.split).adjusted += _spark_hash(_UTF8_BOM + without) - _spark_hash(without)
     end_written = shipment.end_known(split.id)
     for topic, rows in _rows_by_topic(table, order.topics, split, piece.first):
         ordinals = rows + piece.first if rows is not None else None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
+from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
@@ -21,7 +23,8 @@ from shipper.ledger.chunks import Chunks
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, encode_chunk, encode_void
 from shipper.plan.files import split_hash
 from shipper.producer.client import ClusterClient, TopicLookup
-from shipper.report.results import FileAccount, GateResult, PlannedFile, PlanResult, ShipResult, TopicAccount
+from shipper.readback import ReadBack
+from shipper.report.results import FileAccount, GateResult, PlannedFile, PlanResult, ShipResult, TopicAccount, write_checksum
 from shipper.terms import FileId, SplitId
 from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.listing import files_with_bom
@@ -95,7 +98,8 @@ class _Ship:
         context, pipeline, result = self._context, self._context.pipeline, self._result
         tasks, lanes = pipeline.tasks, self._preflight.tuning.lanes
         settings, paths = self._preflight.settings, [file.path for file in self._plan.files]
-        taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
+        with self._read_back_connecting() as ends:
+            taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
         self._lease.generation = result.generation = taken.generation
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
         result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
@@ -111,10 +115,27 @@ class _Ship:
         receipts: list[Receipt] = []
         if left.left:
             say(f"{self._cluster.name}: shipping {len(left.left)} of {len(splits_of)} files")
+            result.ends_before = self._ends_before(ends)
             receipts = self._passes(left, taken)
         else:
             say(f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread} records of {len(splits_of)} files")
         self._account(left, before, receipts, taken)
+
+    @contextmanager
+    def _read_back_connecting(self) -> Iterator[ReadBack | None]:
+        """Who can say where the topics end, connected meanwhile; None if the delivery gate reads nothing back."""
+        if not any(isinstance(check, ReadBackCheck) for check in self._context.pipeline.gates.delivery):
+            yield None
+            return
+        read_back = ReadBack(self._cluster)
+        with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+            meanwhile.submit(read_back.connect)
+            yield read_back
+
+    def _ends_before(self, read_back: ReadBack | None) -> dict[str, list[int]] | None:
+        """Taken when nobody but this ship can write for the pipeline any more, and it has not begun. So what earlier ships sent lies before
+        these offsets, also what an earlier try of this very run sent; and all that this one sends, behind them."""
+        return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _remaining(self, taken: Takeover) -> Remaining:
         return remaining(
@@ -191,6 +212,8 @@ class _Ship:
         deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
         outcome = self._pass(left, taken)
         result.read = outcome.read
+        if outcome.checksum is not None:
+            result.checksum = write_checksum(outcome.checksum)
         self._close_empty_splits(left, outcome, taken)
         receipts = outcome.receipts
         while outcome.error is None and outcome.dropped:
@@ -198,7 +221,7 @@ class _Ship:
             for receipt in outcome.receipts:
                 # The first pass has counted these lines as read; what they add is what they deliver.
                 for split in receipt.splits.values():
-                    split.records = split.before = 0
+                    split.records = split.before = split.adjusted = 0
                 for topic in receipt.topics.values():
                     topic.before = 0
             receipts += outcome.receipts
@@ -265,6 +288,11 @@ class _Ship:
                 account.delivered_bytes += counts.bytes
                 account.before += counts.before
         result.topics = sorted(topics.values(), key=lambda account: account.topic)
+        if result.checksum is not None:
+            result.checksum_added = write_checksum(sum(s.adjusted for receipt in receipts for s in receipt.splits.values()))
+        if result.ends_before is not None:
+            mine = topics.keys() | set(self._context.pipeline.fixed_topics())
+            result.ends_before = {topic: ends for topic, ends in result.ends_before.items() if topic in mine}
         result.files = _file_accounts(self._plan.files, left, receipts, self._context, taken.chunks)
         result.task_retries = sum(receipt.retries for receipt in receipts)
         result.lane_reopened = sum(receipt.lane_reopened for receipt in receipts)
@@ -294,7 +322,10 @@ class _Ship:
 def _file_accounts(
     files: Sequence[PlannedFile], left: Remaining, receipts: Sequence[Receipt], context: RunContext, chunks: Chunks
 ) -> list[FileAccount]:
-    by_split: Mapping[int, SplitReceipt] = {split: counts for receipt in receipts for split, counts in receipt.splits.items()}
+    by_split: dict[int, SplitReceipt] = {}
+    for receipt in receipts:  # with a second pass, two of a split
+        for split, counts in receipt.splits.items():
+            by_split.setdefault(split, SplitReceipt()).add(counts)
     complete = set(left.complete)
     accounts = []
     for planned in files:
@@ -302,15 +333,18 @@ def _file_accounts(
         starts = context.split_starts(file)
         if file in complete:
             there = sum(chunks.records_by_topic(SplitId(file, start) for start in starts).values())
-            accounts.append(FileAccount(path=file.path, records=there, delivered=0, before=there))
+            accounts.append(FileAccount(path=file.path, records=there, delivered=0, before=there, unread=True))
             continue
-        found = [by_split.get(split_hash(planned.uri, file, start), SplitReceipt()) for start in starts]
+        whole = SplitReceipt()
+        for start in starts:
+            whole.add(by_split.get(split_hash(planned.uri, file, start), SplitReceipt()))
         accounts.append(
             FileAccount(
                 path=file.path,
-                records=sum(split.records for split in found),
-                delivered=sum(split.delivered for split in found),
-                before=sum(split.before for split in found),
+                records=whole.records,
+                delivered=whole.delivered,
+                before=whole.before,
+                checksums={topic: write_checksum(checksum) for topic, checksum in whole.checksums.items()},
             )
         )
     return accounts

@@ -17,8 +17,9 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
 from shipper.config.base import THE_KEY, Model, refuse
-from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck, SumClosesCheck
+from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck
 from shipper.config.delivery import Delivery
+from shipper.config.delivery_checks import DeliveryCheck, SumClosesCheck
 from shipper.config.mapping import GIVEN_COLUMNS, Records
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
 from shipper.config.rules import (
@@ -34,6 +35,11 @@ from shipper.config.rules import (
 from shipper.config.units import Bytes, BytesPerSecond, Seconds
 
 _WHOLE_FILES_BYTES = 2**62
+
+
+def _topic_pattern(topic: str) -> str:
+    """Regular expression for the names that a route's topic can become."""
+    return "".join(".*" if index % 2 else re.escape(part) for index, part in enumerate(TOPIC_COLUMN.split(topic)))
 
 
 class Schedule(Model):
@@ -144,8 +150,19 @@ class Gates(Model):
     """How many files a `sample` is."""
     source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
     """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
-    delivery: tuple[SumClosesCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
-    """Checks after shipping."""
+    delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
+    """Checks after shipping, each kind once."""
+
+    @field_validator("delivery")
+    @classmethod
+    def _each_kind_once(cls, delivery: tuple[DeliveryCheck, ...]) -> tuple[DeliveryCheck, ...]:
+        kinds = [check.check for check in delivery]
+        refuse(
+            ((index, kind, "check"), f"there is a {kind!r} above already; it looks at everything, so keep one of them")
+            for index, kind in enumerate(kinds)
+            if kind in kinds[:index]
+        )
+        return delivery
 
 
 class Limits(Model):
@@ -300,6 +317,10 @@ class Pipeline(Model):
     def fixed_topics(self) -> Iterator[str]:
         """Topics whose name is known before any record is read, in routing order, each once."""
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
+
+    def may_ship_to(self, topic: str) -> bool:
+        """Whether a record can go there: one of the fixed topics, or one that a ``{column}`` can make."""
+        return any(re.fullmatch(_topic_pattern(route.topic), topic) for route in self.routes)
 
     @property
     def split_size_bytes(self) -> int:

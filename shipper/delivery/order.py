@@ -79,6 +79,23 @@ class SplitReceipt:
     records: int = 0
     before: int = 0
     delivered: int = 0
+    checksums: dict[str, int] = field(default_factory=dict)
+    """Topic → sum of xxhash64(value) over the records delivered there, modulo 2^64."""
+    adjusted: int = 0
+    """What the checksum of the values as shipped has beyond that of the values as Spark read them, modulo 2^64; of all records, those
+    that were there before too."""
+
+    def add(self, other: SplitReceipt) -> None:
+        """Of another split of the file, or of another pass over this one."""
+        self.records += other.records
+        self.before += other.before
+        self.delivered += other.delivered
+        self.adjusted += other.adjusted
+        for topic, checksum in other.checksums.items():
+            self.add_checksum(topic, checksum)
+
+    def add_checksum(self, topic: str, checksum: int) -> None:
+        self.checksums[topic] = (self.checksums.get(topic, 0) + checksum) % (1 << 64)
 
 
 @dataclass

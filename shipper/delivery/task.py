@@ -68,6 +68,7 @@ class TaskShipment:
         self.receipt = Receipt(task, first_at=time.time())
         self._there: dict[tuple[SplitId, str], IntervalSet] = {}
         self._ends_known: set[SplitId] = set()
+        self._by_predecessors: list[tuple[ChunkKey, ChunkValue]] = []
         for split in order.splits.values():
             for topic, intervals in split.there.items():
                 self._there[split.id, topic] = IntervalSet(intervals)
@@ -113,6 +114,8 @@ class TaskShipment:
             self._there.setdefault((key.split, key.topic), IntervalSet()).add(key.first, value.last)
             if value.end:
                 self._ends_known.add(key.split)
+            if value.generation == order.generation:
+                self._by_predecessors.append((key, value))
 
     def _announcement(self, *, ended: bool = False) -> tuple[bytes, bytes]:
         order = self._order
@@ -195,7 +198,7 @@ class TaskShipment:
             some_without_key=records.some_without_key,
             sequence=sequence,
             lines=records.lines,
-            receipt=(split, count, records.size_bytes),
+            receipt=(split, count, records.size_bytes, records.checksum),
         )
         transaction = self._transactions.setdefault(sequence, [])
         transaction.append(chunk)
@@ -227,12 +230,14 @@ class TaskShipment:
         """The receipt, with what the lanes delivered until now."""
         pool, receipt = self._pool, self.receipt
         for chunk in pool.delivered:
-            split, records, size = chunk.receipt
+            split, records, size, checksum = chunk.receipt
             receipt.split(split).delivered += records
             if records:
+                receipt.split(split).add_checksum(chunk.topic, checksum)
                 topic = receipt.topic(chunk.topic)
                 topic.delivered += records
                 topic.bytes += size
+        self._take_over_receipts()
         receipt.lane_reopened = pool.reopened
         receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
         if not self._order.preflight.transactional:
@@ -240,6 +245,21 @@ class TaskShipment:
         receipt.wire_bytes = pool.tx_bytes()
         receipt.last_at = time.time()
         return receipt
+
+    def _take_over_receipts(self) -> None:
+        """What this task's earlier attempts committed was there before this attempt, and was delivered by this ship all the same."""
+        hashes = {split.id: number for number, split in self._order.splits.items()} if self._by_predecessors else {}
+        for key, value in self._by_predecessors:
+            split = self.receipt.splits.get(hashes[key.split]) if key.split in hashes else None
+            if split is None or not value.records:
+                continue  # another task's split, or one that this attempt did not get to
+            topic = self.receipt.topic(key.topic)
+            moved = min(value.records, split.before, topic.before)
+            split.before, topic.before = split.before - moved, topic.before - moved
+            split.delivered, topic.delivered = split.delivered + moved, topic.delivered + moved
+            topic.bytes += value.bytes
+            split.add_checksum(key.topic, value.checksum)
+        self._by_predecessors = []
 
     def _ratio(self) -> float:
         wire_bytes = self._pool.tx_bytes()
