@@ -10,7 +10,7 @@ from shipper.config.models import Cluster
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ShipperError
 from shipper.ledger.figures import LedgerFigures, figures
-from shipper.ledger.state import LedgerState
+from shipper.ledger.records import ChunkKey, ChunkValue, decode
 from shipper.producer.client import ClusterClient
 from shipper.readback import ReadBack
 from shipper.report.results import DeliveryGateResult, PlanResult, ShipResult
@@ -40,7 +40,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     evidence = gates.Evidence(account(shipped, [(file_id(file), file) for file in planned.files], ledger))
     scope = f"the whole window, {len(planned.files):,} files"
     if checks := [check for check in pipeline.gates.delivery if isinstance(check, ReadBackCheck)]:
-        scope += "; " + _read_back(checks[0], context, cluster, shipped, state, ledger, evidence)
+        scope += "; " + _read_back(checks[0], context, cluster, shipped, log, ledger, evidence)
     return DeliveryGateResult(
         **context.common(GATE_DELIVERY),
         cluster=cluster_name,
@@ -54,13 +54,13 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
 
 
 def _read_back(
-    check: ReadBackCheck, context: RunContext, cluster: Cluster, shipped: ShipResult, state: LedgerState, ledger: LedgerFigures,
+    check: ReadBackCheck, context: RunContext, cluster: Cluster, shipped: ShipResult, log: LedgerLog, ledger: LedgerFigures,
     evidence: Evidence,
 ) -> str:  # fmt: skip
     """Puts what it finds, or why it finds nothing, into the evidence. Returns what was looked at."""
     try:
         looked = look(
-            check, context.pipeline, shipped, ledger, evidence.account, ReadBack(cluster), _others(check, shipped, state)
+            check, context.pipeline, shipped, ledger, evidence.account, ReadBack(cluster), lambda: _others(check, shipped, log)
         )
     except ShipperError as error:
         evidence.read_back_fault = error.message
@@ -69,12 +69,22 @@ def _read_back(
     return looked.scope
 
 
-def _others(check: ReadBackCheck, shipped: ShipResult, state: LedgerState) -> str | None:
-    """Who else may have written to the topics since the ship began."""
+def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | None:
+    """Who else may have written to the topics since the ship began. Asked after the topics were read: whoever had written by then had
+    announced a generation before."""
     if check.shared:
         return "other producers write to these topics (`shared: true`)"
     if shipped.guarantee == "at_least_once":
         return "records may be there twice (at least once)"
-    if state.control.generation > shipped.generation:
+    control = log.control()
+    if control.generation > shipped.generation and (control.claims() or _sent_later(shipped, log)):
         return "a later run of the pipeline has shipped, or ships, to them"
     return None
+
+
+def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
+    for record in log.chunks(shipped.chunks_end, wait_seconds=None):
+        match decode(log.pipeline, record):
+            case (ChunkKey(), ChunkValue() as value) if value.generation > shipped.generation and value.records:
+                return True
+    return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shipper.config.delivery_checks import ReadBackCheck
@@ -64,10 +64,13 @@ class _Partitions:
 
 def look(
     check: ReadBackCheck, pipeline: Pipeline, ship: ShipResult, ledger: LedgerFigures, account: Account, reader: ReadBack,
-    others: str | None,
+    others: Callable[[], str | None],
 ) -> Looked:  # fmt: skip
-    """Fills ``read_back`` of the account's topics and counts where all was read. ``others``: who else has written to the topics since, so
-    that only *at least as many* can be checked. Raises StepResultError, ClusterError, OutcomeUnknown."""
+    """Fills ``read_back`` of the account's topics and counts where all was read.
+
+    ``others``, asked after the reading: who else has written to the topics since the ship began, so that only *at least as many* can be
+    checked. Raises StepResultError, ClusterError, OutcomeUnknown.
+    """
     topics = _topics(ship, account, ledger)
     if not topics:
         return Looked([Sum("all topics", (Figure(ship.delivered, RECEIPTS), Figure(0, LEDGER)))], scope="nothing was sent")
@@ -93,16 +96,16 @@ def look(
 
     spans = {(one.topic, number): one.spans[number] for one in found if not one.fault for number in one.chosen}
     seen = reader.read(spans, taker, check.timeout_seconds)
-    looked = Looked()
+    looked, who = Looked(), others()
     for one in found:
         of_topic = next((topic for topic in account.topics if topic.topic == one.topic), TopicAccount(topic=one.topic))
-        _hold_against(looked, one, seen, of_topic, at_least=others is not None and one.topic not in quarantine)
+        _hold_against(looked, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine)
     _fill(account, found, seen, ledger, looked)
     total = sum(len(one.spans) for one in found)
     looked.scope = (
         f"{sum(part.records for part in seen.values()):,} records read back from {len(spans):,} of {total:,} partitions"
     )
-    looked.scope += f"; {others}, so only that there are at least as many was checked" if others else ""
+    looked.scope += f"; {who}, so only that there are at least as many was checked" if who else ""
     return looked
 
 

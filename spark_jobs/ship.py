@@ -101,6 +101,7 @@ class _Ship:
         with self._read_back_connecting() as ends:
             taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
         self._lease.generation = result.generation = taken.generation
+        result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
         result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
         splits_of = context.splits_of(self._plan)

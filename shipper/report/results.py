@@ -239,6 +239,8 @@ class ShipResult(StepResult):
     cluster: str
     generation: int = 0
     """The ship's number in the ledger: the offset of its record. A higher one fences all lower ones."""
+    chunks_end: int = 0
+    """Offset in the ledger's chunk partition behind what was there before this ship sent anything."""
     tasks: int = 0
     lanes: int = 0
     """Lanes per task."""

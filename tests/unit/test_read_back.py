@@ -51,7 +51,7 @@ def looked(reader, shipped, ledger, mode="full", others=None):
     check = ReadBackCheck(check="read_back", mode=mode)
     pipeline = Pipeline.model_validate({"pipeline": "p", "source": "x", "topic": "t", "clusters": ["c"]})
     account = Account(topics=[t.model_copy() for t in shipped.topics], counts=[Count(name=t.topic) for t in shipped.topics])
-    return look(check, pipeline, shipped, ledger, account, reader, others), account
+    return look(check, pipeline, shipped, ledger, account, reader, lambda: others), account
 
 
 def figures(sums):
