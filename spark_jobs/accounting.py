@@ -11,6 +11,7 @@ docs/accounting.md says who counts what where, and what it means when two of the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -102,6 +103,7 @@ def _counts(
 ) -> list[Count]:
     """Of what this ship read and sent. What was there before it is in the sums of files and of the whole window."""
     read_files = [file for file in ship.files if not file.unread]
+    taken = sum((of_ledger[file.path].filtered for file in read_files if file.path in of_ledger), Counter())
     read = Count(
         name="read",
         spark=ship.read,
@@ -109,8 +111,13 @@ def _counts(
         ledger=sum(of_ledger[file.path].lines for file in read_files if file.path in of_ledger),
     )
     filtered = [
-        Count(name=f"filtered: {rule}", spark=ship.observed.get(f"filtered: {rule}"), receipts=ship.filtered.get(rule, 0))
-        for rule in _names("filtered: ", ship.filtered, ship.observed)
+        Count(
+            name=f"filtered: {rule}",
+            spark=ship.observed.get(f"filtered: {rule}"),
+            receipts=ship.filtered.get(rule, 0),
+            ledger=taken[rule],
+        )
+        for rule in _names("filtered: ", {**ship.filtered, **taken}, ship.observed)
     ]
     quarantined = [
         Count(
@@ -132,7 +139,6 @@ def _names(prefix: str, counted: Mapping[str, int], observed: Mapping[str, int])
 def _sum_of(count: Count) -> Sum:
     places = [(count.receipts, RECEIPTS), (count.ledger, LEDGER), (count.spark, SPARK)]
     figures = tuple(Figure(value, where) for value, where in places if value is not None)
-    # Rules are Spark's to observe and the tasks' to count; nobody else sees a line that is filtered.
     missing = (Figure(None, SPARK),) if count.name.startswith("filtered: ") and count.spark is None else ()
     return Sum(count.name, figures + missing)
 

@@ -10,7 +10,7 @@ from shipper.config.models import Cluster
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ShipperError
 from shipper.ledger.figures import LedgerFigures, figures
-from shipper.ledger.records import ChunkKey, ChunkValue, decode
+from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
 from shipper.producer.client import ClusterClient
 from shipper.readback import ReadBack
 from shipper.report.results import DeliveryGateResult, PlanResult, ShipResult
@@ -35,8 +35,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     cluster, pipeline = context.clusters[cluster_name], context.pipeline
     log = LedgerLog(ClusterClient(cluster), cluster, pipeline.name, context.ledger_folder(cluster_name))
     state = log.state([file.path for file in planned.files], wait_seconds=_LEDGER_WAIT_SECONDS)
-    quarantine = next((topic.topic for topic in shipped.topics if topic.quarantine), None)
-    ledger = figures(state.chunks, context.splits_of(planned), shipped.generation, quarantine)
+    ledger = figures(state.chunks, context.splits_of(planned), shipped.generation)
     evidence = gates.Evidence(account(shipped, [(file_id(file), file) for file in planned.files], ledger))
     scope = f"the whole window, {len(planned.files):,} files"
     if checks := [check for check in pipeline.gates.delivery if isinstance(check, ReadBackCheck)]:
@@ -85,6 +84,10 @@ def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | 
 def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
     for record in log.chunks(shipped.chunks_end, wait_seconds=None):
         match decode(log.pipeline, record):
-            case (ChunkKey(), ChunkValue() as value) if value.generation > shipped.generation and value.records:
+            case (ChunkKey(topic=topic), ChunkValue() as value) if (
+                topic and value.generation > shipped.generation and value.records
+            ):
+                return True
+            case (ReplayKey(), Replay() as replay) if replay.generation > shipped.generation:
                 return True
     return False

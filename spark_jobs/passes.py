@@ -21,6 +21,7 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder, SplitReceipt, TopicReceipt
 from shipper.errors import DeliveryError, ShipperError, Superseded
 from spark_jobs.context import RunContext
+from spark_jobs.fates import counts_fates
 from spark_jobs.progress import Progress
 from spark_jobs.reason import of_exception
 from spark_jobs.records import lines, records
@@ -40,6 +41,8 @@ class PassOutcome:
     """Lines, by Spark's own observation."""
     checksum: int | None = None
     """Of the values that are to be shipped, by Spark's own observation, if the pipeline asks for it."""
+    observed: dict[str, int] = field(default_factory=dict)
+    """What rules and reasons took, by Spark's own observation; named as in ShipResult."""
     receipts: list[Receipt] = field(default_factory=list)
     error: ShipperError | None = None
 
@@ -66,9 +69,9 @@ def run_pass(
     spark = context.spark
     spark.dataSource.register(ShipperDataSource)
     _size_arrow_batches(context, long_lines)
-    observed = Observation("lines")
+    observed, fates = Observation("lines"), Observation("fates")
     frame = lines(spark, paths).observe(observed, F.count(F.lit(1)).alias("read"))
-    frame, checksums = _with_checksum(records(frame, context.pipeline), context.pipeline)
+    frame, checksums = _with_checksum(records(frame, context.pipeline, fates), context.pipeline)
     frame = frame.coalesce(context.pipeline.tasks)
     with tempfile.TemporaryDirectory(prefix="shipper-") as folder:
         order_path, receipts_path = Path(folder, "order"), Path(folder, "receipts")
@@ -82,6 +85,8 @@ def run_pass(
                 writer.save()
             outcome.read = observed.get["read"]
             outcome.checksum = checksums and _checksum(checksums)
+            if counts_fates(context.pipeline):
+                outcome.observed = {name: int(count or 0) for name, count in fates.get.items()}
         except Exception as error:
             outcome.error = _job_error(error, ledger.pipeline, superseded=lease.superseded.is_set())
         outcome.receipts = _read_receipts(receipts_path)

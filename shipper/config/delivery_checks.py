@@ -32,7 +32,8 @@ class ChecksumCheck(_DeliveryCheck):
 
 
 class QuarantineRateCheck(_DeliveryCheck):
-    """The share of the lines read in this run that went to the quarantine topic. Needs `quarantine`."""
+    """The share of the lines read in this run that went to the quarantine topic. Needs `quarantine`, whose own `max_rate` fails the ship
+    itself; this one may be stricter, or only warn."""
 
     check: Literal["quarantine_rate"]
     max_rate: StrictFloat = Field(ge=0, le=1)

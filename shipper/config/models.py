@@ -19,9 +19,10 @@ from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validat
 from shipper.config.base import THE_KEY, Model, refuse
 from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck
 from shipper.config.delivery import Delivery
-from shipper.config.delivery_checks import DeliveryCheck, SumClosesCheck
+from shipper.config.delivery_checks import DeliveryCheck, QuarantineRateCheck, SumClosesCheck
 from shipper.config.mapping import GIVEN_COLUMNS, Records
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
+from shipper.config.quarantine import Quarantine
 from shipper.config.rules import (
     MEMORY_PATTERN,
     NAME_PATTERN,
@@ -35,11 +36,6 @@ from shipper.config.rules import (
 from shipper.config.units import Bytes, BytesPerSecond, Seconds
 
 _WHOLE_FILES_BYTES = 2**62
-
-
-def _topic_pattern(topic: str) -> str:
-    """Regular expression for the names that a route's topic can become."""
-    return "".join(".*" if index % 2 else re.escape(part) for index, part in enumerate(TOPIC_COLUMN.split(topic)))
 
 
 class Schedule(Model):
@@ -142,6 +138,11 @@ class Route(Model):
         """Names of the columns that the topic is made of; empty for a fixed topic."""
         return tuple(TOPIC_COLUMN.findall(self.topic))
 
+    def matches(self, topic: str) -> bool:
+        """Whether the route can lead to ``topic``."""
+        parts = TOPIC_COLUMN.sub("{}", self.topic).split("{}")
+        return legal_topic(topic) and re.fullmatch(".+".join(map(re.escape, parts)), topic) is not None
+
 
 class Gates(Model):
     """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
@@ -236,6 +237,8 @@ class Pipeline(Model):
     """Routing table, first match wins; the last one has no `when`. `topic: x` at the top is short for a table of one line."""
     clusters: tuple[str, ...] = Field(min_length=1)
     """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from the others."""
+    quarantine: Quarantine | None = None
+    """Where records go that cannot be shipped. Without it the first of them fails the run, with its file and number."""
     delivery: Delivery = Delivery()
     gates: Gates = Gates()
     limits: Limits = Limits()
@@ -271,9 +274,12 @@ class Pipeline(Model):
             last = len(routes) - 1
             faults.append(((last, "when"), "the last route must have no `when`: it takes the records that match none before it"))
         if "records" in info.data:
-            known = [*GIVEN_COLUMNS[:3], *info.data["records"].columns]
+            known = [*GIVEN_COLUMNS[:3], *info.data["records"].named_columns]
             faults += [
-                ((index, "topic"), f"no column {column!r}{suggestion(column, known)}; `records.columns` defines them")
+                (
+                    (index, "topic"),
+                    f"no column {column!r}{suggestion(column, known)}; `records.columns` defines them",
+                )
                 for index, route in enumerate(routes)
                 for column in route.columns
                 if column not in known
@@ -286,6 +292,15 @@ class Pipeline(Model):
     def _clusters_differ(cls, clusters: tuple[str, ...]) -> tuple[str, ...]:
         refuse(((i,), f"{name!r} is named twice") for i, name in enumerate(clusters) if name in clusters[:i])
         return clusters
+
+    @field_validator("quarantine")
+    @classmethod
+    def _quarantine_is_apart(cls, quarantine: Quarantine | None, info: ValidationInfo) -> Quarantine | None:
+        routes: tuple[Route, ...] = info.data.get("routes", ())
+        if quarantine and any(route.topic == quarantine.topic for route in routes):
+            why = f"{quarantine.topic!r} is a route's topic too: nobody could tell its records from those in quarantine; name another"
+            refuse([(("topic",), why)])
+        return quarantine
 
     @field_validator("delivery")
     @classmethod
@@ -303,10 +318,19 @@ class Pipeline(Model):
     @field_validator("gates")
     @classmethod
     def _checked_columns_exist(cls, gates: Gates, info: ValidationInfo) -> Gates:
+        if "quarantine" in info.data and info.data["quarantine"] is None:
+            refuse(
+                (
+                    ("delivery", index, check.check, "check"),
+                    "it needs `quarantine`: without it no record goes there, and the first bad one fails the run",
+                )
+                for index, check in enumerate(gates.delivery)
+                if isinstance(check, QuarantineRateCheck)
+            )
         if "records" not in info.data:
             return gates
         records: Records = info.data["records"]
-        known = ["value", *(["key"] if records.key is not None else []), *records.columns]
+        known = ["value", *(["key"] if records.key is not None else []), *records.named_columns]
         refuse(
             (("source", index, check.check, "column"), f"no column {check.column!r}{suggestion(check.column, known)}")
             for index, check in enumerate(gates.source)
@@ -319,8 +343,15 @@ class Pipeline(Model):
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
 
     def may_ship_to(self, topic: str) -> bool:
-        """Whether a record can go there: one of the fixed topics, or one that a ``{column}`` can make."""
-        return any(re.fullmatch(_topic_pattern(route.topic), topic) for route in self.routes)
+        """Whether a record can go there: a route's topic, or the quarantine's."""
+        in_quarantine = self.quarantine is not None and topic == self.quarantine.topic
+        return in_quarantine or any(route.matches(topic) for route in self.routes)
+
+    def needed_topics(self) -> Iterator[str]:
+        """Topics that every cluster must have before anything is sent."""
+        yield from self.fixed_topics()
+        if self.quarantine is not None:
+            yield self.quarantine.topic
 
     @property
     def split_size_bytes(self) -> int:
@@ -334,11 +365,14 @@ class Pipeline(Model):
 
     def transform_digest(self) -> str:
         """12 hex digits over all that decides which records a file becomes and where they go. A file that was shipped
-        under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5)."""
+        under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5), and what
+        goes to quarantine, since the ledger has that record by record (ADR 9). A part that a pipeline does not use is left out, so
+        that a newer shipper takes no older one's file for changed."""
+        unused = {name for name in ("parse", "drop") if not getattr(self.records, name)}
         decides = {
             "format": self.source.format,
             "split_size": self.split_size_bytes,
-            "records": self.records.model_dump(exclude={"bundle"}),
+            "records": self.records.model_dump(exclude={"bundle", *unused}),
             "routes": [route.model_dump() for route in self.routes],
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]

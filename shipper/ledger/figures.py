@@ -45,6 +45,8 @@ class OfFile:
     """In any topic, whoever sent them."""
     checksum: int = 0
     """Of all of these but the quarantined ones."""
+    filtered: Counter[str] = field(default_factory=Counter)
+    """Rule → lines that it took."""
     sent: dict[str, Tally] = field(default_factory=dict)
     """Topic → what this ship sent to it."""
 
@@ -69,9 +71,7 @@ class LedgerFigures:
         return found
 
 
-def figures(
-    chunks: Chunks, splits_of: Mapping[FileId, Iterable[int]], generation: int, quarantine_topic: str | None = None
-) -> LedgerFigures:
+def figures(chunks: Chunks, splits_of: Mapping[FileId, Iterable[int]], generation: int) -> LedgerFigures:
     """``splits_of``: file → first byte of each of its splits. Only chunks of ``generation`` count as sent by the ship."""
     found = LedgerFigures()
     for file, starts in splits_of.items():
@@ -82,17 +82,18 @@ def figures(
                 continue
             of_file.lines += state.end or 0
             for (_, topic), value in state.chunks.items():
-                if value.records:
-                    _add(found, of_file, topic, value, generation, topic == quarantine_topic)
+                if value.records and topic:
+                    _add(found, of_file, topic, value, generation)
+                of_file.filtered.update(value.filtered or {})
     return found
 
 
-def _add(found: LedgerFigures, of_file: OfFile, topic: str, value: ChunkValue, generation: int, quarantined: bool) -> None:
+def _add(found: LedgerFigures, of_file: OfFile, topic: str, value: ChunkValue, generation: int) -> None:
     of_file.records += value.records
-    if not quarantined:
+    if value.reasons is None:
         of_file.checksum = (of_file.checksum + value.checksum) % _UINT64
     found.topics[topic] += value.records
     if value.generation == generation:
         of_file.sent.setdefault(topic, Tally()).add(value)
         found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(value)
-        found.reasons.update(getattr(value, "reasons", None) or {})
+        found.reasons.update(value.reasons or {})

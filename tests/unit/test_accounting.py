@@ -14,20 +14,22 @@ A, B = FileId("/a", 100, 1), FileId("/b", 100, 1)
 OURS, EARLIER = 7, 3
 
 
-def value(first, last, records=None, *, generation=OURS, checksum=0, partition=0, end=False, bundles=None):
+def value(
+    first, last, records=None, *, generation=OURS, checksum=0, partition=0, end=False, bundles=None, reasons=None, filtered=None
+):
     count = last - first if records is None else records
     return ChunkValue(
         last=last, end=end, records=count, bytes=10 * count, checksum=checksum, digest="d", generation=generation, run_id="r",
-        window="w", partition=partition, bundles=bundles,
+        window="w", partition=partition, bundles=bundles, reasons=reasons, filtered=filtered,
     )  # fmt: skip
 
 
-def ledger(*chunks, quarantine=None):
+def ledger(*chunks):
     """``chunks``: (file, split start, first, topic, value)."""
     found = Chunks("p")
     for file, start, first, topic, chunk in chunks:
         found.add(ChunkKey(SplitId(file, start), first, topic), chunk)
-    return figures(found, {A: [0, 50], B: [0]}, OURS, quarantine)
+    return figures(found, {A: [0, 50], B: [0]}, OURS)
 
 
 def ship(**fields):
@@ -79,25 +81,29 @@ def test_a_sum_that_closes_in_every_place():
         ledger(
             (A, 0, 0, "t", value(0, 10, generation=EARLIER)),
             (A, 0, 10, "t", value(10, 34, 20)),
-            (A, 0, 34, "q", value(34, 36)),
+            (A, 0, 34, "q", value(34, 36, reasons={"bad": 2}, checksum=99)),
+            (A, 0, 0, "", value(0, 36, 4, filtered={"health": 4})),
             (A, 0, 36, "", value(36, 36, end=True)),
             (B, 0, 0, "t", value(0, 5, generation=EARLIER, end=True)),
-            quarantine="q",
         ),
     )
     for one in [*found.sums, *found.files]:
-        # The reasons are in the ledger by the quarantine's own chunks, which this test's ledger does not tell apart.
-        values = {figure.value for figure in one.figures if not (one.name == "quarantined: bad" and "ledger" in figure.where)}
-        assert len(values) == 1, one
+        assert len({figure.value for figure in one.figures}) == 1, one
     assert [count.name for count in found.counts] == ["read", "filtered: health", "quarantined: bad", "q", "t"]
     assert (found.read, found.quarantined) == (36, 2)
+    filtered = found.counts[1]
+    assert (filtered.spark, filtered.receipts, filtered.ledger) == (4, 4, 4)
+    assert {figure.value for figure in found.checksums[0].figures} == {
+        None,
+        write_checksum(0),
+    }  # quarantined records are in no sum
     assert {topic.topic: topic.ledger for topic in found.topics} == {"t": 35, "q": 2}
 
 
 def test_a_filter_rule_that_spark_did_not_observe_has_no_figure_to_compare():
     found = account(ship(read=3, filtered={"health": 3}), [], ledger())
     (rule,) = [one for one in found.sums if one.name == "filtered: health"]
-    assert [figure.value for figure in rule.figures] == [3, None]
+    assert [figure.value for figure in rule.figures] == [3, 0, None]
 
 
 def test_a_topic_that_only_the_ledger_knows_is_held_against_nothing():

@@ -108,6 +108,11 @@ def pipeline(more: str) -> str:
             id="delivery check given twice",
         ),
         pytest.param(
+            pipeline("gates:\n  delivery:\n    - {check: quarantine_rate, max_rate: 0.1}\n"),
+            "7:15: gates.delivery[0].check: it needs `quarantine`: without it no record goes there, and the first bad one fails the run",
+            id="quarantine_rate without a quarantine",
+        ),
+        pytest.param(
             pipeline("gates:\n  delivery:\n    - {check: sum_closes, severity: quarantine}\n"),
             "7:37: gates.delivery[0].severity: found 'quarantine'; allowed: block, warn",
             id="delivery check about the whole with severity quarantine",
