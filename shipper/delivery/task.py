@@ -237,14 +237,14 @@ class TaskShipment:
         receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
         if not self._order.preflight.transactional:
             receipt.possible_duplicates = pool.counts.retried_records
-        receipt.wire_bytes = pool.tx_bytes()
+        receipt.wire_bytes = pool.sent().wire_bytes
         receipt.last_at = time.time()
         return receipt
 
     def _ratio(self) -> float:
-        wire_bytes = self._pool.tx_bytes()
-        sent_bytes = self._pool.counts.sent_bytes
-        return self._order.ratio if wire_bytes < _TRUSTED_WIRE_BYTES or not sent_bytes else sent_bytes / wire_bytes
+        sent = self._pool.sent()
+        trusted = sent.record_bytes and sent.wire_bytes >= _TRUSTED_WIRE_BYTES
+        return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
 
     def _sample(self) -> None:
         """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are."""

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import (
@@ -129,6 +129,18 @@ class LaneSettings:
     """False: at least once. Several batches of a partition may then be in flight, and an old producer cannot be fenced."""
 
 
+class Sent(NamedTuple):
+    """What a producer sent until a moment, a second ago at most, retries included."""
+
+    record_bytes: int = 0
+    """Of keys and values, uncompressed."""
+    wire_bytes: int = 0
+    """Compressed, with all of the protocol."""
+
+    def plus(self, other: Sent) -> Sent:
+        return Sent(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
+
+
 @dataclass(frozen=True)
 class TopicState:
     """What the cluster says of a topic."""
@@ -175,8 +187,7 @@ class LaneProducer:
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
         self._listener = _Listener()
-        self.statistics: dict[str, Any] = {}
-        """librdkafka's latest (its STATISTICS.md), once a second."""
+        self.sent = Sent()
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
@@ -215,7 +226,11 @@ class LaneProducer:
             self._failed = _fault(error, message.topic(), message.value())
 
     def _keep_statistics(self, text: str) -> None:
-        self.statistics = json.loads(text)
+        """Once a second. Both figures are of one moment, so that they can be divided (librdkafka's STATISTICS.md: `txbytes` of a
+        partition, `tx_bytes` of the producer)."""
+        found = json.loads(text)
+        partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
+        self.sent = Sent(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
 
     def connect(self, until: Until, topic: str) -> None:
         """Brings a connection up, by asking for ``topic``'s metadata. Raises KafkaFault.

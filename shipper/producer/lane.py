@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.errors import DeliveryError, RecordTooLarge
 from shipper.producer.chunk import Chunk, Piece, isolating_rounds, rounds
-from shipper.producer.client import KafkaFault, LaneProducer, Until
+from shipper.producer.client import KafkaFault, LaneProducer, Sent, Until
 from shipper.producer.outcomes import Action, verdict
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ class Lane(threading.Thread):
                 self.state = LaneState.CLOSED
             self._pool.lane_ended()
 
-    def statistics(self) -> dict[str, Any]:
-        """librdkafka's, of the producer that the lane has now."""
+    def sent(self) -> Sent:
+        """By the producer that the lane has now."""
         producer = self._producer
-        return producer.statistics if producer else {}
+        return producer.sent if producer else Sent()
 
     def _until(self) -> float:
         return min(self._deadline, self._pool.stop_at)
@@ -115,7 +115,7 @@ class Lane(threading.Thread):
     def _throw_away(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            self._pool.keep_counts(producer.statistics)
+            self._pool.keep_counts(producer.sent)
             producer.discard()
 
     def _abort(self) -> None:
@@ -218,7 +218,6 @@ class Lane(threading.Thread):
         for batch in self._rounds(chunks):
             size_bytes = sum(self._bytes(piece) for piece in batch)
             self._options.rate.wait_for(size_bytes, self._until)
-            self._pool.counts.sent_bytes += size_bytes
             with producer.faults():
                 for piece in batch:
                     self._produce(producer, piece)

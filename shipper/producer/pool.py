@@ -24,12 +24,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from types import TracebackType
-from typing import Any
 
 from shipper.errors import TopicMissing
 from shipper.producer.chunk import BATCH_OVERHEAD_BYTES, Chunk
-from shipper.producer.client import LaneSettings, TopicLookup
+from shipper.producer.client import LaneSettings, Sent, TopicLookup
 from shipper.producer.lane import Lane, LaneState
 from shipper.producer.rate import NoLimit, RateLimit
 from shipper.producer.topics import Topics
@@ -54,8 +54,6 @@ class Counts:
     """Waiting for room in librdkafka's queue."""
     lane_wait_seconds: float = 0.0
     """The caller of ``submit`` waiting for a lane."""
-    sent_bytes: int = 0
-    """Handed to librdkafka, uncompressed, retries included."""
     retried_records: int = 0
     """Sent again after a fault."""
 
@@ -125,7 +123,7 @@ class LanePool:
         """Topic → records that were parked at some time, whatever became of them."""
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""
-        self.tx_bytes_of_closed = 0
+        self._sent_by_closed = Sent()
         self._news = threading.Condition()
         self._ready: deque[list[Chunk]] = deque()
         self._parked: dict[str, list[tuple[int, Chunk]]] = {}
@@ -223,16 +221,16 @@ class LanePool:
         with self._news:
             return {topic: sum(chunk.counted for _, chunk in chunks) for topic, chunks in self._parked.items()}
 
-    def tx_bytes(self) -> int:
-        """Bytes on the wire until a second ago, by librdkafka's count."""
-        return self.tx_bytes_of_closed + sum(int(lane.statistics().get("tx_bytes", 0)) for lane in self._lanes)
+    def sent(self) -> Sent:
+        """By librdkafka's count, a second ago."""
+        return reduce(Sent.plus, (lane.sent() for lane in self._lanes), self._sent_by_closed)
 
     def sample(self) -> list[float]:
         """[seconds since the epoch, bytes in flight, bytes on the wire until now, lanes at work, seconds that the reader waited
         for a lane until now, records parked now]."""
         busy = sum(1 for lane in self._lanes if lane.current)
         wait = self.counts.lane_wait_seconds + self.counts.buffer_wait_seconds
-        return [time.time(), self.in_flight_bytes(), self.tx_bytes(), busy, wait, sum(self.parked().values())]
+        return [time.time(), self.in_flight_bytes(), self.sent().wire_bytes, busy, wait, sum(self.parked().values())]
 
     def dropped(self) -> dict[str, int]:
         """Topic → records that were not delivered since it could not be written to: given up, or no room to wait for it."""
@@ -337,9 +335,9 @@ class LanePool:
             self._failures.append(error)
             self._news.notify_all()
 
-    def keep_counts(self, statistics: Mapping[str, Any]) -> None:
+    def keep_counts(self, sent: Sent) -> None:
         """Of a producer that is thrown away."""
-        self.tx_bytes_of_closed += int(statistics.get("tx_bytes", 0))
+        self._sent_by_closed = self._sent_by_closed.plus(sent)
 
     # The parking. All of it with the lock held.
 
