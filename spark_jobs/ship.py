@@ -213,9 +213,9 @@ class _Ship:
 
     def _next_pass(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> PassOutcome:
         lookup = TopicLookup(self._preflight.settings)
-        while missing := [topic for topic in dropped if not lookup(topic, 5.0).partitions]:
+        while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
             if time.monotonic() > deadline:
-                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {lookup(topic, 5.0).reason})" for topic in missing)
+                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items())
                 return PassOutcome(
                     error=TopicMissing(
                         f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {counts}. Everything else was sent. "

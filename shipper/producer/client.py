@@ -12,7 +12,7 @@ import logging
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -378,15 +378,22 @@ class TopicLookup:
     def __init__(self, settings: LaneSettings) -> None:
         self._client = AdminClient(dict(settings.connection), logger=log)
 
-    def __call__(self, topic: str, timeout_seconds: float) -> TopicState:
-        """Never raises: what goes wrong is the reason why the topic has no partitions right now."""
+    def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
+        """One request for all. Never raises: what goes wrong is the reason why a topic has no partitions right now."""
+        named = [topic for topic in topics if topic]
+        unnamed = dict.fromkeys(set(topics) - set(named), TopicState(reason="a topic's name cannot be empty"))
+        if not named:
+            return unnamed
+        asked = self._client.describe_topics(TopicCollection(named), request_timeout=timeout_seconds)
+        return unnamed | {topic: self._state(answer) for topic, answer in asked.items()}
+
+    @staticmethod
+    def _state(answer: Future[Any]) -> TopicState:
         try:
-            found = self._client.list_topics(topic, timeout_seconds).topics.get(topic)
+            partitions = answer.result().partitions
         except KafkaException as error:
             return TopicState(reason=error.args[0].str())
-        if found is None or found.error is not None:
-            return TopicState(reason=found.error.str() if found is not None and found.error is not None else "unknown")
-        led = tuple(sorted(number for number, partition in found.partitions.items() if partition.leader >= 0))
+        led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
         return TopicState(led, "" if led else "none of its partitions has a leader")
 
 

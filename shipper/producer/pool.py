@@ -247,9 +247,15 @@ class LanePool:
 
     def _missing_message(self) -> str:
         reasons = "; ".join(f"{topic}: {self._topics.unusable(topic)[1]}" for topic in sorted(self._given_up))
+        others = {topic: count for topic, count in self.dropped().items() if topic not in self._given_up}
+        left = (
+            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} records of {', '.join(others)}. "
+            if others
+            else ""
+        )
         return (
             f"topic {', '.join(sorted(self._given_up))} could not be written to within {self.options.deadline_seconds:g} s "
-            f"(`delivery.metadata_wait`): {reasons}. Everything else was sent. Create it, or check its name and the ACLs; "
+            f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, or check its name and the ACLs; "
             "then run again: only what is left will be sent."
         )
 
@@ -348,13 +354,14 @@ class LanePool:
         return chunk.topic in self._given_up or chunk.topic in self._parked or not self._topics.partitions(chunk.topic)
 
     def _wait_for_parking(self, chunk: Chunk) -> None:
-        """Reading on makes sense only while something can be sent."""
+        """Reading on makes sense only while something can be sent. And while some of what is parked goes in a moment, since its topic
+        may be usable, there is room soon."""
         self._news.wait_for(
             lambda: (
                 self._failures
                 or self._parked_bytes + chunk.size_bytes <= self.options.parking_bytes
                 or not self._parked
-                or self._topics.any_usable()
+                or (self._topics.any_usable() and not any(map(self._topics.may_be_usable, self._parked)))
             )
         )
 
