@@ -124,10 +124,13 @@ class CheckResult(Result):
 
     check: str
     """Name with its subject, such as `not_null(value)`."""
-    severity: Literal["block", "warn"]
+    severity: Literal["block", "quarantine", "warn"]
+    """`quarantine`: records that fail it go to the quarantine topic, and it never closes the gate."""
     passed: bool
     expected: str
     observed: str
+    history: list[float] = []
+    """What the runs before had, oldest first, for a check that compares with them."""
 
 
 class GateResult(StepResult):
@@ -137,12 +140,16 @@ class GateResult(StepResult):
     checks: list[CheckResult] = []
     scope: str = ""
     """What was looked at, such as `4 of 120 files`."""
+    scans: int = 0
+    """How often Great Expectations had the content read."""
 
 
 class TopicAccount(Result):
     """Records of one topic in one run, each counted in its own place."""
 
     topic: str
+    quarantine: bool = False
+    """Whether it is the quarantine topic: what it got is quarantined, and in no sum of what was delivered."""
     delivered: int = 0
     """Sent by this run, by the receipts of the Spark tasks."""
     delivered_bytes: int = 0
@@ -151,15 +158,48 @@ class TopicAccount(Result):
     """On the cluster before this run, by the ledger: skipped, or in files that were not even read."""
     ledger: int | None = None
     """Of this window's files, in the ledger after the run, read anew. None: not counted yet."""
+    read_back: int | None = None
+    """What a read_committed consumer found in the topic of what this ship sent. None: not asked for."""
+    parked: int = 0
+    """Read and not sent, since the topic could not be written to until the end."""
 
 
 class FileAccount(Result):
-    """One file on one cluster."""
+    """One file on one cluster. records = filtered + quarantined + delivered + before, unless the run failed."""
 
     path: str
     records: int
+    """Lines read; of a file that was not read, what the ledger holds of it."""
     delivered: int
     before: int
+    filtered: dict[str, int] = {}
+    """Rule of `records.drop` → lines that it took out."""
+    quarantined: dict[str, int] = {}
+    """Reason → records that this run sent to the quarantine topic."""
+
+    @property
+    def missing(self) -> int:
+        """Read, and in none of the other counts: parked or failed."""
+        return self.records - self.delivered - self.before - sum(self.filtered.values()) - sum(self.quarantined.values())
+
+
+class Count(Result):
+    """One figure of the account, as counted in places that do not know of each other. None: not counted there."""
+
+    name: str
+    """`read`, `filtered: RULE`, `quarantined: REASON`, or a topic."""
+    spark: int | None = None
+    """By Spark's own observation, before and after each filter, in the run's first pass."""
+    receipts: int | None = None
+    """By the tasks, record by record as they sent them."""
+    ledger: int | None = None
+    """In the ledger, read anew after the ship."""
+    read_back: int | None = None
+    """In the topic, by a consumer that shares no code with the producer."""
+
+    @property
+    def agrees(self) -> bool:
+        return len({self.spark, self.receipts, self.ledger, self.read_back} - {None}) <= 1
 
 
 class TimelinePoint(Result):
@@ -196,8 +236,17 @@ class ShipResult(StepResult):
     read: int = 0
     """Lines that Spark read, by its own observation."""
     unread: int = 0
-    """Records of files that were not even read, because the ledger held all of them. read + unread = delivered + before."""
+    """Records of files that were not even read, because the ledger held all of them.
+    read + unread = filtered + quarantined + delivered + before."""
     unread_files: int = 0
+    filtered: dict[str, int] = {}
+    """Rule of `records.drop` → lines it took out, by the receipts."""
+    quarantined: dict[str, int] = {}
+    """Reason → records that this run sent to the quarantine topic, by the receipts."""
+    observed: dict[str, int] = {}
+    """Spark's own count of the same, by name as in `Count`: `read`, `filtered: RULE`, `quarantined: REASON`."""
+    ends_before: dict[str, list[int]] = {}
+    """Topic → per partition, the offset behind its last record just before this ship sent anything: where a read-back begins."""
     topics: list[TopicAccount] = []
     files: list[FileAccount] = []
     ship_seconds: float = 0.0
@@ -221,10 +270,11 @@ class ShipResult(StepResult):
 
     @property
     def delivered(self) -> int:
-        return sum(topic.delivered for topic in self.topics)
+        return sum(topic.delivered for topic in self.topics if not topic.quarantine)
 
     @property
     def before(self) -> int:
+        """On the cluster already, in the quarantine topic too."""
         return sum(topic.before for topic in self.topics)
 
 
@@ -232,7 +282,23 @@ class DeliveryGateResult(GateResult):
     step: str = "gate_delivery"
     cluster: str
     topics: list[TopicAccount] = []
-    """The ship step's account with `ledger` filled in."""
+    """The ship step's account with `ledger` and `read_back` filled in."""
+    account: list[Count] = []
+    """Each figure as counted in independent places."""
+
+
+class PastRun(Result):
+    """An earlier run of the pipeline that succeeded, as a point of its history."""
+
+    window_start: dt.datetime
+    window_end: dt.datetime
+    run_id: str
+    files: int
+    bytes: int
+    records: int
+    """Lines of the window: read, or there already."""
+    seconds: float
+    """From the plan's start to the report's end."""
 
 
 class RunReport(StepResult):
@@ -244,6 +310,8 @@ class RunReport(StepResult):
     gate_source: GateResult | None = None
     ships: list[ShipResult] = []
     delivery_gates: list[DeliveryGateResult] = []
+    history: list[PastRun] = []
+    """The runs of this pipeline's other windows before this one, oldest first."""
     first_cause: str | None = None
     """The first failed or missing step, in one paragraph; None: the run succeeded. (`status` is the report's own.)"""
     page: str | None = None
