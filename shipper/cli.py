@@ -1,4 +1,4 @@
-"""The command line: ``shipper validate · schema · plan · run · ledger · dev · demo``.
+"""The command line: ``shipper validate · schema · plan · run · ledger · quarantine · dev · demo``.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -26,6 +26,7 @@ from shipper.dev.commands import app as dev_app
 from shipper.errors import ShipperError, StepResultError, UsageError
 from shipper.ledger_commands import app as ledger_app
 from shipper.plan.window import Window, parse_window
+from shipper.quarantine_commands import app as quarantine_app
 from shipper.report.results import ClusterPlan, PlanResult, RunFolder, RunReport
 
 out = Console(highlight=False)
@@ -39,6 +40,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(ledger_app, name="ledger", help="What a cluster holds of a pipeline: look, check, copy, tidy up.")
+app.add_typer(quarantine_app, name="quarantine", help="Records that could not be shipped: list, look, send repaired ones.")
 app.add_typer(dev_app, name="dev", help="Real servers for development, on this machine.")
 
 app.command(epilog=BENCH_EXAMPLES)(bench)
@@ -226,6 +228,8 @@ def _accounting(result: RunReport) -> dict[str, Any]:
             "unread": ship.unread,
             "delivered": ship.delivered,
             "before": ship.before,
+            "filtered": ship.filtered,
+            "quarantined": ship.quarantined,
             "ship_seconds": ship.ship_seconds,
             "topics": {
                 topic.topic: {
@@ -267,6 +271,10 @@ def _show_run(result: RunReport) -> None:
             else ""
         )
         out.print(f"{ship.cluster}: {ship.delivered:,} records sent{rate}; {ship.before:,} were there before.")
+        for what, counts in (("filtered", ship.filtered), ("quarantined", ship.quarantined)):
+            if counts:
+                named = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+                out.print(f"{ship.cluster}: {sum(counts.values()):,} {what}: {named}", markup=False, soft_wrap=True)
     if result.first_cause:
         err.print(f"FAILED  {result.first_cause}", style="bold red", markup=False, soft_wrap=True)
     out.print(f"report: {result.page}", markup=False, soft_wrap=True)

@@ -20,6 +20,7 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder, SplitReceipt, TopicReceipt
 from shipper.errors import DeliveryError, ShipperError, Superseded
 from spark_jobs.context import RunContext
+from spark_jobs.fates import counts_fates
 from spark_jobs.progress import Progress
 from spark_jobs.reason import of_exception
 from spark_jobs.records import lines, records
@@ -35,6 +36,8 @@ class PassOutcome:
 
     read: int = 0
     """Lines, by Spark's own observation."""
+    observed: dict[str, int] = field(default_factory=dict)
+    """What rules and reasons took, by Spark's own observation; named as in ShipResult."""
     receipts: list[Receipt] = field(default_factory=list)
     error: ShipperError | None = None
 
@@ -61,9 +64,9 @@ def run_pass(
     spark = context.spark
     spark.dataSource.register(ShipperDataSource)
     _size_arrow_batches(context, long_lines)
-    observed = Observation("lines")
+    observed, fates = Observation("lines"), Observation("fates")
     frame = lines(spark, paths).observe(observed, F.count(F.lit(1)).alias("read"))
-    frame = records(frame, context.pipeline).coalesce(context.pipeline.tasks)
+    frame = records(frame, context.pipeline, fates).coalesce(context.pipeline.tasks)
     with tempfile.TemporaryDirectory(prefix="shipper-") as folder:
         order_path, receipts_path = Path(folder, "order"), Path(folder, "receipts")
         order_path.touch(mode=0o600)
@@ -75,6 +78,8 @@ def run_pass(
             with Progress(ledger, order, lease.superseded, spark.sparkContext.cancelAllJobs):
                 writer.save()
             outcome.read = observed.get["read"]
+            if counts_fates(context.pipeline):
+                outcome.observed = {name: int(count or 0) for name, count in fates.get.items()}
         except Exception as error:
             outcome.error = _job_error(error, ledger.pipeline, superseded=lease.superseded.is_set())
         outcome.receipts = _read_receipts(receipts_path)

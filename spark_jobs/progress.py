@@ -78,7 +78,7 @@ class Progress:
         for entry in entries:
             match decode(self._order.pipeline, entry):
                 case (ChunkKey() as key, ChunkValue() as value):
-                    self._records += value.records
+                    self._records += value.records if key.topic else 0
                     self._bytes += value.bytes
                     self._wire_bytes += value.wire_bytes or 0
                     self._parked = tuple(value.parked or ())
@@ -93,7 +93,7 @@ def timeline(pipeline: str, committed: Sequence[LogRecord], generation: int) -> 
     points: list[tuple[int, ChunkValue]] = []
     for record in committed:
         match decode(pipeline, record):
-            case (ChunkKey(), ChunkValue() as value) if value.generation == generation and value.records:
+            case (ChunkKey() as key, ChunkValue() as value) if value.generation == generation and value.records and key.topic:
                 points.append((record.timestamp_ms, value))
     if not points:
         return []

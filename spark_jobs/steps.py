@@ -166,7 +166,8 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     rows = [
         gates.SumRow(
             "lines", shipped.read + shipped.unread, "read by Spark, or complete before",
-            shipped.delivered + shipped.before, "delivered + before, by the tasks' receipts",
+            sum([*shipped.filtered.values(), *shipped.quarantined.values()]) + shipped.delivered + shipped.before,
+            "filtered + quarantined + delivered + before, by the tasks' receipts",
         )
     ]  # fmt: skip
     for topic in sorted(topics.keys() | in_ledger.keys()):

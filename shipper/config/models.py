@@ -21,6 +21,7 @@ from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceChe
 from shipper.config.delivery import Delivery
 from shipper.config.mapping import GIVEN_COLUMNS, Records
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
+from shipper.config.quarantine import Quarantine
 from shipper.config.rules import (
     MEMORY_PATTERN,
     NAME_PATTERN,
@@ -136,6 +137,11 @@ class Route(Model):
         """Names of the columns that the topic is made of; empty for a fixed topic."""
         return tuple(TOPIC_COLUMN.findall(self.topic))
 
+    def matches(self, topic: str) -> bool:
+        """Whether the route can lead to ``topic``."""
+        parts = TOPIC_COLUMN.sub("{}", self.topic).split("{}")
+        return legal_topic(topic) and re.fullmatch(".+".join(map(re.escape, parts)), topic) is not None
+
 
 class Gates(Model):
     """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
@@ -219,6 +225,8 @@ class Pipeline(Model):
     """Routing table, first match wins; the last one has no `when`. `topic: x` at the top is short for a table of one line."""
     clusters: tuple[str, ...] = Field(min_length=1)
     """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from the others."""
+    quarantine: Quarantine | None = None
+    """Where records go that cannot be shipped. Without it the first of them fails the run, with its file and number."""
     delivery: Delivery = Delivery()
     gates: Gates = Gates()
     limits: Limits = Limits()
@@ -254,9 +262,12 @@ class Pipeline(Model):
             last = len(routes) - 1
             faults.append(((last, "when"), "the last route must have no `when`: it takes the records that match none before it"))
         if "records" in info.data:
-            known = [*GIVEN_COLUMNS[:3], *info.data["records"].columns]
+            known = [*GIVEN_COLUMNS[:3], *info.data["records"].named_columns]
             faults += [
-                ((index, "topic"), f"no column {column!r}{suggestion(column, known)}; `records.columns` defines them")
+                (
+                    (index, "topic"),
+                    f"no column {column!r}{suggestion(column, known)}; `records.columns` defines them",
+                )
                 for index, route in enumerate(routes)
                 for column in route.columns
                 if column not in known
@@ -269,6 +280,15 @@ class Pipeline(Model):
     def _clusters_differ(cls, clusters: tuple[str, ...]) -> tuple[str, ...]:
         refuse(((i,), f"{name!r} is named twice") for i, name in enumerate(clusters) if name in clusters[:i])
         return clusters
+
+    @field_validator("quarantine")
+    @classmethod
+    def _quarantine_is_apart(cls, quarantine: Quarantine | None, info: ValidationInfo) -> Quarantine | None:
+        routes: tuple[Route, ...] = info.data.get("routes", ())
+        if quarantine and any(route.topic == quarantine.topic for route in routes):
+            why = f"{quarantine.topic!r} is a route's topic too: nobody could tell its records from those in quarantine; name another"
+            refuse([(("topic",), why)])
+        return quarantine
 
     @field_validator("delivery")
     @classmethod
@@ -289,7 +309,7 @@ class Pipeline(Model):
         if "records" not in info.data:
             return gates
         records: Records = info.data["records"]
-        known = ["value", *(["key"] if records.key is not None else []), *records.columns]
+        known = ["value", *(["key"] if records.key is not None else []), *records.named_columns]
         refuse(
             (("source", index, check.check, "column"), f"no column {check.column!r}{suggestion(check.column, known)}")
             for index, check in enumerate(gates.source)
@@ -300,6 +320,12 @@ class Pipeline(Model):
     def fixed_topics(self) -> Iterator[str]:
         """Topics whose name is known before any record is read, in routing order, each once."""
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
+
+    def needed_topics(self) -> Iterator[str]:
+        """Topics that every cluster must have before anything is sent."""
+        yield from self.fixed_topics()
+        if self.quarantine is not None:
+            yield self.quarantine.topic
 
     @property
     def split_size_bytes(self) -> int:
@@ -313,11 +339,14 @@ class Pipeline(Model):
 
     def transform_digest(self) -> str:
         """12 hex digits over all that decides which records a file becomes and where they go. A file that was shipped
-        under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5)."""
+        under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5), and what
+        goes to quarantine, since the ledger has that record by record (ADR 9). A part that a pipeline does not use is left out, so
+        that a newer shipper takes no older one's file for changed."""
+        unused = {name for name in ("parse", "drop") if not getattr(self.records, name)}
         decides = {
             "format": self.source.format,
             "split_size": self.split_size_bytes,
-            "records": self.records.model_dump(exclude={"bundle"}),
+            "records": self.records.model_dump(exclude={"bundle", *unused}),
             "routes": [route.model_dump() for route in self.routes],
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]

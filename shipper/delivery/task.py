@@ -14,6 +14,7 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
 from shipper.delivery.takeover import transactional_id
 from shipper.errors import ClusterError, Superseded
+from shipper.ledger.chunks import covered
 from shipper.ledger.records import CHUNKS as CHUNKS_PARTITION
 from shipper.ledger.records import CONTROL as CONTROL_PARTITION
 from shipper.ledger.records import (
@@ -35,7 +36,7 @@ from shipper.terms import SplitId
 
 @dataclass
 class Records:
-    """Records of one topic, in file order, within ``[first, last)`` of a split."""
+    """Records of one topic, in file order, within ``[first, last)`` of a split. Of no topic: lines that were dropped."""
 
     topic: str
     values: Sequence[bytes | None]
@@ -47,7 +48,14 @@ class Records:
     headers: Sequence[list[tuple[str, bytes]]] | None = None
     timestamps_ms: Sequence[int] | None = None
     lines: int | None = None
-    """How many lines the values hold, if those are bundles; None: each value is one."""
+    """How many lines the values hold, if those are bundles, or were dropped; None: each value is one."""
+    reasons: dict[str, int] | None = None
+    """For a quarantine topic: reason → records; ``ordinals`` then says which they are."""
+    ordinals: str | None = None
+    without: str | None = None
+    """Ordinals of the interval that would belong to the topic and are in quarantine."""
+    filtered: dict[str, int] | None = None
+    """For no topic: rule → lines."""
 
 
 log = logging.getLogger("shipper.task")
@@ -67,10 +75,13 @@ class TaskShipment:
         self._task = task
         self.receipt = Receipt(task, first_at=time.time())
         self._there: dict[tuple[SplitId, str], IntervalSet] = {}
+        self._quarantines: dict[SplitId, set[str]] = {}
         self._ends_known: set[SplitId] = set()
         for split in order.splits.values():
             for topic, intervals in split.there.items():
                 self._there[split.id, topic] = IntervalSet(intervals)
+            if split.quarantines:
+                self._quarantines[split.id] = set(split.quarantines)
             if split.end_known:
                 self._ends_known.add(split.id)
         ids = [transactional_id(order.pipeline, order.cluster, task, lane) for lane in range(order.lanes)]
@@ -105,12 +116,17 @@ class TaskShipment:
         order = self._order
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(self._ledger.connect, (CONTROL_PARTITION,))
-            self._pool.open(order.topics, announce=lambda: self._ledger.write_control([self._announcement()]))
+            topics = (*order.topics, *([order.quarantine.topic] if order.quarantine else []))
+            self._pool.open(topics, announce=lambda: self._ledger.write_control([self._announcement()]))
         self._sampler.start()
         if self._check_right_to_ship() == [self._attempt]:
             return
         for key, value in self._committed_since_takeover():
-            self._there.setdefault((key.split, key.topic), IntervalSet()).add(key.first, value.last)
+            there = self._there.setdefault((key.split, key.topic), IntervalSet())
+            for first, last in covered(key.first, value):
+                there.add(first, last)
+            if value.reasons is not None:
+                self._quarantines.setdefault(key.split, set()).add(key.topic)
             if value.end:
                 self._ends_known.add(key.split)
 
@@ -142,6 +158,10 @@ class TaskShipment:
         committed = self._committed_since_takeover()
         return {encode_chunk(self._order.pipeline, key, value)[0] for key, value in committed}
 
+    def quarantines(self, split: SplitId) -> set[str]:
+        """Topics in which records of the split are in quarantine already."""
+        return self._quarantines.get(split, set())
+
     def gaps(self, split: SplitId, topic: str, first: int, last: int) -> list[tuple[int, int]]:
         """What of [first, last) is not on the cluster yet."""
         there = self._there.get((split, topic))
@@ -151,11 +171,12 @@ class TaskShipment:
         return split in self._ends_known
 
     def add(self, split: int, first: int, last: int, end: bool, records: Records) -> None:
-        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. Blocks while all lanes are busy."""
+        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. It is sent by :meth:`send_full`."""
         order = self._order
         split_id = order.splits[split].id
-        count = len(records.values) if records.lines is None else records.lines
-        separators = count - len(records.values)
+        kafka_records = len(records.values)
+        count = kafka_records if records.lines is None else records.lines
+        separators = count - kafka_records if kafka_records else 0
         value = ChunkValue(
             last=last,
             end=end,
@@ -166,7 +187,11 @@ class TaskShipment:
             generation=order.generation,
             run_id=order.run_id,
             window=order.window,
-            bundles=None if records.lines is None else len(records.values),
+            bundles=None if records.lines is None or not kafka_records else kafka_records,
+            reasons=records.reasons,
+            ordinals=records.ordinals,
+            without=records.without,
+            filtered=records.filtered,
         )
 
         keyed = records.keys is not None  # the function outlives the chunk's records, and must not hold them
@@ -195,12 +220,16 @@ class TaskShipment:
             some_without_key=records.some_without_key,
             sequence=sequence,
             lines=records.lines,
-            receipt=(split, count, records.size_bytes),
+            receipt=(split, count, records.size_bytes, records.reasons),
         )
-        transaction = self._transactions.setdefault(sequence, [])
-        transaction.append(chunk)
-        if sum(chunk.size_bytes for chunk in transaction) >= order.chunk_size_bytes:
-            self._pool.submit(self._transactions.pop(sequence))
+        self._transactions.setdefault(sequence, []).append(chunk)
+
+    def send_full(self) -> None:
+        """Hands over the transactions that are large enough. Asked between pieces, so that what goes to quarantine shares the
+        transaction of the records around it. Blocks while all lanes are busy."""
+        for sequence, chunks in list(self._transactions.items()):
+            if sum(chunk.size_bytes for chunk in chunks) >= self._order.chunk_size_bytes:
+                self._pool.submit(self._transactions.pop(sequence))
 
     def finish(self) -> None:
         """Delivers what is left. Raises what made a lane fail, and TopicMissing for a topic that stayed unusable."""
@@ -227,9 +256,13 @@ class TaskShipment:
         """The receipt, with what the lanes delivered until now."""
         pool, receipt = self._pool, self.receipt
         for chunk in pool.delivered:
-            split, records, size = chunk.receipt
-            receipt.split(split).delivered += records
-            if records:
+            split, records, size, reasons = chunk.receipt
+            if reasons is not None:
+                for reason, count in reasons.items():
+                    receipt.split(split).count_quarantined(reason, count)
+            elif chunk.topic:
+                receipt.split(split).delivered += records
+            if records and chunk.topic:
                 topic = receipt.topic(chunk.topic)
                 topic.delivered += records
                 topic.bytes += size

@@ -42,7 +42,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.producer.packed import PackedProduce, library
-from shipper.terms import LogRecord
+from shipper.terms import HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
@@ -59,6 +59,15 @@ _STATISTICS_INTERVAL_MS = 1000
 
 #: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to stop meanwhile.
 Until = Callable[[], float]
+
+
+def _offset(message: Message) -> int:
+    return int(message.offset() or 0)
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    """A consumer gets them as pairs."""
+    return tuple(message.headers() or ())  # type: ignore[arg-type]
 
 
 def _slice(until: Until) -> float:
@@ -551,6 +560,18 @@ class ClusterClient:
         front of it, and raises OutcomeUnknown if nothing more could be read for so long. With None it takes what is
         readable at once, which is what a plan wants.
         """
+        for messages in self._messages(topic, partition, start, wait_seconds=wait_seconds):
+            yield [LogRecord(_offset(m), m.timestamp()[1], m.key() or b"", m.value()) for m in messages]
+
+    def headed(self, topic: str) -> Iterator[list[HeadedRecord]]:
+        """Every record of the topic that is committed now, with its headers; partition by partition, some thousands at a time.
+        Raises ClusterError."""
+        facts = self.log_facts(topic)
+        for partition, start in enumerate(facts.starts):
+            for messages in self._messages(topic, partition, start, wait_seconds=None):
+                yield [HeadedRecord(partition, _offset(m), m.timestamp()[1], m.key(), m.value(), _headers(m)) for m in messages]
+
+    def _messages(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Iterator[list[Message]]:
         reader = self._reader(topic, partition)
         patience = self._timeout if wait_seconds is None else wait_seconds
         with reader.lock:
@@ -569,18 +590,18 @@ class ClusterClient:
 
     def _drain(
         self, consumer: Consumer, topic: str, partition: int, patience: float, *, stop_at_lso: bool
-    ) -> Iterator[list[LogRecord]]:
+    ) -> Iterator[list[Message]]:
         """The first answer is one to a question asked now, so its high watermark lies behind all that was acknowledged before."""
         name, where = f"{topic}-{partition}", TopicPartition(topic, partition)
         position, target = -1, -1
         deadline = time.monotonic() + self._timeout
         while target < 0 or position < target:
-            entries: list[LogRecord] = []
+            entries: list[Message] = []
             at_lso = False
             for message in self._answer(consumer):
-                error, offset = message.error(), int(message.offset() or 0)
+                error, offset = message.error(), _offset(message)
                 if error is None:
-                    entries.append(LogRecord(offset, message.timestamp()[1], message.key() or b"", message.value()))
+                    entries.append(message)
                     position = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # At the LSO: the end, or the first record of a transaction that is still open.
