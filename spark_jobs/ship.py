@@ -26,7 +26,7 @@ from shipper.terms import FileId, SplitId
 from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.listing import files_with_bom
 from spark_jobs.passes import PassOutcome, run_pass
-from spark_jobs.progress import lane_timeline, timeline
+from spark_jobs.progress import lane_accounts, lane_timeline, timeline
 from spark_jobs.records import fixed_topics, headers_of_files
 
 
@@ -279,7 +279,7 @@ class _Ship:
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
-        result.lane_timeline = lane_timeline(receipts)
+        result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
             committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)
@@ -311,6 +311,7 @@ def _file_accounts(
                 records=sum(split.records for split in found),
                 delivered=sum(split.delivered for split in found),
                 before=sum(split.before for split in found),
+                seconds=round(sum(split.seconds for split in found), 3),
             )
         )
     return accounts

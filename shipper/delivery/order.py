@@ -79,6 +79,8 @@ class SplitReceipt:
     records: int = 0
     before: int = 0
     delivered: int = 0
+    seconds: float = 0.0
+    """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
 
 
 @dataclass
@@ -108,7 +110,9 @@ class Receipt:
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0
     samples: list[list[float]] = field(default_factory=list)
-    """Once a second: see LaneSample."""
+    """Once a second: see LanePool.sample."""
+    lanes: list[list[float]] = field(default_factory=list)
+    """For each lane: [transactions, bytes, seconds with one under way, times it was opened anew]."""
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None

@@ -77,6 +77,7 @@ class TaskShipment:
         self._pool = LanePool(self._options(), ids, self._settle)
         self._transactions: dict[int | None, list[Chunk]] = {}
         self._active_tasks = 1
+        self._busy_since = time.monotonic()
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
@@ -107,6 +108,7 @@ class TaskShipment:
             meanwhile.submit(self._ledger.connect, (CONTROL_PARTITION,))
             self._pool.open(order.topics, announce=lambda: self._ledger.write_control([self._announcement()]))
         self._sampler.start()
+        self._busy_since = time.monotonic()
         if self._check_right_to_ship() == [self._attempt]:
             return
         for key, value in self._committed_since_takeover():
@@ -151,7 +153,8 @@ class TaskShipment:
         return split in self._ends_known
 
     def add(self, split: int, first: int, last: int, end: bool, records: Records) -> None:
-        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. Blocks while all lanes are busy."""
+        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. Blocks while all lanes are busy. The
+        time since the chunk before is the split's."""
         order = self._order
         split_id = order.splits[split].id
         count = len(records.values) if records.lines is None else records.lines
@@ -201,6 +204,9 @@ class TaskShipment:
         transaction.append(chunk)
         if sum(chunk.size_bytes for chunk in transaction) >= order.chunk_size_bytes:
             self._pool.submit(self._transactions.pop(sequence))
+        now = time.monotonic()
+        self.receipt.split(split).seconds += now - self._busy_since
+        self._busy_since = now
 
     def finish(self) -> None:
         """Delivers what is left. Raises what made a lane fail, and TopicMissing for a topic that stayed unusable."""
@@ -234,6 +240,7 @@ class TaskShipment:
                 topic.delivered += records
                 topic.bytes += size
         receipt.lane_reopened = pool.reopened
+        receipt.lanes = [[work.transactions, work.bytes, work.busy_seconds, work.reopened] for work in pool.work()]
         receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
         if not self._order.preflight.transactional:
             receipt.possible_duplicates = pool.counts.retried_records
