@@ -75,7 +75,8 @@ def files_section(report: RunReport, found: Sequence[Account]) -> Html | None:
         Row([row[c.title] for c in columns], tone="bad" if file.missing else None, anchor=place_of_file(i))
         for i, (file, row) in enumerate((file, _cells(file, stem)) for file in shown)
     ]
-    order = "the slowest first" if any(file.seconds for file in files) else "the most records first"
+    counted = "the most records first" if any(file.counts for file in files) else "the largest first"
+    order = "the slowest first" if any(file.seconds for file in files) else counted
     under = tag("p", "Under ", tag("code", stem)) if stem else None
     files_table = folded(f"Files, {order}", columns, rows, "file")
     return tag("section", tag("h2", "Files"), under, files_table, _order(files, order), _more(len(files)), id="files")

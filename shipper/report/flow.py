@@ -120,7 +120,7 @@ def _lines(account: Account, prefix: str) -> list[Line]:
     aside = next((places[topic.name] for topic in account.topics if topic.quarantine), None)
     lines += _fates(account.quarantined, "quarantined", "reasons", aside)
     if account.unconfirmed:
-        says = f"{number(account.unconfirmed)} delivered, by the ledger"
+        says = f"{number(account.unconfirmed)} by the ledger"
         lines.append(Line("Without a receipt", (Part("delivered", account.unconfirmed),), (says,)))
     if account.gap > 0:
         lines.append(Line("Not accounted for", (Part("lost", account.gap),), (plural(account.gap, "record"),)))
