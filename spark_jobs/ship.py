@@ -27,7 +27,7 @@ from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.fates import reasons, rules
 from spark_jobs.listing import files_with_bom
 from spark_jobs.passes import PassOutcome, run_pass
-from spark_jobs.progress import lane_timeline, timeline
+from spark_jobs.progress import lane_accounts, lane_timeline, timeline
 from spark_jobs.records import fixed_topics, headers_of_files
 
 
@@ -289,7 +289,7 @@ class _Ship:
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
-        result.lane_timeline = lane_timeline(receipts)
+        result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
             committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)

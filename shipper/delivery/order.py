@@ -108,6 +108,9 @@ class SplitReceipt:
     def count_quarantined(self, reason: str, records: int) -> None:
         self.quarantined[reason] = self.quarantined.get(reason, 0) + records
 
+    seconds: float = 0.0
+    """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
+
 
 @dataclass
 class TopicReceipt:
@@ -136,7 +139,9 @@ class Receipt:
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0
     samples: list[list[float]] = field(default_factory=list)
-    """Once a second: see LaneSample."""
+    """Once a second: see LanePool.sample."""
+    lanes: list[list[float]] = field(default_factory=list)
+    """For each lane: [transactions, bytes, seconds with one under way, times it was opened anew]."""
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None

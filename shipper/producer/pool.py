@@ -30,7 +30,7 @@ from types import TracebackType
 from shipper.errors import TopicMissing
 from shipper.producer.chunk import BATCH_OVERHEAD_BYTES, Chunk
 from shipper.producer.client import LaneSettings, Sent, TopicLookup
-from shipper.producer.lane import Lane, LaneState
+from shipper.producer.lane import Lane, LaneState, LaneWork
 from shipper.producer.rate import NoLimit, RateLimit
 from shipper.producer.topics import Topics
 
@@ -115,8 +115,6 @@ class LanePool:
         self.options = options
         self.settle = settle
         self.counts = Counts()
-        self.reopened = 0
-        """How often a lane was thrown away and opened anew."""
         self.stop_at = self.give_up_at = _NEVER
         """When (monotonic) lanes stop sending, and when they stop waiting for the answer to a commit."""
         self.parked_records: dict[str, int] = {}
@@ -209,6 +207,15 @@ class LanePool:
         """What is certainly in Kafka until now."""
         return self._delivered
 
+    @property
+    def reopened(self) -> int:
+        """How often a lane was thrown away and opened anew."""
+        return sum(lane.work.reopened for lane in self._lanes)
+
+    def work(self) -> list[LaneWork]:
+        """What each lane did until now."""
+        return [lane.work for lane in self._lanes]
+
     def states(self) -> dict[str, LaneState]:
         return {lane.name: lane.state for lane in self._lanes}
 
@@ -227,10 +234,11 @@ class LanePool:
 
     def sample(self) -> list[float]:
         """[seconds since the epoch, bytes in flight, bytes on the wire until now, lanes at work, seconds that the reader waited
-        for a lane until now, records parked now]."""
+        for a lane until now, records parked now, lanes opened anew until now]."""
         busy = sum(1 for lane in self._lanes if lane.current)
         wait = self.counts.lane_wait_seconds + self.counts.buffer_wait_seconds
-        return [time.time(), self.in_flight_bytes(), self.sent().wire_bytes, busy, wait, sum(self.parked().values())]
+        parked = sum(self.parked().values())
+        return [time.time(), self.in_flight_bytes(), self.sent().wire_bytes, busy, wait, parked, self.reopened]
 
     def dropped(self) -> dict[str, int]:
         """Topic → records that were not delivered since it could not be written to: given up, or no room to wait for it."""

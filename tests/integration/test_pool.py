@@ -218,6 +218,10 @@ def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
         pool.drain()
     assert pool.lowered["small"] < 20_000
     assert ledger.values("small") == noise
+    (work,) = pool.work()
+    assert (work.transactions, work.bytes) == (1, 300_000)
+    assert work.reopened == pool.reopened > 0
+    assert work.busy_seconds > 0
 
 
 def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: Ledger) -> None:
