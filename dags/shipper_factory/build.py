@@ -101,7 +101,8 @@ def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path) -> ResolveWi
         asset = Asset(f"shipper://{spec.cluster}/{pipeline.name}")
         options |= {"asset": asset, "outlets": [asset]}
     if spec.name == REPORT and pipeline.notify:
-        options |= dict.fromkeys(("on_success_callback", "on_failure_callback"), RunEnded(pipeline, config_dir))
+        options["on_success_callback"] = RunEnded(pipeline, config_dir, failed=False)
+        options["on_failure_callback"] = RunEnded(pipeline, config_dir, failed=True)
     task = ShipperStep(pipeline=pipeline, config_dir=config_dir, step=spec.step, **options)
     # A teardown runs even when somebody stops the run by marking it failed.
     return task.as_teardown(on_failure_fail_dagrun=True) if spec.always else task

@@ -107,14 +107,15 @@ def notifier_class(name: str) -> type[BaseNotifier]:
 
 
 class RunEnded:
-    """The report task's callback, for success and for failure."""
+    """The report task's callback when it succeeded, or when it ``failed``."""
 
-    def __init__(self, pipeline: Pipeline, config_dir: Path) -> None:
+    def __init__(self, pipeline: Pipeline, config_dir: Path, *, failed: bool) -> None:
         self.pipeline = pipeline
         self.config_dir = config_dir
+        self.failed = failed
 
     def __call__(self, context: Context) -> None:
-        send(self.pipeline, _of_ended_run(self.pipeline, self.config_dir, context), context)
+        send(self.pipeline, _of_ended_run(self, context), context)
 
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
@@ -157,22 +158,23 @@ def _hears(entry: Notify, event: str) -> bool:
     return event in entry.on or (event == "warning" and "success" in entry.on)
 
 
-def _of_ended_run(pipeline: Pipeline, config_dir: Path, context: Context) -> Notice:
+def _of_ended_run(ended: RunEnded, context: Context) -> Notice:
     """Whatever is missing: a notice without its cause is better than none."""
     from shipper.report.message import one_sentence
 
-    told, page, run = None, None, None
+    pipeline, told, page, run = ended.pipeline, None, None, None
     try:
         run = context["ti"].xcom_pull(task_ids=RESOLVE_WINDOW)
-        told, page = _from_report(pipeline, config_dir, run) if run else (None, None)
+        told, page = _from_report(pipeline, ended.config_dir, run) if run else (None, None)
     except Exception:
         log.exception("the run's report cannot be read; the notice goes without it")
-    # The report task may know of a failure that its report does not: a task that died after it had left its result.
-    error = context.get("exception")
-    event = "failure" if error or told is None else told.ending
-    own = told is not None and told.ending == event
-    headline = told.headline if told and own else "Failed"
-    cause = told.cause if told and own else one_sentence(str(error)) if error else "the report task left no report"
+    event = "failure" if ended.failed or told is None else told.ending
+    if told is not None and told.ending == event:
+        headline, cause = told.headline, told.cause
+    else:
+        # Airflow may know of a failure that the report does not: a task that died after it had left its result.
+        error = context.get("exception")
+        headline, cause = "Failed", one_sentence(str(error)) if error else "the report task died and left no word"
     bounds = _bounds(run, None, None) if run else None
     return Notice(
         event=event,

@@ -27,7 +27,7 @@ Status = Literal["succeeded", "failed", "skipped"]
 
 
 class Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 class StepResult(Result):

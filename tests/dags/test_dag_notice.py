@@ -117,6 +117,33 @@ def test_report_that_died_is_told_without_its_words(notify: Callable[..., None],
     assert notice["text"].startswith(f"web {WINDOW}: Failed\nFirst cause: report was killed")
 
 
+def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_says(
+    notify: Callable[..., None], notices: Path
+) -> None:
+    """Then the DAG processor calls the callback: without an exception, after the report may have been written."""
+    from shipper_factory.notice import RunEnded
+
+    notify(entry(notices))
+    dag = dags()["web"]
+    dag_run = dag.test(logical_date=SIX, run_conf={})
+    (callback,) = dag.get_task("report").on_failure_callback
+    assert isinstance(callback, RunEnded)
+    window = {"window_start": "2026-11-01T05:00:00+00:00", "window_end": "2026-11-01T06:00:00+00:00"}
+    (folder,) = notices.parent.glob("runs/web/*/*")
+
+    class Task:
+        log_url = "http://airflow/dags/web/runs/r/tasks/report"
+
+        def xcom_pull(self, task_ids: str) -> dict[str, str]:
+            return {**window, "run_id": folder.name}
+
+    assert dag_run.state == "success"
+    callback({"ti": Task()})
+    (notice,) = told(notices)
+    assert notice["event"] == "failure"
+    assert notice["text"].startswith(f"web {WINDOW}: Failed\nFirst cause: the report task died and left no word\n")
+
+
 def test_notifier_that_cannot_send_stops_no_other_and_not_the_run(notify: Callable[..., None], notices: Path) -> None:
     notify(entry(notices, "success", notifier="file_notifier.SilentNotifier"), entry(notices, "success"))
     assert run().state == "success"
