@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from shipper import runner
 from shipper.bench.command import EPILOG as BENCH_EXAMPLES
@@ -275,9 +276,22 @@ def _show_run(result: RunReport) -> None:
             if counts:
                 named = ", ".join(f"{name} {count:,}" for name, count in counts.items())
                 out.print(f"{ship.cluster}: {sum(counts.values()):,} {what}: {named}", markup=False, soft_wrap=True)
+    _show_closed(result)
     if result.first_cause:
         err.print(f"FAILED  {result.first_cause}", style="bold red", markup=False, soft_wrap=True)
     out.print(f"report: {result.page}", markup=False, soft_wrap=True)
+
+
+def _show_closed(result: RunReport) -> None:
+    """What a closed gate found, line by line: its message names five at most."""
+    table = Table("gate", "check that does not hold", "expected", "observed")
+    for gate in filter(None, (result.gate_source, *result.delivery_gates)):
+        for check in gate.checks:
+            if not check.passed:
+                found = (f"{gate.step} {gate.cluster or ''}".strip(), check.check, check.expected, check.observed)
+                table.add_row(*(Text(words) for words in found))
+    if table.row_count:
+        err.print(table)
 
 
 def _job(

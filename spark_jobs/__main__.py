@@ -61,7 +61,8 @@ def _set_up_logging() -> None:
         level=(level or "warning").upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     if level is None:
-        logging.getLogger("shipper.kafka").setLevel(logging.ERROR)
+        for name in ("shipper.kafka", "shipper.readback"):
+            logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:

@@ -17,8 +17,9 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
 from shipper.config.base import THE_KEY, Model, refuse
-from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck, SumClosesCheck
+from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck
 from shipper.config.delivery import Delivery
+from shipper.config.delivery_checks import DeliveryCheck, QuarantineRateCheck, SumClosesCheck
 from shipper.config.mapping import GIVEN_COLUMNS, Records
 from shipper.config.notify import Notify
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
@@ -154,8 +155,19 @@ class Gates(Model):
     """How many files a `sample` is."""
     source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
     """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
-    delivery: tuple[SumClosesCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
-    """Checks after shipping."""
+    delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
+    """Checks after shipping, each kind once."""
+
+    @field_validator("delivery")
+    @classmethod
+    def _each_kind_once(cls, delivery: tuple[DeliveryCheck, ...]) -> tuple[DeliveryCheck, ...]:
+        kinds = [check.check for check in delivery]
+        refuse(
+            ((index, kind, "check"), f"there is a {kind!r} above already; it looks at everything, so keep one of them")
+            for index, kind in enumerate(kinds)
+            if kind in kinds[:index]
+        )
+        return delivery
 
 
 class Limits(Model):
@@ -327,6 +339,15 @@ class Pipeline(Model):
     @field_validator("gates")
     @classmethod
     def _checked_columns_exist(cls, gates: Gates, info: ValidationInfo) -> Gates:
+        if "quarantine" in info.data and info.data["quarantine"] is None:
+            refuse(
+                (
+                    ("delivery", index, check.check, "check"),
+                    "it needs `quarantine`: without it no record goes there, and the first bad one fails the run",
+                )
+                for index, check in enumerate(gates.delivery)
+                if isinstance(check, QuarantineRateCheck)
+            )
         if "records" not in info.data:
             return gates
         records: Records = info.data["records"]
@@ -341,6 +362,11 @@ class Pipeline(Model):
     def fixed_topics(self) -> Iterator[str]:
         """Topics whose name is known before any record is read, in routing order, each once."""
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
+
+    def may_ship_to(self, topic: str) -> bool:
+        """Whether a record can go there: a route's topic, or the quarantine's."""
+        in_quarantine = self.quarantine is not None and topic == self.quarantine.topic
+        return in_quarantine or any(route.matches(topic) for route in self.routes)
 
     def needed_topics(self) -> Iterator[str]:
         """Topics that every cluster must have before anything is sent."""

@@ -97,10 +97,17 @@ class SplitReceipt:
     before: int = 0
     """On the cluster already, in quarantine too."""
     delivered: int = 0
+    checksums: dict[str, int] = field(default_factory=dict)
+    """Topic → sum of xxhash64(value) over the records delivered there, modulo 2^64."""
+    adjusted: int = 0
+    """What the checksum of the values as shipped has beyond that of the values as Spark read them, modulo 2^64; of all records, those
+    that were there before too."""
     filtered: dict[str, int] = field(default_factory=dict)
     """Rule → lines that it took."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Reason → records that were sent to quarantine."""
+    seconds: float = 0.0
+    """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
 
     def count_filtered(self, rule: str, lines: int) -> None:
         self.filtered[rule] = self.filtered.get(rule, 0) + lines
@@ -108,8 +115,8 @@ class SplitReceipt:
     def count_quarantined(self, reason: str, records: int) -> None:
         self.quarantined[reason] = self.quarantined.get(reason, 0) + records
 
-    seconds: float = 0.0
-    """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
+    def add_checksum(self, topic: str, checksum: int) -> None:
+        self.checksums[topic] = (self.checksums.get(topic, 0) + checksum) % (1 << 64)
 
 
 @dataclass

@@ -77,6 +77,7 @@ class TaskShipment:
         self._there: dict[tuple[SplitId, str], IntervalSet] = {}
         self._quarantines: dict[SplitId, set[str]] = {}
         self._ends_known: set[SplitId] = set()
+        self._by_predecessors: list[tuple[ChunkKey, ChunkValue]] = []
         for split in order.splits.values():
             for topic, intervals in split.there.items():
                 self._there[split.id, topic] = IntervalSet(intervals)
@@ -131,6 +132,8 @@ class TaskShipment:
                 self._quarantines.setdefault(key.split, set()).add(key.topic)
             if value.end:
                 self._ends_known.add(key.split)
+            if value.generation == order.generation:
+                self._by_predecessors.append((key, value))
 
     def _announcement(self, *, ended: bool = False) -> tuple[bytes, bytes]:
         order = self._order
@@ -223,7 +226,7 @@ class TaskShipment:
             some_without_key=records.some_without_key,
             sequence=sequence,
             lines=records.lines,
-            receipt=(split, count, records.size_bytes, records.reasons),
+            receipt=(split, count, records.size_bytes, records.checksum, records.reasons),
         )
         self._transactions.setdefault(sequence, []).append(chunk)
         now = time.monotonic()
@@ -262,16 +265,18 @@ class TaskShipment:
         """The receipt, with what the lanes delivered until now."""
         pool, receipt = self._pool, self.receipt
         for chunk in pool.delivered:
-            split, records, size, reasons = chunk.receipt
+            split, records, size, checksum, reasons = chunk.receipt
             if reasons is not None:
                 for reason, count in reasons.items():
                     receipt.split(split).count_quarantined(reason, count)
             elif chunk.topic:
                 receipt.split(split).delivered += records
             if records and chunk.topic:
+                receipt.split(split).add_checksum(chunk.topic, checksum)
                 topic = receipt.topic(chunk.topic)
                 topic.delivered += records
                 topic.bytes += size
+        self._take_over_receipts()
         receipt.lane_reopened = pool.reopened
         receipt.lanes = [[work.transactions, work.bytes, work.busy_seconds, work.reopened] for work in pool.work()]
         receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
@@ -280,6 +285,23 @@ class TaskShipment:
         receipt.wire_bytes = pool.sent().wire_bytes
         receipt.last_at = time.time()
         return receipt
+
+    def _take_over_receipts(self) -> None:
+        """What this task's earlier attempts committed was there before this attempt, and was delivered by this ship all the same."""
+        hashes = {split.id: number for number, split in self._order.splits.items()} if self._by_predecessors else {}
+        for key, value in self._by_predecessors:
+            split = self.receipt.splits.get(hashes[key.split]) if key.split in hashes else None
+            if split is None or not value.records or not key.topic:
+                continue  # another task's split, one that this attempt did not get to, or dropped lines, which count each time
+            topic = self.receipt.topic(key.topic)
+            moved = min(value.records, split.before, topic.before)
+            split.before, topic.before = split.before - moved, topic.before - moved
+            topic.delivered, topic.bytes = topic.delivered + moved, topic.bytes + value.bytes
+            for reason, count in (value.reasons or {}).items():
+                split.count_quarantined(reason, count)
+            split.delivered += moved if value.reasons is None else 0
+            split.add_checksum(key.topic, value.checksum)
+        self._by_predecessors = []
 
     def _ratio(self) -> float:
         sent = self._pool.sent()

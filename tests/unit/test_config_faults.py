@@ -119,8 +119,24 @@ def pipeline(more: str) -> str:
         ),
         pytest.param(
             pipeline("gates:\n  delivery:\n    - {check: sum_close}\n"),
-            "7:15: gates.delivery[0].check: found 'sum_close'; did you mean 'sum_closes'? allowed: sum_closes",
+            "7:15: gates.delivery[0].check: unknown check 'sum_close'; did you mean 'sum_closes'? "
+            "allowed: sum_closes, checksum, quarantine_rate, read_back",
             id="unknown delivery check",
+        ),
+        pytest.param(
+            pipeline("gates:\n  delivery:\n    - {check: read_back, mode: offsets}\n    - {check: read_back, mode: full}\n"),
+            "8:15: gates.delivery[1].check: there is a 'read_back' above already; it looks at everything, so keep one of them",
+            id="delivery check given twice",
+        ),
+        pytest.param(
+            pipeline("gates:\n  delivery:\n    - {check: quarantine_rate, max_rate: 0.1}\n"),
+            "7:15: gates.delivery[0].check: it needs `quarantine`: without it no record goes there, and the first bad one fails the run",
+            id="quarantine_rate without a quarantine",
+        ),
+        pytest.param(
+            pipeline("gates:\n  delivery:\n    - {check: sum_closes, severity: quarantine}\n"),
+            "7:37: gates.delivery[0].severity: found 'quarantine'; allowed: block, warn",
+            id="delivery check about the whole with severity quarantine",
         ),
         pytest.param(
             pipeline("gates: {source: []}\n"),
