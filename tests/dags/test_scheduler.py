@@ -39,6 +39,7 @@ def standalone(tmp_path: Path, config: Config, spark: FakeSpark, otlp: Received)
         "FAKE_SPARK": str(spark.folder),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
         "AIRFLOW__METRICS__OTEL_ON": "True",
+        "AIRFLOW__METRICS__METRICS_ALLOW_LIST": r"^shipper\.",
         "OTEL_EXPORTER_OTLP_ENDPOINT": otlp.url,
     }
     with Airflow(tmp_path / "airflow", DAGS, environment) as server:
