@@ -10,7 +10,7 @@ from shipper.delivery.order import Receipt, SplitReceipt
 from shipper.delivery.remaining import Remaining
 from shipper.ledger.chunks import Chunks
 from shipper.plan.files import split_hash
-from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount
+from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
 from shipper.terms import FileId, SplitId
 from spark_jobs.context import RunContext, file_id
 
@@ -51,7 +51,7 @@ def file_accounts(
         starts = context.split_starts(file)
         if file in complete:
             there = sum(chunks.records_by_topic(SplitId(file, start) for start in starts).values())
-            accounts.append(FileAccount(path=file.path, records=there, delivered=0, before=there))
+            accounts.append(FileAccount(path=file.path, records=there, delivered=0, before=there, unread=True))
             continue
         found = [counts for start in starts for counts in by_split.get(split_hash(planned.uri, file, start), ())]
         accounts.append(
@@ -62,6 +62,8 @@ def file_accounts(
                 before=sum(split.before for split in found),
                 filtered=added(split.filtered for split in found),
                 quarantined=added(split.quarantined for split in found),
+                seconds=round(sum(split.seconds for split in found), 3),
+                checksums={t: write_checksum(checksum) for t, checksum in added(split.checksums for split in found).items()},
             )
         )
     return accounts

@@ -117,6 +117,23 @@ class _PieceShipment:
         if end and not end_written:
             shipment.add(number, self._last, self._last, True, Records("", (), 0, 0))
 
+    def _adjust_for_bom(self, shipped: Rows | None) -> None:
+        """``shipped``: rows that lie in a topic, or will. The mark that is put back is in no hash that Spark computed."""
+        if self._split.bom and self._first == 0 and (shipped is None or 0 in shipped[:1]):
+            without = self._table.column("value")[0].as_py()
+            self._adjust(spark_hash(UTF8_BOM + without) - spark_hash(without))
+
+    def _adjust(self, checksum: int) -> None:
+        receipt = self._shipment.receipt.split(self._piece.split)
+        receipt.adjusted = (receipt.adjusted + checksum) % _UINT64
+
+    def _hashes(self, rows: Rows) -> int:
+        """Sum of what Spark computed of their values."""
+        if len(rows) == 0:
+            return 0
+        column = self._table.column("checksum").take(pa.array(rows)).to_numpy()
+        return int(column.view(np.uint64).sum(dtype=np.uint64))
+
     def _gaps(self, topic: str) -> list[tuple[int, int]]:
         return self._shipment.gaps(self._split.id, topic, self._first, self._last)
 
@@ -146,10 +163,15 @@ class _PieceShipment:
         new = []
         for group in held:
             rows = self._without_quarantined(group.rows)[0]
+            shipped = _NO_ORDINALS
             if group.topic is not None and len(rows):
                 there = self._there(group.topic)[rows]
                 self._count_before(group.topic, int(there.sum()))
-                rows = rows[~there]
+                shipped, rows = rows[there], rows[~there]
+            # Spark's checksum is of what it wants shipped. That is all that it has not given a reason itself.
+            wanted = _NO_ORDINALS if group.reason in self._order.reasons else group.rows
+            self._adjust(self._hashes(shipped) - self._hashes(wanted))
+            self._adjust_for_bom(shipped)
             if len(rows):
                 new.append(replace(group, rows=rows))
         order = self._order
@@ -172,7 +194,9 @@ class _PieceShipment:
         end_written = False
         if self._in_quarantine:
             rows, found = self._without_quarantined(np.arange(self._piece.rows) if rows is None else rows)
+            self._adjust(-sum(map(self._hashes, found)))
             held = held + found
+        self._adjust_for_bom(rows)
         ordinals = None if rows is None else rows + self._first
         without = np.sort(np.concatenate(held)) + self._first if held else _NO_ORDINALS
         count = self._piece.rows if rows is None else len(rows)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
+from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
@@ -20,14 +22,15 @@ from shipper.errors import ShipperError, SourceError, StepResultError, TooManyQu
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, encode_chunk, encode_void
 from shipper.plan.files import split_hash
 from shipper.producer.client import ClusterClient, TopicLookup
-from shipper.report.results import GateResult, PlanResult, ShipResult
+from shipper.readback import ReadBack
+from shipper.report.results import GateResult, PlanResult, ShipResult, write_checksum
 from shipper.terms import FileId, SplitId
 from spark_jobs.account import added, file_accounts, too_many_quarantined, topic_accounts
 from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.fates import reasons, rules
 from spark_jobs.listing import files_with_bom
 from spark_jobs.passes import PassOutcome, run_pass
-from spark_jobs.progress import lane_timeline, timeline
+from spark_jobs.progress import lane_accounts, lane_timeline, timeline
 from spark_jobs.records import fixed_topics, headers_of_files
 
 
@@ -98,8 +101,10 @@ class _Ship:
         context, pipeline, result = self._context, self._context.pipeline, self._result
         tasks, lanes = pipeline.tasks, self._preflight.tuning.lanes
         settings, paths = self._preflight.settings, [file.path for file in self._plan.files]
-        taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
+        with self._read_back_connecting() as ends:
+            taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
         self._lease.generation = result.generation = taken.generation
+        result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
         result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
         splits_of = context.splits_of(self._plan)
@@ -114,10 +119,27 @@ class _Ship:
         receipts: list[Receipt] = []
         if left.left:
             say(f"{self._cluster.name}: shipping {len(left.left)} of {len(splits_of)} files")
+            result.ends_before = self._ends_before(ends)
             receipts = self._passes(left, taken)
         else:
             say(f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread} records of {len(splits_of)} files")
         self._account(left, before, receipts, taken)
+
+    @contextmanager
+    def _read_back_connecting(self) -> Iterator[ReadBack | None]:
+        """Who can say where the topics end, connected meanwhile; None if the delivery gate reads nothing back."""
+        if not any(isinstance(check, ReadBackCheck) for check in self._context.pipeline.gates.delivery):
+            yield None
+            return
+        read_back = ReadBack(self._cluster)
+        with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+            meanwhile.submit(read_back.connect)
+            yield read_back
+
+    def _ends_before(self, read_back: ReadBack | None) -> dict[str, list[int]] | None:
+        """Taken when nobody but this ship can write for the pipeline any more, and it has not begun. So what earlier ships sent lies before
+        these offsets, also what an earlier try of this very run sent; and all that this one sends, behind them."""
+        return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _remaining(self, taken: Takeover) -> Remaining:
         return remaining(
@@ -198,6 +220,8 @@ class _Ship:
         deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
         outcome = self._pass(left, taken)
         result.read = outcome.read
+        if outcome.checksum is not None:
+            result.checksum = write_checksum(outcome.checksum)
         if outcome.observed:
             result.observed = {"read": outcome.read, **outcome.observed}
         self._close_empty_splits(left, outcome, taken)
@@ -209,7 +233,7 @@ class _Ship:
             for receipt in outcome.receipts:
                 # The first pass has counted these lines as read; what they add is what they deliver.
                 for split in receipt.splits.values():
-                    split.records = split.before = 0
+                    split.records = split.before = split.adjusted = 0
                     split.filtered = {}
                 for topic in receipt.topics.values():
                     topic.before = 0
@@ -225,9 +249,9 @@ class _Ship:
 
     def _next_pass(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> PassOutcome:
         lookup = TopicLookup(self._preflight.settings)
-        while missing := [topic for topic in dropped if not lookup(topic, 5.0).partitions]:
+        while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
             if time.monotonic() > deadline:
-                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {lookup(topic, 5.0).reason})" for topic in missing)
+                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items())
                 return PassOutcome(
                     error=TopicMissing(
                         f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {counts}. Everything else was sent. "
@@ -276,6 +300,11 @@ class _Ship:
         result.quarantined = added(file.quarantined for file in result.files)
         if quarantine and result.status != "failed" and (fault := too_many_quarantined(result, quarantine)):
             self._failed(TooManyQuarantined(fault))
+        if result.checksum is not None:
+            result.checksum_added = write_checksum(sum(s.adjusted for receipt in receipts for s in receipt.splits.values()))
+        if result.ends_before is not None:
+            mine = {topic.topic for topic in result.topics} | set(self._context.pipeline.needed_topics())
+            result.ends_before = {topic: ends for topic, ends in result.ends_before.items() if topic in mine}
         result.task_retries = sum(receipt.retries for receipt in receipts)
         result.lane_reopened = sum(receipt.lane_reopened for receipt in receipts)
         result.possible_duplicates = sum(receipt.possible_duplicates for receipt in receipts)
@@ -289,7 +318,7 @@ class _Ship:
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
-        result.lane_timeline = lane_timeline(receipts)
+        result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
             committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)

@@ -1,4 +1,4 @@
-"""The checks of a pipeline's gates, one model each, told apart by `check`."""
+"""The checks of the source gate, one model each, told apart by `check`."""
 
 from __future__ import annotations
 
@@ -63,13 +63,6 @@ class NotNullCheck(_ContentCheck):
     """`value`, `key`, or a column of `records.columns`."""
     min_rate: StrictFloat = Field(default=1.0, gt=0, le=1)
     """Smallest share, 0–1."""
-
-
-class SumClosesCheck(_Check):
-    """Lines read by Spark = records delivered by this run + records that were already there, as the receipts and the
-    ledger count them independently, per topic."""
-
-    check: Literal["sum_closes"]
 
 
 SourceCheck = Annotated[FilesCheck | FreshnessCheck | RowsCheck | NotNullCheck, Field(discriminator="check")]

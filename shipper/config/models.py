@@ -17,9 +17,11 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
 from shipper.config.base import THE_KEY, Model, refuse
-from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck, SumClosesCheck
+from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck
 from shipper.config.delivery import Delivery
+from shipper.config.delivery_checks import DeliveryCheck, QuarantineRateCheck, SumClosesCheck
 from shipper.config.mapping import GIVEN_COLUMNS, Records
+from shipper.config.notify import Notify
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
 from shipper.config.quarantine import Quarantine
 from shipper.config.rules import (
@@ -48,6 +50,9 @@ class Schedule(Model):
     """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that has closed."""
     catchup: StrictBool = False
     """Whether the scheduler also runs every window between `start` and now. Off: use a backfill, which can be one wide window."""
+    deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
+    """Time that a run has, from the moment when Airflow queues it (a scheduled one: when its window closes), `source.settle`
+    included. One that has not ended by then is late: `notify` says so with `on: [late]`."""
 
     @field_validator("cron")
     @classmethod
@@ -150,8 +155,19 @@ class Gates(Model):
     """How many files a `sample` is."""
     source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
     """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
-    delivery: tuple[SumClosesCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
-    """Checks after shipping."""
+    delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
+    """Checks after shipping, each kind once."""
+
+    @field_validator("delivery")
+    @classmethod
+    def _each_kind_once(cls, delivery: tuple[DeliveryCheck, ...]) -> tuple[DeliveryCheck, ...]:
+        kinds = [check.check for check in delivery]
+        refuse(
+            ((index, kind, "check"), f"there is a {kind!r} above already; it looks at everything, so keep one of them")
+            for index, kind in enumerate(kinds)
+            if kind in kinds[:index]
+        )
+        return delivery
 
 
 class Limits(Model):
@@ -219,6 +235,8 @@ class Pipeline(Model):
     """One sentence for people."""
     schedule: Schedule | None = None
     """When windows close; without it the pipeline runs by hand only."""
+    notify: tuple[Notify, ...] = Field(default=(), validate_default=True)
+    """Who is told how a run ended. By default nobody is: Airflow shows it."""
     source: Source
     records: Records = Records()
     routes: tuple[Route, ...] = Field(min_length=1)
@@ -249,6 +267,21 @@ class Pipeline(Model):
 
     # What follows are validators of fields and not of the whole, so that a fault elsewhere in the file does not hide
     # theirs. Each sees the fields above its own, if those are right.
+
+    @field_validator("notify")
+    @classmethod
+    def _late_needs_a_deadline(cls, notify: tuple[Notify, ...], info: ValidationInfo) -> tuple[Notify, ...]:
+        if "schedule" not in info.data:
+            return notify
+        schedule: Schedule | None = info.data["schedule"]
+        late = [(index, "on", entry.on.index("late")) for index, entry in enumerate(notify) if "late" in entry.on]
+        if schedule is None or schedule.deliver_within_seconds is None:
+            refuse((place, "`late` needs `schedule.deliver_within`: without it no run is ever late") for place in late)
+        elif not late:
+            raise ValueError(
+                "`schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of it; add one, or leave it out"
+            )
+        return notify
 
     @field_validator("routes")
     @classmethod
@@ -306,6 +339,15 @@ class Pipeline(Model):
     @field_validator("gates")
     @classmethod
     def _checked_columns_exist(cls, gates: Gates, info: ValidationInfo) -> Gates:
+        if "quarantine" in info.data and info.data["quarantine"] is None:
+            refuse(
+                (
+                    ("delivery", index, check.check, "check"),
+                    "it needs `quarantine`: without it no record goes there, and the first bad one fails the run",
+                )
+                for index, check in enumerate(gates.delivery)
+                if isinstance(check, QuarantineRateCheck)
+            )
         if "records" not in info.data:
             return gates
         records: Records = info.data["records"]
@@ -320,6 +362,11 @@ class Pipeline(Model):
     def fixed_topics(self) -> Iterator[str]:
         """Topics whose name is known before any record is read, in routing order, each once."""
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
+
+    def may_ship_to(self, topic: str) -> bool:
+        """Whether a record can go there: a route's topic, or the quarantine's."""
+        in_quarantine = self.quarantine is not None and topic == self.quarantine.topic
+        return in_quarantine or any(route.matches(topic) for route in self.routes)
 
     def needed_topics(self) -> Iterator[str]:
         """Topics that every cluster must have before anything is sent."""

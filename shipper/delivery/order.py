@@ -97,16 +97,26 @@ class SplitReceipt:
     before: int = 0
     """On the cluster already, in quarantine too."""
     delivered: int = 0
+    checksums: dict[str, int] = field(default_factory=dict)
+    """Topic → sum of xxhash64(value) over the records delivered there, modulo 2^64."""
+    adjusted: int = 0
+    """What the checksum of the values as shipped has beyond that of the values as Spark read them, modulo 2^64; of all records, those
+    that were there before too."""
     filtered: dict[str, int] = field(default_factory=dict)
     """Rule → lines that it took."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Reason → records that were sent to quarantine."""
+    seconds: float = 0.0
+    """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
 
     def count_filtered(self, rule: str, lines: int) -> None:
         self.filtered[rule] = self.filtered.get(rule, 0) + lines
 
     def count_quarantined(self, reason: str, records: int) -> None:
         self.quarantined[reason] = self.quarantined.get(reason, 0) + records
+
+    def add_checksum(self, topic: str, checksum: int) -> None:
+        self.checksums[topic] = (self.checksums.get(topic, 0) + checksum) % (1 << 64)
 
 
 @dataclass
@@ -136,7 +146,9 @@ class Receipt:
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0
     samples: list[list[float]] = field(default_factory=list)
-    """Once a second: see LaneSample."""
+    """Once a second: see LanePool.sample."""
+    lanes: list[list[float]] = field(default_factory=list)
+    """For each lane: [transactions, bytes, seconds with one under way, times it was opened anew]."""
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None

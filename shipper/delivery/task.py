@@ -77,6 +77,7 @@ class TaskShipment:
         self._there: dict[tuple[SplitId, str], IntervalSet] = {}
         self._quarantines: dict[SplitId, set[str]] = {}
         self._ends_known: set[SplitId] = set()
+        self._by_predecessors: list[tuple[ChunkKey, ChunkValue]] = []
         for split in order.splits.values():
             for topic, intervals in split.there.items():
                 self._there[split.id, topic] = IntervalSet(intervals)
@@ -88,6 +89,7 @@ class TaskShipment:
         self._pool = LanePool(self._options(), ids, self._settle)
         self._transactions: dict[int | None, list[Chunk]] = {}
         self._active_tasks = 1
+        self._busy_since = time.monotonic()
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
@@ -119,6 +121,7 @@ class TaskShipment:
             topics = (*order.topics, *([order.quarantine.topic] if order.quarantine else []))
             self._pool.open(topics, announce=lambda: self._ledger.write_control([self._announcement()]))
         self._sampler.start()
+        self._busy_since = time.monotonic()
         if self._check_right_to_ship() == [self._attempt]:
             return
         for key, value in self._committed_since_takeover():
@@ -129,6 +132,8 @@ class TaskShipment:
                 self._quarantines.setdefault(key.split, set()).add(key.topic)
             if value.end:
                 self._ends_known.add(key.split)
+            if value.generation == order.generation:
+                self._by_predecessors.append((key, value))
 
     def _announcement(self, *, ended: bool = False) -> tuple[bytes, bytes]:
         order = self._order
@@ -171,7 +176,8 @@ class TaskShipment:
         return split in self._ends_known
 
     def add(self, split: int, first: int, last: int, end: bool, records: Records) -> None:
-        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. It is sent by :meth:`send_full`."""
+        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. It is sent by :meth:`send_full`. The time
+        since the chunk before is the split's."""
         order = self._order
         split_id = order.splits[split].id
         kafka_records = len(records.values)
@@ -220,9 +226,12 @@ class TaskShipment:
             some_without_key=records.some_without_key,
             sequence=sequence,
             lines=records.lines,
-            receipt=(split, count, records.size_bytes, records.reasons),
+            receipt=(split, count, records.size_bytes, records.checksum, records.reasons),
         )
         self._transactions.setdefault(sequence, []).append(chunk)
+        now = time.monotonic()
+        self.receipt.split(split).seconds += now - self._busy_since
+        self._busy_since = now
 
     def send_full(self) -> None:
         """Hands over the transactions that are large enough. Asked between pieces, so that what goes to quarantine shares the
@@ -256,28 +265,48 @@ class TaskShipment:
         """The receipt, with what the lanes delivered until now."""
         pool, receipt = self._pool, self.receipt
         for chunk in pool.delivered:
-            split, records, size, reasons = chunk.receipt
+            split, records, size, checksum, reasons = chunk.receipt
             if reasons is not None:
                 for reason, count in reasons.items():
                     receipt.split(split).count_quarantined(reason, count)
             elif chunk.topic:
                 receipt.split(split).delivered += records
             if records and chunk.topic:
+                receipt.split(split).add_checksum(chunk.topic, checksum)
                 topic = receipt.topic(chunk.topic)
                 topic.delivered += records
                 topic.bytes += size
+        self._take_over_receipts()
         receipt.lane_reopened = pool.reopened
+        receipt.lanes = [[work.transactions, work.bytes, work.busy_seconds, work.reopened] for work in pool.work()]
         receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
         if not self._order.preflight.transactional:
             receipt.possible_duplicates = pool.counts.retried_records
-        receipt.wire_bytes = pool.tx_bytes()
+        receipt.wire_bytes = pool.sent().wire_bytes
         receipt.last_at = time.time()
         return receipt
 
+    def _take_over_receipts(self) -> None:
+        """What this task's earlier attempts committed was there before this attempt, and was delivered by this ship all the same."""
+        hashes = {split.id: number for number, split in self._order.splits.items()} if self._by_predecessors else {}
+        for key, value in self._by_predecessors:
+            split = self.receipt.splits.get(hashes[key.split]) if key.split in hashes else None
+            if split is None or not value.records or not key.topic:
+                continue  # another task's split, one that this attempt did not get to, or dropped lines, which count each time
+            topic = self.receipt.topic(key.topic)
+            moved = min(value.records, split.before, topic.before)
+            split.before, topic.before = split.before - moved, topic.before - moved
+            topic.delivered, topic.bytes = topic.delivered + moved, topic.bytes + value.bytes
+            for reason, count in (value.reasons or {}).items():
+                split.count_quarantined(reason, count)
+            split.delivered += moved if value.reasons is None else 0
+            split.add_checksum(key.topic, value.checksum)
+        self._by_predecessors = []
+
     def _ratio(self) -> float:
-        wire_bytes = self._pool.tx_bytes()
-        sent_bytes = self._pool.counts.sent_bytes
-        return self._order.ratio if wire_bytes < _TRUSTED_WIRE_BYTES or not sent_bytes else sent_bytes / wire_bytes
+        sent = self._pool.sent()
+        trusted = sent.record_bytes and sent.wire_bytes >= _TRUSTED_WIRE_BYTES
+        return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
 
     def _sample(self) -> None:
         """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are."""

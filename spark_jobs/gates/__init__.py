@@ -11,8 +11,8 @@ import os
 
 os.environ["GX_ANALYTICS_ENABLED"] = "false"  # Great Expectations reads it while it is imported, so it comes first
 
-from spark_jobs.gates.delivery import SumRow, evaluate_delivery
+from spark_jobs.gates.delivery import Evidence, evaluate_delivery
 from spark_jobs.gates.source import evaluate_source
 from spark_jobs.gates.verdict import closed, closed_message
 
-__all__ = ["SumRow", "closed", "closed_message", "evaluate_delivery", "evaluate_source"]
+__all__ = ["Evidence", "closed", "closed_message", "evaluate_delivery", "evaluate_source"]
