@@ -359,6 +359,15 @@ class Pipeline(Model):
         )
         return gates
 
+    @field_validator("gates")
+    @classmethod
+    def _quarantined_records_have_a_topic(cls, gates: Gates, info: ValidationInfo) -> Gates:
+        if info.data.get("quarantine", ...) is None:
+            why = "`quarantine` needs a topic to go to: add `quarantine: {topic: …}` to the pipeline"
+            severities: list[tuple[int, str, str]] = [(i, check.check, check.severity) for i, check in enumerate(gates.source)]
+            refuse((("source", i, check, "severity"), why) for i, check, severity in severities if severity == "quarantine")
+        return gates
+
     def fixed_topics(self) -> Iterator[str]:
         """Topics whose name is known before any record is read, in routing order, each once."""
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
