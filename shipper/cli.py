@@ -28,6 +28,7 @@ from shipper.errors import ShipperError, StepResultError, UsageError
 from shipper.ledger_commands import app as ledger_app
 from shipper.plan.window import Window, parse_window
 from shipper.quarantine_commands import app as quarantine_app
+from shipper.report import schema as report_schema
 from shipper.report.results import ClusterPlan, PlanResult, RunFolder, RunReport
 
 out = Console(highlight=False)
@@ -107,19 +108,18 @@ def schema(
     config: Config = Path("config"),
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")] = False,
 ) -> None:
-    """Writes the JSON Schemas that editors complete from, and the option reference, to CONFIG/schema/."""
+    """Writes the JSON Schemas that editors complete from, that of report.json, and the option reference, to CONFIG/schema/."""
     folder = config / "schema"
-    stale = [
-        name for name, text in generated_files().items() if not (folder / name).exists() or (folder / name).read_text() != text
-    ]
+    files = {**generated_files(), report_schema.NAME: report_schema.report_schema_text()}
+    stale = [name for name, text in files.items() if not (folder / name).exists() or (folder / name).read_text() != text]
     if check:
         for name in stale:
             err.print(f"{folder / name} is out of date; run `shipper schema`", style="red")
         raise typer.Exit(1 if stale else 0)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in generated_files().items():
+    for name, text in files.items():
         (folder / name).write_text(text)
-    out.print(f"{len(stale)} of {len(generated_files())} files in {folder} were out of date and are written.")
+    out.print(f"{len(stale)} of {len(files)} files in {folder} were out of date and are written.")
 
 
 @app.command(epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00`")

@@ -20,6 +20,7 @@ from shipper.config.models import Pipeline, Source
 from shipper.errors import ShipperError
 from shipper.plan.window import parse_window
 from shipper.report.results import RunFolder
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE
 from spark_jobs.context import RunContext, say
 from spark_jobs.records import sql_faults
 from spark_jobs.session import session
@@ -83,6 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
         window=window,
         folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
         reship=arguments.reship,
+        has_gate=any(step.partition(":")[0] in (GATE_SOURCE, GATE_DELIVERY) for step in arguments.steps),
     )
     try:
         return run_steps(context, arguments.steps)

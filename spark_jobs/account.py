@@ -62,6 +62,7 @@ def file_accounts(
                 before=sum(split.before for split in found),
                 filtered=added(split.filtered for split in found),
                 quarantined=added(split.quarantined for split in found),
+                seconds=round(sum(split.seconds for split in found), 3),
                 checksums={t: write_checksum(checksum) for t, checksum in added(split.checksums for split in found).items()},
             )
         )

@@ -5,6 +5,8 @@ A line that is dropped is not filtered out: a chunk is an interval of ordinals, 
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -23,7 +25,18 @@ def rules(pipeline: Pipeline) -> tuple[str, ...]:
 
 def reasons(pipeline: Pipeline) -> tuple[str, ...]:
     """Why Spark sends a record to quarantine, in the order in which it asks."""
-    return (UNPARSEABLE,) if pipeline.records.parse is not None else ()
+    unparseable = (UNPARSEABLE,) if pipeline.records.parse is not None else ()
+    return (*unparseable, *quarantine_checks(pipeline))
+
+
+def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
+    """Title → conditions of the checks with severity `quarantine`, each true of a record that is right."""
+    found: dict[str, list[str]] = {}
+    checks: tuple[Any, ...] = pipeline.gates.source
+    for check in checks:
+        if check.severity == "quarantine":
+            found.setdefault(check.title, []).append(check.condition())
+    return found
 
 
 def fate(pipeline: Pipeline) -> Column | None:
@@ -32,6 +45,9 @@ def fate(pipeline: Pipeline) -> Column | None:
     conditions = [F.expr(sql) for sql in pipeline.records.drop.values()]
     if pipeline.records.parse is not None:
         conditions.append(~is_parsed(pipeline.records.parse))
+    for right in quarantine_checks(pipeline).values():
+        all_right = F.expr(" AND ".join(f"({condition})" for condition in right))
+        conditions.append(~F.coalesce(all_right, F.lit(False)))
     if not conditions:
         return None
     chosen = F.lit(None).cast("tinyint")

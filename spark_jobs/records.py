@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from shipper.config.models import Pipeline, Route
 from shipper.errors import ConfigError
-from spark_jobs.fates import FATE, counts, fate, is_dropped
+from spark_jobs.fates import FATE, counts, fate, is_dropped, quarantine_checks
 from spark_jobs.listing import first_line
 from spark_jobs.parsing import PARSED, parse_faults, with_parsed
 
@@ -57,6 +57,8 @@ def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = No
     """
     frame = with_columns(frame, pipeline)
     mapping, decided = pipeline.records, fate(pipeline)
+    if mapping.key is not None and quarantine_checks(pipeline):
+        frame = frame.withColumn("key", F.expr(mapping.key))
     if decided is not None:
         frame = frame.withColumn(FATE, decided)
     value = _as_bytes(frame, mapping.value)

@@ -30,7 +30,7 @@ from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.fates import reasons, rules
 from spark_jobs.listing import files_with_bom
 from spark_jobs.passes import PassOutcome, run_pass
-from spark_jobs.progress import lane_timeline, timeline
+from spark_jobs.progress import lane_accounts, lane_timeline, timeline
 from spark_jobs.records import fixed_topics, headers_of_files
 
 
@@ -249,9 +249,9 @@ class _Ship:
 
     def _next_pass(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> PassOutcome:
         lookup = TopicLookup(self._preflight.settings)
-        while missing := [topic for topic in dropped if not lookup(topic, 5.0).partitions]:
+        while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
             if time.monotonic() > deadline:
-                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {lookup(topic, 5.0).reason})" for topic in missing)
+                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items())
                 return PassOutcome(
                     error=TopicMissing(
                         f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {counts}. Everything else was sent. "
@@ -318,7 +318,7 @@ class _Ship:
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
-        result.lane_timeline = lane_timeline(receipts)
+        result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
             committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)

@@ -21,6 +21,7 @@ from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceChe
 from shipper.config.delivery import Delivery
 from shipper.config.delivery_checks import DeliveryCheck, QuarantineRateCheck, SumClosesCheck
 from shipper.config.mapping import GIVEN_COLUMNS, Records
+from shipper.config.notify import Notify
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
 from shipper.config.quarantine import Quarantine
 from shipper.config.rules import (
@@ -49,6 +50,9 @@ class Schedule(Model):
     """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that has closed."""
     catchup: StrictBool = False
     """Whether the scheduler also runs every window between `start` and now. Off: use a backfill, which can be one wide window."""
+    deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
+    """Time that a run has, from the moment when Airflow queues it (a scheduled one: when its window closes), `source.settle`
+    included. One that has not ended by then is late: `notify` says so with `on: [late]`."""
 
     @field_validator("cron")
     @classmethod
@@ -231,6 +235,8 @@ class Pipeline(Model):
     """One sentence for people."""
     schedule: Schedule | None = None
     """When windows close; without it the pipeline runs by hand only."""
+    notify: tuple[Notify, ...] = Field(default=(), validate_default=True)
+    """Who is told how a run ended. By default nobody is: Airflow shows it."""
     source: Source
     records: Records = Records()
     routes: tuple[Route, ...] = Field(min_length=1)
@@ -261,6 +267,21 @@ class Pipeline(Model):
 
     # What follows are validators of fields and not of the whole, so that a fault elsewhere in the file does not hide
     # theirs. Each sees the fields above its own, if those are right.
+
+    @field_validator("notify")
+    @classmethod
+    def _late_needs_a_deadline(cls, notify: tuple[Notify, ...], info: ValidationInfo) -> tuple[Notify, ...]:
+        if "schedule" not in info.data:
+            return notify
+        schedule: Schedule | None = info.data["schedule"]
+        late = [(index, "on", entry.on.index("late")) for index, entry in enumerate(notify) if "late" in entry.on]
+        if schedule is None or schedule.deliver_within_seconds is None:
+            refuse((place, "`late` needs `schedule.deliver_within`: without it no run is ever late") for place in late)
+        elif not late:
+            raise ValueError(
+                "`schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of it; add one, or leave it out"
+            )
+        return notify
 
     @field_validator("routes")
     @classmethod
@@ -336,6 +357,15 @@ class Pipeline(Model):
             for index, check in enumerate(gates.source)
             if isinstance(check, NotNullCheck) and check.column not in known
         )
+        return gates
+
+    @field_validator("gates")
+    @classmethod
+    def _quarantined_records_have_a_topic(cls, gates: Gates, info: ValidationInfo) -> Gates:
+        if info.data.get("quarantine", ...) is None:
+            why = "`quarantine` needs a topic to go to: add `quarantine: {topic: …}` to the pipeline"
+            severities: list[tuple[int, str, str]] = [(i, check.check, check.severity) for i, check in enumerate(gates.source)]
+            refuse((("source", i, check, "severity"), why) for i, check, severity in severities if severity == "quarantine")
         return gates
 
     def fixed_topics(self) -> Iterator[str]:

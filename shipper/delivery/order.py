@@ -106,6 +106,8 @@ class SplitReceipt:
     """Rule → lines that it took."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Reason → records that were sent to quarantine."""
+    seconds: float = 0.0
+    """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
 
     def count_filtered(self, rule: str, lines: int) -> None:
         self.filtered[rule] = self.filtered.get(rule, 0) + lines
@@ -144,7 +146,9 @@ class Receipt:
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0
     samples: list[list[float]] = field(default_factory=list)
-    """Once a second: see LaneSample."""
+    """Once a second: see LanePool.sample."""
+    lanes: list[list[float]] = field(default_factory=list)
+    """For each lane: [transactions, bytes, seconds with one under way, times it was opened anew]."""
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None

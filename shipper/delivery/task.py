@@ -89,6 +89,7 @@ class TaskShipment:
         self._pool = LanePool(self._options(), ids, self._settle)
         self._transactions: dict[int | None, list[Chunk]] = {}
         self._active_tasks = 1
+        self._busy_since = time.monotonic()
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
@@ -120,6 +121,7 @@ class TaskShipment:
             topics = (*order.topics, *([order.quarantine.topic] if order.quarantine else []))
             self._pool.open(topics, announce=lambda: self._ledger.write_control([self._announcement()]))
         self._sampler.start()
+        self._busy_since = time.monotonic()
         if self._check_right_to_ship() == [self._attempt]:
             return
         for key, value in self._committed_since_takeover():
@@ -174,7 +176,8 @@ class TaskShipment:
         return split in self._ends_known
 
     def add(self, split: int, first: int, last: int, end: bool, records: Records) -> None:
-        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. It is sent by :meth:`send_full`."""
+        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. It is sent by :meth:`send_full`. The time
+        since the chunk before is the split's."""
         order = self._order
         split_id = order.splits[split].id
         kafka_records = len(records.values)
@@ -226,6 +229,9 @@ class TaskShipment:
             receipt=(split, count, records.size_bytes, records.checksum, records.reasons),
         )
         self._transactions.setdefault(sequence, []).append(chunk)
+        now = time.monotonic()
+        self.receipt.split(split).seconds += now - self._busy_since
+        self._busy_since = now
 
     def send_full(self) -> None:
         """Hands over the transactions that are large enough. Asked between pieces, so that what goes to quarantine shares the
@@ -272,10 +278,11 @@ class TaskShipment:
                 topic.bytes += size
         self._take_over_receipts()
         receipt.lane_reopened = pool.reopened
+        receipt.lanes = [[work.transactions, work.bytes, work.busy_seconds, work.reopened] for work in pool.work()]
         receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
         if not self._order.preflight.transactional:
             receipt.possible_duplicates = pool.counts.retried_records
-        receipt.wire_bytes = pool.tx_bytes()
+        receipt.wire_bytes = pool.sent().wire_bytes
         receipt.last_at = time.time()
         return receipt
 
@@ -297,9 +304,9 @@ class TaskShipment:
         self._by_predecessors = []
 
     def _ratio(self) -> float:
-        wire_bytes = self._pool.tx_bytes()
-        sent_bytes = self._pool.counts.sent_bytes
-        return self._order.ratio if wire_bytes < _TRUSTED_WIRE_BYTES or not sent_bytes else sent_bytes / wire_bytes
+        sent = self._pool.sent()
+        trusted = sent.record_bytes and sent.wire_bytes >= _TRUSTED_WIRE_BYTES
+        return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
 
     def _sample(self) -> None:
         """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are."""

@@ -12,12 +12,12 @@ import logging
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import (
@@ -138,6 +138,18 @@ class LaneSettings:
     """False: at least once. Several batches of a partition may then be in flight, and an old producer cannot be fenced."""
 
 
+class Sent(NamedTuple):
+    """What a producer sent until a moment, a second ago at most, retries included."""
+
+    record_bytes: int = 0
+    """Of keys and values, uncompressed."""
+    wire_bytes: int = 0
+    """Compressed, with all of the protocol."""
+
+    def plus(self, other: Sent) -> Sent:
+        return Sent(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
+
+
 @dataclass(frozen=True)
 class TopicState:
     """What the cluster says of a topic."""
@@ -184,8 +196,7 @@ class LaneProducer:
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
         self._listener = _Listener()
-        self.statistics: dict[str, Any] = {}
-        """librdkafka's latest (its STATISTICS.md), once a second."""
+        self.sent = Sent()
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
@@ -224,7 +235,11 @@ class LaneProducer:
             self._failed = _fault(error, message.topic(), message.value())
 
     def _keep_statistics(self, text: str) -> None:
-        self.statistics = json.loads(text)
+        """Once a second. Both figures are of one moment, so that they can be divided (librdkafka's STATISTICS.md: `txbytes` of a
+        partition, `tx_bytes` of the producer)."""
+        found = json.loads(text)
+        partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
+        self.sent = Sent(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
 
     def connect(self, until: Until, topic: str) -> None:
         """Brings a connection up, by asking for ``topic``'s metadata. Raises KafkaFault.
@@ -372,15 +387,22 @@ class TopicLookup:
     def __init__(self, settings: LaneSettings) -> None:
         self._client = AdminClient(dict(settings.connection), logger=log)
 
-    def __call__(self, topic: str, timeout_seconds: float) -> TopicState:
-        """Never raises: what goes wrong is the reason why the topic has no partitions right now."""
+    def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
+        """One request for all. Never raises: what goes wrong is the reason why a topic has no partitions right now."""
+        named = [topic for topic in topics if topic]
+        unnamed = dict.fromkeys(set(topics) - set(named), TopicState(reason="a topic's name cannot be empty"))
+        if not named:
+            return unnamed
+        asked = self._client.describe_topics(TopicCollection(named), request_timeout=timeout_seconds)
+        return unnamed | {topic: self._state(answer) for topic, answer in asked.items()}
+
+    @staticmethod
+    def _state(answer: Future[Any]) -> TopicState:
         try:
-            found = self._client.list_topics(topic, timeout_seconds).topics.get(topic)
+            partitions = answer.result().partitions
         except KafkaException as error:
             return TopicState(reason=error.args[0].str())
-        if found is None or found.error is not None:
-            return TopicState(reason=found.error.str() if found is not None and found.error is not None else "unknown")
-        led = tuple(sorted(number for number, partition in found.partitions.items() if partition.leader >= 0))
+        led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
         return TopicState(led, "" if led else "none of its partitions has a leader")
 
 

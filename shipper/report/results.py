@@ -181,6 +181,8 @@ class FileAccount(Result):
     """Rule of `records.drop` → lines that it took out."""
     quarantined: dict[str, int] = {}
     """Reason → records that this run sent to the quarantine topic."""
+    seconds: float = 0.0
+    """What the Spark tasks spent on it: reading, and waiting for a free lane. Splits that were read side by side add up."""
     unread: bool = False
     """Not even read, because the ledger held all of it."""
     checksums: dict[str, str] = {}
@@ -232,6 +234,23 @@ class LanePoint(Result):
     """Share of the time since the point before that readers waited for a lane, 0 to 1: near 1 the link or the brokers are the limit,
     near 0 the reading is."""
     parked_records: int = 0
+    reopened: int = 0
+    """Lanes that were thrown away and opened anew since the point before."""
+
+
+class LaneAccount(Result):
+    """What one lane of one task did in the whole ship."""
+
+    task: int
+    lane: int
+    transactions: int
+    """Committed."""
+    bytes: int
+    """Of records delivered, uncompressed."""
+    busy_seconds: float
+    """With a transaction under way; the rest of the ship's time it waited for the reader."""
+    reopened: int = 0
+    """How often it was thrown away and opened anew."""
 
 
 class ShipResult(StepResult):
@@ -282,6 +301,8 @@ class ShipResult(StepResult):
     """How often a lane was thrown away and opened anew (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []
     lane_timeline: list[LanePoint] = []
+    lane_accounts: list[LaneAccount] = []
+    """Each lane of each task, in their order."""
     notes: list[str] = []
     """Sentences an operator should read: took over a dead run's lease, waited for a topic, …"""
 

@@ -66,6 +66,27 @@ def pipeline(more: str) -> str:
             id="name in code for the key",
         ),
         pytest.param(
+            pipeline("notify:\n  - {on: [failure, late], notifier: a.B}\n"),
+            "6:20: notify[0].on[1]: `late` needs `schedule.deliver_within`: without it no run is ever late",
+            id="late without a deadline",
+        ),
+        pytest.param(
+            pipeline('schedule: {cron: "@daily", deliver_within: 1h}\nnotify:\n  - notifier: a.B\n'),
+            "6:1: notify: `schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of it; add one, or leave it out",
+            id="deadline that nobody hears of",
+        ),
+        pytest.param(
+            pipeline('schedule: {cron: "@daily", deliver_within: 1h}\n'),
+            "1:1: notify: `schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of it; add one, or leave it out",
+            id="deadline without any notice",
+        ),
+        pytest.param(
+            pipeline("notify:\n  - notifier: SlackNotifier\n"),
+            "6:15: notify[0].notifier: found 'SlackNotifier'; write the full name of a class: "
+            "airflow.providers.slack.notifications.slack.SlackNotifier",
+            id="notifier without its module",
+        ),
+        pytest.param(
             pipeline("settle: 10m\n"),
             "5:1: settle: unknown key at the top; it belongs into `source`; check the indentation",
             id="key of a section at the top",
