@@ -26,7 +26,7 @@ class SumClosesCheck(_DeliveryCheck):
 class ChecksumCheck(_DeliveryCheck):
     """The sum of xxhash64(value) over all records, modulo 2^64: what Spark computed from the lines = what the ledger holds of them; and
     for each file and topic, what the tasks computed = what the ledger says of this run's chunks. Costs Spark an aggregate in the same
-    pass (docs/accounting.md has the figure), and only if it is asked for."""
+    pass, and only if it is asked for."""
 
     check: Literal["checksum"]
 

@@ -1,0 +1,74 @@
+"""How a span is read to its end, with librdkafka's own messages from a consumer that is none. On a broker: tests/integration/test_read_back.py."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, Message
+
+from shipper.config.models import Cluster
+from shipper.errors import ClusterError, OutcomeUnknown
+from shipper.readback import ReadBack, Seen, Span, take_records
+
+
+def record(offset: int, partition: int = 0, value: bytes = b"x") -> Message:
+    return Message(topic="t", partition=partition, offset=offset, value=value)
+
+
+def end(offset: int, partition: int = 0, code: int = KafkaError._PARTITION_EOF) -> Message:
+    return Message(topic="t", partition=partition, offset=offset, error=KafkaError(code))
+
+
+class Consumer:
+    """Gives one batch after the other, then nothing."""
+
+    def __init__(self, *batches: list[Message]) -> None:
+        self.batches = list(batches)
+        self.rest: list[Message] = []
+        self.left: list[int] = []
+
+    def poll(self, seconds: float) -> Message | None:
+        if not self.batches:
+            return None
+        first, *self.rest = self.batches.pop(0)
+        return first
+
+    def consume(self, most: int, seconds: float) -> list[Message]:
+        return self.rest
+
+    def incremental_unassign(self, partitions: list[object]) -> None:
+        self.left += [partition.partition for partition in partitions]
+
+
+def drained(consumer: Consumer, **spans: int) -> list[int]:
+    """``p0=3``: partition 0 is to be read from 0 to 3. Returns the records that were counted, by partition."""
+    waiting = {("t", int(name[1:])): Span(0, stop) for name, stop in spans.items()}
+    seen = {place: Seen() for place in waiting}
+    reader = ReadBack(Cluster.model_validate({"cluster": "c", "bootstrap": "127.0.0.1:1"}))
+    reader._drain(consumer, waiting, seen, {"t": take_records}, 0.2)
+    return [found.records for found in seen.values()]
+
+
+def test_an_end_that_comes_with_the_last_records_does_not_hide_them() -> None:
+    assert drained(Consumer([record(0), record(1), end(2)]), p0=2) == [2]
+    assert drained(Consumer([end(1, 1), record(0, 1), record(0, 0)]), p0=1, p1=1) == [1, 1]
+
+
+def test_control_records_at_the_end_are_passed_by_the_end_of_the_partition() -> None:
+    assert drained(Consumer([record(0), record(1)], [end(3)]), p0=3) == [2]
+
+
+def test_an_end_before_the_spans_end_is_an_open_transaction_and_is_waited_for() -> None:
+    assert drained(Consumer([record(0), end(1)], [record(1), end(3)]), p0=3) == [2]
+    with pytest.raises(OutcomeUnknown, match="transaction may be open"):
+        drained(Consumer([record(0), end(1)]), p0=3)
+
+
+def test_what_was_written_after_the_end_was_taken_does_not_count() -> None:
+    consumer = Consumer([record(0), record(1), record(2), record(3)], [record(4)], [record(0, 1)])
+    assert drained(consumer, p0=2, p1=1) == [2, 1]
+    assert consumer.left == [0, 1]
+
+
+def test_another_error_is_no_end() -> None:
+    with pytest.raises(ClusterError, match="t-0 cannot be read"):
+        drained(Consumer([end(5, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)]), p0=2)
