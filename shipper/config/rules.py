@@ -13,6 +13,7 @@ MEMORY_PATTERN = r"^[0-9]+[gm]$"
 #: What each pattern of a field means, for people.
 PATTERN_MEANINGS = {
     NAME_PATTERN: "a name has lower-case letters, digits, '_' and '-' only, begins with a letter and has 64 characters at most",
+    COLUMN_PATTERN: "a name has letters, digits and '_' only, and does not begin with a digit",
     MEMORY_PATTERN: "write gigabytes or megabytes as Spark does: 2g, 512m",
 }
 #: `{column}` in a topic.

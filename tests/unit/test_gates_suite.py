@@ -32,7 +32,7 @@ def plainly(expectations, frame=FRAME, **options):
 
 
 def test_an_unknown_expectation_is_dropped_by_gx_and_unwritable_here(monkeypatch):
-    with suite._quiet():
+    with suite.quiet():
         dropped = gx.ExpectationSuite(name="x", expectations=[{"type": "expect_nonsense", "kwargs": {}}])
     assert dropped.expectations == []
 
@@ -69,7 +69,7 @@ def test_a_check_without_figures_is_a_fault():
 def test_an_expectation_that_raises_is_only_a_failure_in_gx_and_a_fault_here():
     raising = gxe.ExpectColumnMeanToBeBetween(column="text", min_value=1)
     frame = FRAME.assign(text=["SECRET"] * 4)
-    with suite._quiet():
+    with suite.quiet():
         (result,) = plainly([raising], frame).results
     assert not result.success
     assert result.result == {}
