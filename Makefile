@@ -29,7 +29,8 @@ $(STAMP): pyproject.toml uv.lock
 demo: setup  ## Real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
 	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
 
-test: lint unit dags integration scheduler  ## All that CI runs
+test: lint unit dags integration scheduler  ## All that CI runs: these, and two minutes of random faults
+	$(CHAOS) --seconds 120
 
 lint: setup  ## Style, types, import contracts, generated docs
 	$(RUN)/ruff check .

@@ -1,4 +1,4 @@
-"""The command line: ``shipper validate · schema · plan · gates · run · ledger · dev · demo``.
+"""The command line: ``shipper validate · schema · plan · gates · run · ledger · quarantine · dev · demo``.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from shipper import runner
 from shipper.bench.command import EPILOG as BENCH_EXAMPLES
@@ -27,6 +28,8 @@ from shipper.dev.commands import app as dev_app
 from shipper.errors import ShipperError, StepResultError, UsageError
 from shipper.ledger_commands import app as ledger_app
 from shipper.plan.window import Window, parse_window
+from shipper.quarantine_commands import app as quarantine_app
+from shipper.report import schema as report_schema
 from shipper.report.results import ClusterPlan, GateResult, PlanResult, RunFolder, RunReport
 
 out = Console(highlight=False)
@@ -40,6 +43,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(ledger_app, name="ledger", help="What a cluster holds of a pipeline: look, check, copy, tidy up.")
+app.add_typer(quarantine_app, name="quarantine", help="Records that could not be shipped: list, look, send repaired ones.")
 app.add_typer(dev_app, name="dev", help="Real servers for development, on this machine.")
 
 app.command(epilog=BENCH_EXAMPLES)(bench)
@@ -105,19 +109,18 @@ def schema(
     config: Config = Path("config"),
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")] = False,
 ) -> None:
-    """Writes the JSON Schemas that editors complete from, and the option reference, to CONFIG/schema/."""
+    """Writes the JSON Schemas that editors complete from, that of report.json, and the option reference, to CONFIG/schema/."""
     folder = config / "schema"
-    stale = [
-        name for name, text in generated_files().items() if not (folder / name).exists() or (folder / name).read_text() != text
-    ]
+    files = {**generated_files(), report_schema.NAME: report_schema.report_schema_text()}
+    stale = [name for name, text in files.items() if not (folder / name).exists() or (folder / name).read_text() != text]
     if check:
         for name in stale:
             err.print(f"{folder / name} is out of date; run `shipper schema`", style="red")
         raise typer.Exit(1 if stale else 0)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in generated_files().items():
+    for name, text in files.items():
         (folder / name).write_text(text)
-    out.print(f"{len(stale)} of {len(generated_files())} files in {folder} were out of date and are written.")
+    out.print(f"{len(stale)} of {len(files)} files in {folder} were out of date and are written.")
 
 
 @app.command(epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
@@ -275,6 +278,8 @@ def _accounting(result: RunReport) -> dict[str, Any]:
             "unread": ship.unread,
             "delivered": ship.delivered,
             "before": ship.before,
+            "filtered": ship.filtered,
+            "quarantined": ship.quarantined,
             "ship_seconds": ship.ship_seconds,
             "topics": {
                 topic.topic: {
@@ -316,9 +321,26 @@ def _show_run(result: RunReport) -> None:
             else ""
         )
         out.print(f"{ship.cluster}: {ship.delivered:,} records sent{rate}; {ship.before:,} were there before.")
+        for what, counts in (("filtered", ship.filtered), ("quarantined", ship.quarantined)):
+            if counts:
+                named = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+                out.print(f"{ship.cluster}: {sum(counts.values()):,} {what}: {named}", markup=False, soft_wrap=True)
+    _show_closed(result)
     if result.first_cause:
         err.print(f"FAILED  {result.first_cause}", style="bold red", markup=False, soft_wrap=True)
     out.print(f"report: {result.page}", markup=False, soft_wrap=True)
+
+
+def _show_closed(result: RunReport) -> None:
+    """What a closed gate found, line by line: its message names five at most."""
+    table = Table("gate", "check that does not hold", "expected", "observed")
+    for gate in filter(None, (result.gate_source, *result.delivery_gates)):
+        for check in gate.checks:
+            if not check.passed:
+                found = (f"{gate.step} {gate.cluster or ''}".strip(), check.check, check.expected, check.observed)
+                table.add_row(*(Text(words) for words in found))
+    if table.row_count:
+        err.print(table)
 
 
 def _job(

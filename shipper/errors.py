@@ -14,7 +14,9 @@
     ├── Superseded                  a later run took over; this one must not send another byte
     ├── DigestChanged               a file was shipped before under another transform
     ├── DeliveryError               records that were certainly not delivered
-    │   └── RecordTooLarge          a record that the topic does not take
+    │   ├── RecordTooLarge          a record that the topic does not take
+    │   └── RecordUnshippable       a record that cannot be parsed or has no topic, and no quarantine to go to
+    ├── TooManyQuarantined          more records went to quarantine than the pipeline allows
     ├── OutcomeUnknown              a transaction whose end nobody knows yet; the ledger will
     ├── GateClosed                  a check with severity `block` did not hold
     └── StepResultError             a step's result is missing, stale or unreadable
@@ -83,6 +85,14 @@ class DeliveryError(ShipperError):
 
 class RecordTooLarge(DeliveryError):
     retriable = False
+
+
+class RecordUnshippable(DeliveryError):
+    retriable = False
+
+
+class TooManyQuarantined(ShipperError):
+    pass
 
 
 class OutcomeUnknown(ShipperError):

@@ -54,7 +54,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 
 
 @dataclass
-class _Ledger:
+class OpenLedger:
     """One pipeline's ledger on one cluster, with what is needed to read it."""
 
     pipeline: Pipeline
@@ -70,7 +70,7 @@ class _Ledger:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
 
 
-def _open(config: Path, name: str, cluster_name: str | None) -> list[_Ledger]:
+def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
     """Raises UsageError, ConfigError, ClusterError."""
     pipeline = load_pipeline(config, name)
     if cluster_name is not None and cluster_name not in pipeline.clusters:
@@ -86,15 +86,15 @@ def _open(config: Path, name: str, cluster_name: str | None) -> list[_Ledger]:
                 f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: nothing was ever shipped, or it was "
                 "deleted, or this user may not see it."
             )
-        found.append(_Ledger(pipeline, cluster, client, folder, log))
+        found.append(OpenLedger(pipeline, cluster, client, folder, log))
     return found
 
 
-def _open_one(config: Path, name: str, cluster_name: str | None) -> _Ledger:
+def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
     clusters = load_pipeline(config, name).clusters
     if cluster_name is None and len(clusters) > 1:
         raise UsageError(f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster")
-    return _open(config, name, cluster_name)[0]
+    return open_ledgers(config, name, cluster_name)[0]
 
 
 @app.command(
@@ -114,7 +114,7 @@ def show(
     """Says what is there, by window or file, which run shipped last, and who holds the lease."""
     wanted = parse_window(window) if window else None
     documents = {}
-    for ledger in _open(config, pipeline, cluster):
+    for ledger in open_ledgers(config, pipeline, cluster):
         read = ledger.read()
         inventory = Inventory()
         for of_path in entries(read):
@@ -136,7 +136,7 @@ def _lies_in(window: str, start: dt.datetime, end: dt.datetime) -> bool:
     return start <= found.start and found.end <= end
 
 
-def _document(ledger: _Ledger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> dict[str, Any]:
+def _document(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> dict[str, Any]:
     control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
     latest = control.generations.get(control.generation)
     document: dict[str, Any] = {
@@ -162,7 +162,7 @@ def _moment(timestamp_ms: int) -> str:
     return f"{dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _print_inventory(ledger: _Ledger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> None:
+def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> None:
     control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
     out.print(f"[bold]{ledger.pipeline.name}[/] on {ledger.cluster.name}: ledger {ledger.log.topic}", soft_wrap=True)
     latest = control.generations.get(control.generation)
@@ -201,7 +201,7 @@ def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("c
     """
     documents = {}
     wrong = 0
-    for ledger in _open(config, pipeline, cluster):
+    for ledger in open_ledgers(config, pipeline, cluster):
         read, found = _verified(ledger)
         wrong += sum(finding.severity == "wrong" for finding in found)
         documents[ledger.cluster.name] = {
@@ -216,7 +216,7 @@ def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("c
     raise typer.Exit(1 if wrong else 0)
 
 
-def _verified(ledger: _Ledger) -> tuple[LedgerRecords, list[Finding]]:
+def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
     topics = ledger.client.topics()
     read = ledger.read(wait_seconds=60)
     found: list[Finding] = []
@@ -230,7 +230,7 @@ def _verified(ledger: _Ledger) -> tuple[LedgerRecords, list[Finding]]:
     return read, found
 
 
-def _print_findings(ledger: _Ledger, found: list[Finding]) -> None:
+def _print_findings(ledger: OpenLedger, found: list[Finding]) -> None:
     wrong = [finding for finding in found if finding.severity == "wrong"]
     unfinished = [finding for finding in found if finding.severity == "unfinished"]
     for finding in [*wrong, *unfinished][:_SHOWN]:
@@ -261,7 +261,7 @@ def export(
     """Writes every chunk that the ledger holds, archived and void ones included, one line each."""
     if as_json and format == "csv":
         raise UsageError("--json and --format csv contradict each other; leave one out")
-    ledger = _open_one(config, pipeline, cluster)
+    ledger = open_one(config, pipeline, cluster)
     read = ledger.read()
     count = 0
     with _written(to) as target:
@@ -336,7 +336,7 @@ def archive(
     The archive stays part of the ledger: running an old window again still sends nothing twice. It cannot be made anew, so `runs_uri` must
     be a place that lasts, and that every machine which plans or ships this pipeline can read. Needs the lease: no ship may be under way.
     """
-    ledger = _open_one(config, pipeline, cluster)
+    ledger = open_one(config, pipeline, cluster)
     moment = _moment_before(before)
 
     def say(text: str) -> None:

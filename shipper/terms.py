@@ -29,3 +29,14 @@ class LogRecord(NamedTuple):
     timestamp_ms: int
     key: bytes
     value: bytes | None
+
+
+class HeadedRecord(NamedTuple):
+    """A record of a Kafka topic with all that it carries."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]

@@ -20,6 +20,7 @@ from shipper.config.models import Pipeline, Source
 from shipper.errors import ShipperError
 from shipper.plan.window import parse_window
 from shipper.report.results import RunFolder
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE
 from spark_jobs.context import RunContext, say
 from spark_jobs.records import sql_faults
 from spark_jobs.session import session
@@ -63,7 +64,8 @@ def _set_up_logging() -> None:
         level=(level or "warning").upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     if level is None:
-        logging.getLogger("shipper.kafka").setLevel(logging.ERROR)
+        for name in ("shipper.kafka", "shipper.readback"):
+            logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
@@ -86,6 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
         folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
         reship=arguments.reship,
         source_only=arguments.source_only,
+        has_gate=any(step.partition(":")[0] in (GATE_SOURCE, GATE_DELIVERY) for step in arguments.steps),
     )
     try:
         return run_steps(context, arguments.steps)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +34,18 @@ class RunContext:
     reship: bool = False
     source_only: bool = False
     """Whether the plan asks no cluster: every file of the window is then left to ship, as far as anyone knows."""
+    has_gate: bool = False
+    """Whether a gate is among the steps that this process runs."""
     _spark: SparkSession | None = field(default=None, repr=False)
 
     @property
     def spark(self) -> SparkSession:
         """Started on first use: a step that finds nothing to do never pays for it."""
         if self._spark is None:
+            if self.has_gate:
+                # Great Expectations takes seconds to import, and so does Java to start, in another process. What is wrong with the
+                # import is said where the gate imports it.
+                threading.Thread(target=import_module, args=("spark_jobs.gates",), name="import gates").start()
             self._spark = session(self.pipeline)
         return self._spark
 

@@ -14,16 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from shipper.config.mapping import LINES_HEADER
-from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder
+from shipper.delivery.order import BundleOrder, OrderedSplit, ShipOrder
 from shipper.delivery.task import Records, TaskShipment
-from shipper.errors import DeliveryError, SourceError
+from shipper.errors import SourceError
+from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals
 from spark_jobs.bundles import bundled
+from spark_jobs.held import UTF8_BOM, quarantined, runs, spark_hash
+from spark_jobs.sorting import Held, Limits, Rows, sort_rows
 
-_UTF8_BOM = b"\xef\xbb\xbf"
 _UINT64 = 1 << 64
+#: Dropped lines travel without bytes; a file of nothing else must not become one piece.
+_MOST_ROWS = 2_000_000
+_NO_ORDINALS = np.empty(0, np.int64)
 
 
 @dataclass
@@ -46,7 +50,7 @@ def pieces(batches: Iterator[pa.RecordBatch], piece_bytes: int) -> Iterator[tupl
                 yield piece, True
                 piece = None
             while start < stop:
-                if piece is not None and piece.bytes >= piece_bytes:
+                if piece is not None and (piece.bytes >= piece_bytes or piece.rows >= _MOST_ROWS):
                     yield piece, False
                     piece = Piece(split, piece.first + piece.rows)
                 piece = piece or Piece(split, 0)
@@ -77,7 +81,7 @@ def _fitting(values: pa.Array, start: int, stop: int, room: int) -> tuple[int, i
     return count, int(offsets[count] - offsets[0])
 
 
-def ship(cut: Iterator[tuple[Piece, bool]], order: ShipOrder, shipment: TaskShipment) -> None:
+def ship(cut: Iterator[tuple[Piece, bool]], order: ShipOrder, shipment: TaskShipment, limits: Limits) -> None:
     """Hands every record that is not on the cluster yet to ``shipment``, and counts all of them in its receipt."""
     for piece, end in cut:
         split = order.splits.get(piece.split)
@@ -85,80 +89,162 @@ def ship(cut: Iterator[tuple[Piece, bool]], order: ShipOrder, shipment: TaskShip
             raise SourceError(
                 "a file is not as the plan saw it: it was replaced or written to meanwhile. Run again: the plan is made anew."
             )
-        _ship_piece(piece, end, split, order, shipment)
+        _PieceShipment(piece, split, order, shipment).ship(end, limits)
+        shipment.send_full()
 
 
-def _ship_piece(piece: Piece, end: bool, split: OrderedSplit, order: ShipOrder, shipment: TaskShipment) -> None:
-    table = pa.Table.from_batches(piece.batches)
-    last = piece.first + piece.rows
-    receipt = shipment.receipt
-    receipt.split(piece.split).records += piece.rows
-    end_written = shipment.end_known(split.id)
-    for topic, rows in _rows_by_topic(table, order.topics, split, piece.first):
-        ordinals = rows + piece.first if rows is not None else None
-        gaps = shipment.gaps(split.id, topic, piece.first, last)
-        count = piece.rows if ordinals is None else len(ordinals)
-        for first, behind in gaps:
-            chosen = _within(ordinals, first - piece.first, behind - piece.first, piece.first)
+class _PieceShipment:
+    """One piece's way to the cluster. A record is sent if it is in none of the places where it could be already: the topic that it
+    goes to now, and, since what goes to quarantine may have been decided otherwise before, a quarantine topic."""
+
+    def __init__(self, piece: Piece, split: OrderedSplit, order: ShipOrder, shipment: TaskShipment) -> None:
+        self._piece, self._split, self._order, self._shipment = piece, split, order, shipment
+        self._first, self._last = piece.first, piece.first + piece.rows
+        self._table = pa.Table.from_batches(piece.batches)
+        quarantines = {topic: self._there(topic) for topic in shipment.quarantines(split.id)}
+        self._in_quarantine = {topic: there for topic, there in quarantines.items() if there.any()}
+
+    def ship(self, end: bool, limits: Limits) -> None:
+        shipment, number = self._shipment, self._piece.split
+        found = sort_rows(self._table, self._order, self._split, self._first, limits)
+        shipment.receipt.split(number).records += self._piece.rows
+        self._drop(found.dropped)
+        if found.held:
+            self._quarantine(found.held)
+        end_written = shipment.end_known(self._split.id)
+        for topic, rows in found.shares:
+            end_written |= self._send(topic, rows, found.held_from(topic), end)
+        if end and not end_written:
+            shipment.add(number, self._last, self._last, True, Records("", (), 0, 0))
+
+    def _adjust_for_bom(self, shipped: Rows | None) -> None:
+        """``shipped``: rows that lie in a topic, or will. The mark that is put back is in no hash that Spark computed."""
+        if self._split.bom and self._first == 0 and (shipped is None or 0 in shipped[:1]):
+            without = self._table.column("value")[0].as_py()
+            self._adjust(spark_hash(UTF8_BOM + without) - spark_hash(without))
+
+    def _adjust(self, checksum: int) -> None:
+        receipt = self._shipment.receipt.split(self._piece.split)
+        receipt.adjusted = (receipt.adjusted + checksum) % _UINT64
+
+    def _hashes(self, rows: Rows) -> int:
+        """Sum of what Spark computed of their values."""
+        if len(rows) == 0:
+            return 0
+        column = self._table.column("checksum").take(pa.array(rows)).to_numpy()
+        return int(column.view(np.uint64).sum(dtype=np.uint64))
+
+    def _gaps(self, topic: str) -> list[tuple[int, int]]:
+        return self._shipment.gaps(self._split.id, topic, self._first, self._last)
+
+    def _there(self, topic: str) -> npt.NDArray[np.bool_]:
+        """For each row, whether it is in ``topic`` if it belongs there."""
+        there = np.ones(self._piece.rows, np.bool_)
+        for first, behind in self._gaps(topic):
+            there[first - self._first : behind - self._first] = False
+        return there
+
+    def _count_before(self, topic: str, count: int) -> None:
+        if count:
+            self._shipment.receipt.split(self._piece.split).before += count
+            self._shipment.receipt.topic(topic).before += count
+
+    def _drop(self, dropped: dict[str, Rows]) -> None:
+        for rule, rows in dropped.items():
+            self._shipment.receipt.split(self._piece.split).count_filtered(rule, len(rows))
+        for first, behind in self._gaps("") if dropped else ():
+            counts = {rule: len(_within(rows + self._first, first, behind)) for rule, rows in dropped.items()}
+            filtered = {rule: count for rule, count in counts.items() if count}
+            if filtered:
+                records = Records("", (), 0, 0, lines=sum(filtered.values()), filtered=filtered)
+                self._shipment.add(self._piece.split, first, behind, False, records)
+
+    def _quarantine(self, held: Sequence[Held]) -> None:
+        new = []
+        for group in held:
+            rows = self._without_quarantined(group.rows)[0]
+            shipped = _NO_ORDINALS
+            if group.topic is not None and len(rows):
+                there = self._there(group.topic)[rows]
+                self._count_before(group.topic, int(there.sum()))
+                shipped, rows = rows[there], rows[~there]
+            # Spark's checksum is of what it wants shipped. That is all that it has not given a reason itself.
+            wanted = _NO_ORDINALS if group.reason in self._order.reasons else group.rows
+            self._adjust(self._hashes(shipped) - self._hashes(wanted))
+            self._adjust_for_bom(shipped)
+            if len(rows):
+                new.append(replace(group, rows=rows))
+        order = self._order
+        if new and order.quarantine is not None:
+            for first, behind, records in quarantined(new, self._table, self._first, self._split, order, order.quarantine):
+                self._shipment.add(self._piece.split, first, behind, False, records)
+
+    def _without_quarantined(self, rows: Rows) -> tuple[Rows, list[Rows]]:
+        """The rows that are in no quarantine, and those that are; which are counted as there before."""
+        found = []
+        for topic, there in self._in_quarantine.items():
+            hit = there[rows]
+            self._count_before(topic, int(hit.sum()))
+            found.append(rows[hit])
+            rows = rows[~hit]
+        return rows, found
+
+    def _send(self, topic: str, rows: Rows | None, held: list[Rows], end: bool) -> bool:
+        """Returns whether the ledger then knows that the split ends."""
+        end_written = False
+        if self._in_quarantine:
+            rows, found = self._without_quarantined(np.arange(self._piece.rows) if rows is None else rows)
+            self._adjust(-sum(map(self._hashes, found)))
+            held = held + found
+        self._adjust_for_bom(rows)
+        ordinals = None if rows is None else rows + self._first
+        without = np.sort(np.concatenate(held)) + self._first if held else _NO_ORDINALS
+        count = self._piece.rows if rows is None else len(rows)
+        for first, behind in _parts(self._gaps(topic), without):
+            chosen = range(first, behind) if ordinals is None else _within(ordinals, first, behind)
             if len(chosen) == 0:
                 continue
             count -= len(chosen)
-            ends_here = end and behind == last
+            missing = _within(without, first, behind)
+            if len(missing):
+                # A chunk's first ordinal is its key in the ledger: one that is not in it may become another chunk's.
+                first = int(chosen[0])
+                missing = missing[missing > first]
+            ends_here = end and behind == self._last
             end_written |= ends_here
-            records = _records(topic, table, chosen, split, first, order.bundle)
-            shipment.add(piece.split, first, behind, ends_here, records)
-        _count_before(receipt, piece.split, topic, count)
-    if end and not end_written:
-        shipment.add(piece.split, last, last, True, Records("", (), 0, 0))
+            records = _records(topic, self._table, chosen, self._split, self._first, self._order.bundle)
+            records.without = encode_ordinals(runs(missing)) or None
+            self._shipment.add(self._piece.split, first, behind, ends_here, records)
+        self._count_before(topic, count)
+        return end_written
 
 
-def _count_before(receipt: Receipt, split: int, topic: str, count: int) -> None:
-    if count:
-        receipt.split(split).before += count
-        receipt.topic(topic).before += count
+def _parts(gaps: Sequence[tuple[int, int]], without: Rows) -> Iterator[tuple[int, int]]:
+    """The gaps, cut so that the ledger's record of what is missing in one stays small."""
+    for first, behind in gaps:
+        for cut in _within(without, first, behind)[MOST_RUNS::MOST_RUNS].tolist():
+            yield first, cut
+            first = cut
+        yield first, behind
 
 
-def _rows_by_topic(
-    table: pa.Table, topics: tuple[str, ...], split: OrderedSplit, first: int
-) -> Iterator[tuple[str, npt.NDArray[np.int64] | None]]:
-    """(topic, its row numbers); None stands for all rows. Raises DeliveryError for a record whose topic is null."""
-    if len(topics) == 1:
-        yield topics[0], None
-        return
-    column = table.column("topic").combine_chunks()
-    if column.null_count:
-        at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DeliveryError(
-            f"{split.id.file.path} (split at byte {split.id.start}), record {first + at + 1}: its topic is null: a column in the "
-            "route's topic is null for it. Nothing of its chunk was sent; use coalesce(…) in `records.columns`, or a `when`."
-        )
-    if topics:
-        indices, names = column.to_numpy(), topics
-    else:
-        encoded = column.dictionary_encode()
-        indices, names = encoded.indices.to_numpy(), tuple(encoded.dictionary.to_pylist())
-    for index, name in enumerate(names):
-        rows = np.flatnonzero(indices == index)
-        if len(rows):
-            yield name, rows
+def _within(ordinals: Rows, first: int, behind: int) -> Rows:
+    low, high = np.searchsorted(ordinals, (first, behind))
+    return ordinals[low:high]
 
 
-def _within(ordinals: npt.NDArray[np.int64] | None, start: int, stop: int, first: int) -> Any:
-    """Row numbers of the piece whose ordinal lies in the gap; ``start`` and ``stop`` are row numbers."""
-    if ordinals is None:
-        return range(start, stop)
-    low, high = np.searchsorted(ordinals, (first + start, first + stop))
-    return ordinals[low:high] - first
-
-
-def _records(topic: str, table: pa.Table, rows: Any, split: OrderedSplit, first: int, bundle: BundleOrder | None) -> Records:
-    chosen = table.slice(rows.start, len(rows)) if isinstance(rows, range) else table.take(pa.array(rows))
+def _records(
+    topic: str, table: pa.Table, ordinals: range | Rows, split: OrderedSplit, first: int, bundle: BundleOrder | None
+) -> Records:
+    """``first``: ordinal of the table's first row."""
+    consecutive = isinstance(ordinals, range)
+    chosen = table.slice(ordinals[0] - first, len(ordinals)) if consecutive else table.take(pa.array(ordinals - first))
     values = chosen.column("value")
     checksum = sum(int(part.to_numpy().view(np.uint64).sum(dtype=np.uint64)) for part in chosen.column("checksum").chunks)
-    if split.bom and first == 0 and rows[0] == 0:
+    if split.bom and ordinals[0] == 0:
         without = values[0].as_py()
-        values = pa.chunked_array([pa.array([_UTF8_BOM + without], values.type), *values.slice(1).chunks])
-        checksum += _spark_hash(values[0].as_py()) - _spark_hash(without)
+        values = pa.chunked_array([pa.array([UTF8_BOM + without], values.type), *values.slice(1).chunks])
+        checksum += spark_hash(values[0].as_py()) - spark_hash(without)
     size = _bytes(values)
     names = table.schema.names
     keys = headers = timestamps = None
@@ -220,7 +306,3 @@ def _header_pairs(row: dict[str, bytes | None]) -> list[tuple[str, bytes]]:
 
 def _bytes(column: pa.ChunkedArray) -> int:
     return pc.sum(pc.binary_length(column)).as_py() or 0
-
-
-def _spark_hash(value: bytes) -> int:
-    return int(xxhash.xxh64_intdigest(value, 42))

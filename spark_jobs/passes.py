@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from shipper import errors
-from shipper.config.models import Cluster
+from shipper.config.delivery_checks import ChecksumCheck
+from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder, SplitReceipt, TopicReceipt
 from shipper.errors import DeliveryError, ShipperError, Superseded
 from spark_jobs.context import RunContext
+from spark_jobs.fates import counts_fates
 from spark_jobs.progress import Progress
 from spark_jobs.reason import of_exception
 from spark_jobs.records import lines, records
@@ -27,6 +29,8 @@ from spark_jobs.sink import ShipperDataSource
 
 _ARROW_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED, _LONG_LINES_BATCH_BYTES = 2**31 - 1, 16_000_000
+#: Bits 0–21, 22–43 and 44–63 of a checksum.
+_PART, _SHIFTS = 2**22 - 1, (0, 22, 44)
 
 
 @dataclass
@@ -35,6 +39,10 @@ class PassOutcome:
 
     read: int = 0
     """Lines, by Spark's own observation."""
+    checksum: int | None = None
+    """Of the values that are to be shipped, by Spark's own observation, if the pipeline asks for it."""
+    observed: dict[str, int] = field(default_factory=dict)
+    """What rules and reasons took, by Spark's own observation; named as in ShipResult."""
     receipts: list[Receipt] = field(default_factory=list)
     error: ShipperError | None = None
 
@@ -61,9 +69,10 @@ def run_pass(
     spark = context.spark
     spark.dataSource.register(ShipperDataSource)
     _size_arrow_batches(context, long_lines)
-    observed = Observation("lines")
+    observed, fates = Observation("lines"), Observation("fates")
     frame = lines(spark, paths).observe(observed, F.count(F.lit(1)).alias("read"))
-    frame = records(frame, context.pipeline).coalesce(context.pipeline.tasks)
+    frame, checksums = _with_checksum(records(frame, context.pipeline, fates), context.pipeline)
+    frame = frame.coalesce(context.pipeline.tasks)
     with tempfile.TemporaryDirectory(prefix="shipper-") as folder:
         order_path, receipts_path = Path(folder, "order"), Path(folder, "receipts")
         order_path.touch(mode=0o600)
@@ -75,6 +84,9 @@ def run_pass(
             with Progress(ledger, order, lease.superseded, spark.sparkContext.cancelAllJobs):
                 writer.save()
             outcome.read = observed.get["read"]
+            outcome.checksum = checksums and _checksum(checksums)
+            if counts_fates(context.pipeline):
+                outcome.observed = {name: int(count or 0) for name, count in fates.get.items()}
         except Exception as error:
             outcome.error = _job_error(error, ledger.pipeline, superseded=lease.superseded.is_set())
         outcome.receipts = _read_receipts(receipts_path)
@@ -82,6 +94,27 @@ def run_pass(
         if receipt.error and outcome.error is None:
             outcome.error = getattr(errors, receipt.error_kind or "", DeliveryError)(receipt.error)
     return outcome
+
+
+def _with_checksum(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Observation | None]:
+    """The frame with the sum of its column `checksum` observed, for a pipeline whose delivery gate compares it.
+
+    A sum of 64-bit numbers overflows, and under ANSI an overflow ends the job. So they are summed in three parts, which takes 2^41
+    records to overflow.
+    """
+    if not any(isinstance(check, ChecksumCheck) for check in pipeline.gates.delivery):
+        return frame, None
+    checksum = F.col("checksum")
+    if "fate" in frame.columns:
+        checksum = F.when(F.col("fate").isNull(), checksum)
+    parts = [F.shiftrightunsigned(checksum, shift).bitwiseAND(F.lit(_PART)) for shift in _SHIFTS]
+    observed = Observation("checksums")
+    sums = [F.sum(part).alias(f"part{shift}") for part, shift in zip(parts, _SHIFTS, strict=True)]
+    return frame.observe(observed, *sums), observed
+
+
+def _checksum(observed: Observation) -> int:
+    return sum((observed.get[f"part{shift}"] or 0) << shift for shift in _SHIFTS) % (1 << 64)
 
 
 def _size_arrow_batches(context: RunContext, long_lines: bool) -> None:

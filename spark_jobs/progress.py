@@ -14,7 +14,7 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
 from shipper.errors import ShipperError
 from shipper.ledger.records import ChunkKey, ChunkValue, decode
-from shipper.report.results import LanePoint, TimelinePoint
+from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
 from shipper.terms import LogRecord
 from spark_jobs.context import say
 
@@ -78,7 +78,7 @@ class Progress:
         for entry in entries:
             match decode(self._order.pipeline, entry):
                 case (ChunkKey() as key, ChunkValue() as value):
-                    self._records += value.records
+                    self._records += value.records if key.topic else 0
                     self._bytes += value.bytes
                     self._wire_bytes += value.wire_bytes or 0
                     self._parked = tuple(value.parked or ())
@@ -93,7 +93,7 @@ def timeline(pipeline: str, committed: Sequence[LogRecord], generation: int) -> 
     points: list[tuple[int, ChunkValue]] = []
     for record in committed:
         match decode(pipeline, record):
-            case (ChunkKey(), ChunkValue() as value) if value.generation == generation and value.records:
+            case (ChunkKey() as key, ChunkValue() as value) if value.generation == generation and value.records and key.topic:
                 points.append((record.timestamp_ms, value))
     if not points:
         return []
@@ -129,13 +129,29 @@ def _lane_point(at: float, tasks: Sequence[Sequence[tuple[float, ...]]]) -> Lane
     def mean(field: int) -> float:
         return sum(sum(row[field] for row in rows) / len(rows) for rows in tasks)
 
-    waited = sum(row[4] - row[10] for rows in tasks for row in rows)
-    passed = sum(row[0] - row[6] for rows in tasks for row in rows)
+    waited = sum(row[4] - row[11] for rows in tasks for row in rows)
+    passed = sum(row[0] - row[7] for rows in tasks for row in rows)
     return LanePoint(
         at=dt.datetime.fromtimestamp(at, dt.UTC),
         in_flight_bytes=int(mean(1)),
-        wire_bytes=int(sum(max(0.0, row[2] - row[8]) for rows in tasks for row in rows)),
+        wire_bytes=int(sum(max(0.0, row[2] - row[9]) for rows in tasks for row in rows)),
         busy_lanes=round(mean(3)),
         waited=max(0.0, min(1.0, waited / passed)) if passed else 0.0,
         parked_records=int(mean(5)),
+        reopened=int(sum(row[6] - row[13] for rows in tasks for row in rows)),
     )
+
+
+def lane_accounts(receipts: Sequence[Receipt]) -> list[LaneAccount]:
+    """Each lane of each task. A task has a receipt for every pass over the files; its lanes are the same ones again."""
+    found: dict[tuple[int, int], LaneAccount] = {}
+    for receipt in receipts:
+        for lane, (transactions, size, busy, reopened) in enumerate(receipt.lanes):
+            account = found.setdefault(
+                (receipt.task, lane), LaneAccount(task=receipt.task, lane=lane, transactions=0, bytes=0, busy_seconds=0.0)
+            )
+            account.transactions += int(transactions)
+            account.bytes += int(size)
+            account.busy_seconds += busy
+            account.reopened += int(reopened)
+    return [found[key] for key in sorted(found)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
@@ -15,10 +15,12 @@ from shipper.config.checks import InWindowCheck, MatchesCheck, RecordCheck
 from shipper.config.models import Pipeline, Route
 from shipper.config.sql import column
 from shipper.errors import ConfigError
+from spark_jobs.fates import FATE, counts, fate, is_dropped, quarantining
 from spark_jobs.listing import first_line
+from spark_jobs.parsing import PARSED, parse_faults, with_parsed
 
-#: Where ``gate_frame`` has a record's topic. No column of a pipeline can have this name.
-TOPIC_COLUMN = "(topic)"
+#: Names that no column of a pipeline can have.
+TOPIC_COLUMN = "topic!"
 _GLOB_CHARACTERS = re.compile(r"([\\*?\[\]{}])")
 _FILES = StructType([StructField("file_path", StringType()), StructField("file_name", StringType())])
 _LINES = StructType([StructField("value", StringType()), *_FILES.fields, StructField("split", LongType())])
@@ -37,34 +39,48 @@ def lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def with_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds ``records.columns``, in order; later ones may use earlier ones."""
+    """Adds those of ``records.parse`` and ``records.columns``, in order; later ones may use earlier ones."""
+    frame = with_parsed(frame, pipeline)
     for name, expression in pipeline.records.columns.items():
         frame = frame.withColumn(name, F.expr(expression))
     return frame
 
 
 def gate_frame(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """What the content checks of the source gate look at: the line, the named columns, the key if there is one, and the topic's name.
-    What no check asks for is not computed."""
+    """What the content checks of the source gate look at, of every line that `records.drop` leaves: the line, the named columns, the key
+    if there is one, and the topic's name. What no check asks for is not computed."""
     frame = with_columns(frame, pipeline)
+    for condition in pipeline.records.drop.values():
+        frame = frame.where(~F.coalesce(F.expr(condition), F.lit(False)))
     if pipeline.records.key is not None:
         frame = frame.withColumn("key", F.expr(pipeline.records.key))
     names = _first_match(pipeline, _topic_name)
-    return frame.withColumn(TOPIC_COLUMN, names).drop("split", "file_path", "file_name")
+    return frame.withColumn(TOPIC_COLUMN, names).drop("split", "file_path", "file_name", PARSED)
 
 
-def records(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms) where the pipeline has them.
+def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = None) -> DataFrame:
+    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), fate where the pipeline has them.
 
     Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that; hence no `topic` for a pipeline
-    with one, and an index for one with several fixed ones.
+    with one, an index for one with several fixed ones, and no `fate` where every line is shipped. ``fates`` gets Spark's count of
+    these. What is dropped travels without its value.
     """
     frame = with_columns(frame, pipeline)
-    mapping = pipeline.records
+    mapping, decided = pipeline.records, fate(pipeline)
+    if decided is not None:
+        keyed = mapping.key is not None and bool(quarantining(pipeline))  # a check may be about the key
+        frame = (frame.withColumn("key", F.expr(str(mapping.key))) if keyed else frame).withColumn(FATE, decided)
     value = _as_bytes(frame, mapping.value)
+    named = not fixed_topics(pipeline)
+    if named:
+        frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline))
+    if fates is not None and (counted := counts(pipeline, F.col(f"`{TOPIC_COLUMN}`") if named else None)):
+        frame = frame.observe(fates, *counted)
+    if mapping.drop:
+        value = F.when(~F.coalesce(is_dropped(pipeline), F.lit(False)), value)
     columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
-        columns.append(topic(pipeline).alias("topic"))
+        columns.append((F.col(f"`{TOPIC_COLUMN}`") if named else topic(pipeline)).alias("topic"))
     if mapping.key is not None:
         columns.append(_as_bytes(frame, mapping.key).alias("key"))
     if mapping.headers and mapping.bundle is None:
@@ -72,6 +88,8 @@ def records(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         columns.append(F.struct(*fields).alias("headers"))
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
+    if decided is not None:
+        columns.append(F.col(f"`{FATE}`").alias("fate"))
     return frame.select(*columns)
 
 
@@ -97,8 +115,8 @@ def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str
 def _of_line(spark: SparkSession, pipeline: Pipeline) -> tuple[set[str], list[tuple[str, str]]]:
     """The columns that depend on the line and not on its file alone, and the faults of headers that do although a bundle holds
     many lines. Reads no data. Raises what Spark raises for an expression that it cannot analyse."""
-    frame = spark.createDataFrame([], _LINES)
-    of_line = {"value", "split"}
+    frame = with_parsed(spark.createDataFrame([], _LINES), pipeline)
+    of_line = {"value", "split", *(pipeline.records.parse.columns if pipeline.records.parse else ())}
     for name, sql in pipeline.records.columns.items():
         if _uses(frame, sql, of_line):
             of_line.add(name)
@@ -165,6 +183,8 @@ class Expression:
 def expressions(pipeline: Pipeline) -> Iterator[Expression]:
     """All SQL of a pipeline but ``records.columns``, which build on each other."""
     mapping = pipeline.records
+    for name, sql in mapping.drop.items():
+        yield Expression(f"records.drop.{name}", sql, "condition")
     yield Expression("records.value", mapping.value)
     if mapping.key is not None:
         yield Expression("records.key", mapping.key)
@@ -195,7 +215,12 @@ def _regex_faults(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[str
 def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]:
     """(field, message) for every expression that Spark cannot analyse, all at once. Reads no data."""
     frame = spark.createDataFrame([], _LINES)
-    faults: list[tuple[str, str]] = []
+    parse = pipeline.records.parse
+    faults = parse_faults(spark, parse) if parse is not None else []
+    if parse is not None and faults:
+        frame = frame.withColumns({name: F.lit(None).cast("string") for name in parse.columns})
+    else:
+        frame = with_parsed(frame, pipeline)
     for name, sql in pipeline.records.columns.items():
         try:
             frame = frame.withColumn(name, F.expr(sql))

@@ -27,6 +27,8 @@ def session(pipeline: Pipeline) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+        # By default Java and Python must have found each other after 15 s, which a busy machine does not always let them.
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if runner.kind == "local" else {}),

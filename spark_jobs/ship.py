@@ -5,28 +5,32 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
+from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder, SplitReceipt
+from shipper.delivery.order import BundleOrder, OrderedSplit, QuarantineOrder, Receipt, ShipOrder
 from shipper.delivery.preflight import Preflight, Sample, preflight
 from shipper.delivery.remaining import Remaining, remaining
 from shipper.delivery.takeover import Takeover, take_over
-from shipper.errors import ShipperError, SourceError, StepResultError, TopicMissing
-from shipper.ledger.chunks import Chunks
+from shipper.errors import ShipperError, SourceError, StepResultError, TooManyQuarantined, TopicMissing
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, encode_chunk, encode_void
 from shipper.plan.files import split_hash
 from shipper.producer.client import ClusterClient, TopicLookup
-from shipper.report.results import FileAccount, GateResult, PlannedFile, PlanResult, ShipResult, TopicAccount
+from shipper.readback import ReadBack
+from shipper.report.results import GateResult, PlanResult, ShipResult, write_checksum
 from shipper.terms import FileId, SplitId
+from spark_jobs.account import added, file_accounts, too_many_quarantined, topic_accounts
 from spark_jobs.context import RunContext, file_id, say
+from spark_jobs.fates import reasons, rules
 from spark_jobs.listing import files_with_bom
 from spark_jobs.passes import PassOutcome, run_pass
-from spark_jobs.progress import lane_timeline, timeline
+from spark_jobs.progress import lane_accounts, lane_timeline, timeline
 from spark_jobs.records import fixed_topics, headers_of_files
 
 
@@ -87,6 +91,8 @@ class _Ship:
         self._preflight = found
         self._lease = lease
         self._result = result
+        self._dropped: dict[str, int] = {}
+        """Topic → records that the last pass could not send."""
 
     def _hash(self, file: FileId, start: int) -> int:
         return split_hash(self._uris[file], file, start)
@@ -95,8 +101,10 @@ class _Ship:
         context, pipeline, result = self._context, self._context.pipeline, self._result
         tasks, lanes = pipeline.tasks, self._preflight.tuning.lanes
         settings, paths = self._preflight.settings, [file.path for file in self._plan.files]
-        taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
+        with self._read_back_connecting() as ends:
+            taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
         self._lease.generation = result.generation = taken.generation
+        result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
         result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
         splits_of = context.splits_of(self._plan)
@@ -111,10 +119,27 @@ class _Ship:
         receipts: list[Receipt] = []
         if left.left:
             say(f"{self._cluster.name}: shipping {len(left.left)} of {len(splits_of)} files")
+            result.ends_before = self._ends_before(ends)
             receipts = self._passes(left, taken)
         else:
             say(f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread} records of {len(splits_of)} files")
         self._account(left, before, receipts, taken)
+
+    @contextmanager
+    def _read_back_connecting(self) -> Iterator[ReadBack | None]:
+        """Who can say where the topics end, connected meanwhile; None if the delivery gate reads nothing back."""
+        if not any(isinstance(check, ReadBackCheck) for check in self._context.pipeline.gates.delivery):
+            yield None
+            return
+        read_back = ReadBack(self._cluster)
+        with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+            meanwhile.submit(read_back.connect)
+            yield read_back
+
+    def _ends_before(self, read_back: ReadBack | None) -> dict[str, list[int]] | None:
+        """Taken when nobody but this ship can write for the pipeline any more, and it has not begun. So what earlier ships sent lies before
+        these offsets, also what an earlier try of this very run sent; and all that this one sends, behind them."""
+        return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _remaining(self, taken: Takeover) -> Remaining:
         return remaining(
@@ -158,12 +183,13 @@ class _Ship:
                     split,
                     bom=start == 0 and file.path in bom,
                     there={topic: state.intervals(topic) for topic in topics} if state else {},
+                    quarantines=state.quarantines if state else frozenset(),
                     end_known=state is not None and state.end is not None,
                     headers=headers.get(self._uris[file], ()),
                 )
         if len(splits) != sum(len(context.split_starts(file)) for file in left.left):
             raise SourceError("two splits of this window have the same 64-bit hash; ship the window in two halves")
-        bundle, delivery = pipeline.records.bundle, pipeline.delivery
+        bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
         return ShipOrder(
             pipeline=pipeline.name,
             cluster=self._cluster.name,
@@ -178,6 +204,9 @@ class _Ship:
             topics=fixed_topics(pipeline),
             splits=splits,
             bundle=bundle and BundleOrder(bundle.max_bytes, all_lines=pipeline.records.value == "value"),
+            rules=rules(pipeline),
+            reasons=reasons(pipeline),
+            quarantine=quarantine and QuarantineOrder(quarantine.topic, quarantine.keep_bytes),
             partitions=delivery.partitions if isinstance(delivery.partitions, tuple) else None,
             share_partitions=delivery.partitions == "share",
             in_order=delivery.ordering == "file",
@@ -191,14 +220,21 @@ class _Ship:
         deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
         outcome = self._pass(left, taken)
         result.read = outcome.read
+        if outcome.checksum is not None:
+            result.checksum = write_checksum(outcome.checksum)
+        if outcome.observed:
+            result.observed = {"read": outcome.read, **outcome.observed}
         self._close_empty_splits(left, outcome, taken)
         receipts = outcome.receipts
+        self._dropped = outcome.dropped
         while outcome.error is None and outcome.dropped:
             outcome = self._next_pass(outcome.dropped, taken, deadline)
+            self._dropped = outcome.dropped if outcome.receipts else self._dropped
             for receipt in outcome.receipts:
                 # The first pass has counted these lines as read; what they add is what they deliver.
                 for split in receipt.splits.values():
-                    split.records = split.before = 0
+                    split.records = split.before = split.adjusted = 0
+                    split.filtered = {}
                 for topic in receipt.topics.values():
                     topic.before = 0
             receipts += outcome.receipts
@@ -213,9 +249,9 @@ class _Ship:
 
     def _next_pass(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> PassOutcome:
         lookup = TopicLookup(self._preflight.settings)
-        while missing := [topic for topic in dropped if not lookup(topic, 5.0).partitions]:
+        while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
             if time.monotonic() > deadline:
-                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {lookup(topic, 5.0).reason})" for topic in missing)
+                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items())
                 return PassOutcome(
                     error=TopicMissing(
                         f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {counts}. Everything else was sent. "
@@ -255,17 +291,20 @@ class _Ship:
 
     def _account(self, left: Remaining, before: Counter[str], receipts: Sequence[Receipt], taken: Takeover) -> None:
         result = self._result
-        topics: dict[str, TopicAccount] = {}
-        for topic, count in before.items():
-            topics.setdefault(topic, TopicAccount(topic=topic)).before += count
-        for receipt in receipts:
-            for topic, counts in receipt.topics.items():
-                account = topics.setdefault(topic, TopicAccount(topic=topic))
-                account.delivered += counts.delivered
-                account.delivered_bytes += counts.bytes
-                account.before += counts.before
-        result.topics = sorted(topics.values(), key=lambda account: account.topic)
-        result.files = _file_accounts(self._plan.files, left, receipts, self._context, taken.chunks)
+        quarantine = self._context.pipeline.quarantine
+        quarantines = {topic for state in taken.chunks.splits.values() for topic in state.quarantines}
+        quarantines |= {quarantine.topic} if quarantine else set()
+        result.topics = topic_accounts(before, receipts, quarantines, self._dropped)
+        result.files = file_accounts(self._plan.files, left, receipts, self._context, taken.chunks)
+        result.filtered = added(file.filtered for file in result.files)
+        result.quarantined = added(file.quarantined for file in result.files)
+        if quarantine and result.status != "failed" and (fault := too_many_quarantined(result, quarantine)):
+            self._failed(TooManyQuarantined(fault))
+        if result.checksum is not None:
+            result.checksum_added = write_checksum(sum(s.adjusted for receipt in receipts for s in receipt.splits.values()))
+        if result.ends_before is not None:
+            mine = {topic.topic for topic in result.topics} | set(self._context.pipeline.needed_topics())
+            result.ends_before = {topic: ends for topic, ends in result.ends_before.items() if topic in mine}
         result.task_retries = sum(receipt.retries for receipt in receipts)
         result.lane_reopened = sum(receipt.lane_reopened for receipt in receipts)
         result.possible_duplicates = sum(receipt.possible_duplicates for receipt in receipts)
@@ -279,7 +318,7 @@ class _Ship:
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
-        result.lane_timeline = lane_timeline(receipts)
+        result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
             committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)
@@ -289,28 +328,3 @@ class _Ship:
             say(f"{self._cluster.name}: no timeline: {error}")  # what made the ship fail says more
             return
         result.timeline = timeline(self._ledger.pipeline, committed, taken.generation)
-
-
-def _file_accounts(
-    files: Sequence[PlannedFile], left: Remaining, receipts: Sequence[Receipt], context: RunContext, chunks: Chunks
-) -> list[FileAccount]:
-    by_split: Mapping[int, SplitReceipt] = {split: counts for receipt in receipts for split, counts in receipt.splits.items()}
-    complete = set(left.complete)
-    accounts = []
-    for planned in files:
-        file: FileId = file_id(planned)
-        starts = context.split_starts(file)
-        if file in complete:
-            there = sum(chunks.records_by_topic(SplitId(file, start) for start in starts).values())
-            accounts.append(FileAccount(path=file.path, records=there, delivered=0, before=there))
-            continue
-        found = [by_split.get(split_hash(planned.uri, file, start), SplitReceipt()) for start in starts]
-        accounts.append(
-            FileAccount(
-                path=file.path,
-                records=sum(split.records for split in found),
-                delivered=sum(split.delivered for split in found),
-                before=sum(split.before for split in found),
-            )
-        )
-    return accounts

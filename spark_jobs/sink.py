@@ -26,6 +26,7 @@ from shipper.errors import ShipperError, TopicMissing
 from shipper.producer.client import ClusterClient
 from spark_jobs import cutter
 from spark_jobs.ahead import Ahead
+from spark_jobs.sorting import Limits
 
 #: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited for afterwards.
 _MOST_AHEAD_BYTES = 16_000_000
@@ -59,14 +60,16 @@ class ShipperWriter(DataSourceArrowWriter):
         """One task. Raises only what another attempt may mend, and not in the last one; everything else is in the receipt."""
         context: Any = TaskContext.get()
         order = self._order
-        ledger = LedgerLog(ClusterClient(self._cluster), self._cluster, order.pipeline)
+        client = ClusterClient(self._cluster)
+        ledger = LedgerLog(client, self._cluster, order.pipeline)
+        limits = Limits(order, lambda topic: facts.max_message_bytes if (facts := client.facts([topic]).get(topic)) else None)
         shipment = TaskShipment(order, ledger, context.partitionId(), context.taskAttemptId())
         shipment.receipt.retries = context.attemptNumber()
         try:
             ahead = max(1, min(4, _MOST_AHEAD_BYTES // order.chunk_size_bytes))
             with Ahead(cutter.pieces(iterator, order.chunk_size_bytes), ahead) as pieces:
                 shipment.open()
-                cutter.ship(pieces, order, shipment)
+                cutter.ship(pieces, order, shipment, limits)
                 shipment.finish()
         except ShipperError as error:
             shipment.abandon()

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from shipper.config import resolve_uri
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.models import Gates
-from shipper.report.history import past_runs
+from shipper.report.past import past_runs
 from shipper.report.results import PastRun, PlannedFile, PlanResult
 from spark_jobs.context import RunContext
 from spark_jobs.duplicates import duplicates

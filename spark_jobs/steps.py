@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from shipper.config import resolve_uri
-from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ShipperError, UsageError
-from shipper.producer.client import ClusterClient
-from shipper.report.history import past_runs
 from shipper.report.page import render
+from shipper.report.past import past_runs
 from shipper.report.results import (
     CheckResult,
     DeliveryGateResult,
@@ -22,11 +20,10 @@ from shipper.report.results import (
     RunReport,
     ShipResult,
     StepResult,
-    TopicAccount,
 )
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
-from shipper.terms import SplitId
-from spark_jobs.context import RunContext, file_id, say
+from spark_jobs.context import RunContext, say
+from spark_jobs.gate_delivery import gate_delivery
 from spark_jobs.plan import plan
 from spark_jobs.reason import of_exception
 from spark_jobs.ship import ship
@@ -100,7 +97,10 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
     if name == SHIP:
         return ship(context, cluster, started_at)
     if name == GATE_DELIVERY:
-        return gate_delivery(context, cluster, started_at)
+        return _close_if_needed(
+            gate_delivery(context, cluster, started_at),
+            f"after shipping to {cluster}: do not trust this window before it is cleared up",
+        )
     raise UsageError(f"unknown step {name!r}; steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, {GATE_DELIVERY}:CLUSTER, {REPORT}")
 
 
@@ -133,43 +133,6 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
     evaluated = gates.evaluate_source(pipeline.gates.source, source)
     result.checks, result.scans, result.scope = evaluated.results, evaluated.scans, view.scope
     return _close_if_needed(result, "before shipping: not one byte was sent")
-
-
-def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetime) -> DeliveryGateResult:
-    """After the last byte: the ledger is read anew and must agree with what Spark read and what the tasks say."""
-    from spark_jobs import gates
-
-    planned = context.folder.need(PLAN, PlanResult)
-    shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
-    cluster = context.clusters[cluster_name]
-    ledger = LedgerLog(ClusterClient(cluster), cluster, context.pipeline.name, context.ledger_folder(cluster_name))
-    chunks = ledger.state([file.path for file in planned.files], wait_seconds=60).chunks
-    splits = [SplitId(file_id(file), start) for file in planned.files for start in context.split_starts(file_id(file))]
-    in_ledger = chunks.records_by_topic(splits)
-    topics = {account.topic: account.model_copy() for account in shipped.topics}
-    result = DeliveryGateResult(
-        **context.common(GATE_DELIVERY),
-        cluster=cluster_name,
-        started_at=started_at,
-        finished_at=started_at,
-        scope="the whole window",
-    )
-    rows = [
-        gates.SumRow(
-            "lines", shipped.read + shipped.unread, "read by Spark, or complete before",
-            shipped.delivered + shipped.before, "delivered + before, by the tasks' receipts",
-        )
-    ]  # fmt: skip
-    for topic in sorted(topics.keys() | in_ledger.keys()):
-        account = topics.get(topic, TopicAccount(topic=topic))
-        account.ledger = in_ledger[topic]
-        result.topics.append(account)
-        receipts = account.delivered + account.before
-        rows.append(
-            gates.SumRow(topic, in_ledger[topic], "in the ledger, read anew", receipts, "delivered + before, by the receipts")
-        )
-    result.checks = gates.evaluate_delivery(context.pipeline.gates.delivery, rows)
-    return _close_if_needed(result, f"after shipping to {cluster_name}: do not trust this window before it is cleared up")
 
 
 def _close_if_needed(result: G, what_it_means: str) -> G:

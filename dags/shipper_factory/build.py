@@ -8,12 +8,22 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, TaskGroup
+from airflow.sdk import (
+    DAG,
+    Asset,
+    CronDataIntervalTimetable,
+    DeadlineAlert,
+    DeadlineReference,
+    Param,
+    SyncCallback,
+    TaskGroup,
+)
 
 from shipper.config.models import Pipeline
-from shipper.runner import GATE_DELIVERY
+from shipper.runner import GATE_DELIVERY, REPORT
 from shipper_factory.catalog import Broken, describe, read_catalog
 from shipper_factory.graph import TaskSpec, group_id, pipeline_tasks
+from shipper_factory.notice import RunEnded, check_notifiers, run_is_late
 from shipper_factory.operators import BrokenConfig, ResolveWindow, ShipperStep
 
 # Without catchup the scheduler runs the latest closed window only, however long ago the schedule starts. It must be a
@@ -38,6 +48,7 @@ def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
 
 def pipeline_dag(pipeline: Pipeline, config_dir: Path) -> DAG:
     schedule = pipeline.schedule
+    check_notifiers(pipeline, config_dir)
     dag = DAG(
         dag_id=pipeline.name,
         description=pipeline.description or None,
@@ -50,6 +61,7 @@ def pipeline_dag(pipeline: Pipeline, config_dir: Path) -> DAG:
         doc_md=_doc(pipeline),
         auto_register=False,  # one that turns out to be broken must not be found in the module all the same
         params=_params(),
+        deadline=_deadline(pipeline, config_dir),
     )
     with dag:
         groups = {
@@ -88,9 +100,21 @@ def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path) -> ResolveWi
         # Data of a window is there for others when its gate says so.
         asset = Asset(f"shipper://{spec.cluster}/{pipeline.name}")
         options |= {"asset": asset, "outlets": [asset]}
+    if spec.name == REPORT and pipeline.notify:
+        options["on_success_callback"] = RunEnded(pipeline, config_dir, failed=False)
+        options["on_failure_callback"] = RunEnded(pipeline, config_dir, failed=True)
     task = ShipperStep(pipeline=pipeline, config_dir=config_dir, step=spec.step, **options)
     # A teardown runs even when somebody stops the run by marking it failed.
     return task.as_teardown(on_failure_fail_dagrun=True) if spec.always else task
+
+
+def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
+    """Counted from the moment when a run is queued: a backfill of last month is not late before it has begun."""
+    within = pipeline.schedule and pipeline.schedule.deliver_within_seconds
+    if not within:
+        return None
+    told = SyncCallback(run_is_late, kwargs={"config_dir": str(config_dir), "pipeline": pipeline.name})
+    return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, dt.timedelta(seconds=within), told, name="deliver_within")
 
 
 def _params() -> dict[str, Param]:

@@ -90,6 +90,8 @@ class ShipperStep(BaseOperator):
         self._child = Child(job)
         exit_code = self._child.run(self._pass_on)
         result = result_of(folder, self.step, started)
+        if result is not None:
+            self._count(result)
         failure = failure_of(self.step, exit_code, result, folder)
         if failure is None and self.step == REPORT:
             failure = _failed_before(context, folder)
@@ -97,6 +99,14 @@ class ShipperStep(BaseOperator):
             raise (AirflowFailException if failure.final else AirflowException)(failure.message)
         if self.asset is not None and result is not None:
             context["outlet_events"][self.asset].extra = _summary(result)
+
+    def _count(self, result: StepResult) -> None:
+        from shipper_factory.metrics import emit
+
+        try:
+            emit(result)
+        except Exception:  # what was shipped is shipped, whatever becomes of its figures
+            self.log.exception("the metrics of %s could not be sent", self.step)
 
     def on_kill(self) -> None:
         """Called by the signal handler of the task's process."""

@@ -103,7 +103,9 @@ def default(field: FieldInfo) -> Any:
     if isinstance(value, BaseModel) or value == "":
         return None
     if isinstance(value, tuple):
-        return [entry.model_dump(by_alias=True, exclude_defaults=True) for entry in value]
+        return [
+            entry.model_dump(by_alias=True, exclude_defaults=True) if isinstance(entry, BaseModel) else entry for entry in value
+        ]
     return value
 
 

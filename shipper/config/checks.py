@@ -1,8 +1,8 @@
-"""The checks of a pipeline's gates, one model each, told apart by `check`."""
+"""The checks of the source gate, one model each, told apart by `check`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -54,17 +54,9 @@ __all__ = [
     "Share",
     "SizeVsHistoryCheck",
     "SourceCheck",
-    "SumClosesCheck",
     "TotalBytesCheck",
     "UniqueCheck",
 ]
-
-
-class SumClosesCheck(Check):
-    """Lines read by Spark = records delivered by this run + records that were already there, as the receipts and the
-    ledger count them independently, per topic."""
-
-    check: Literal["sum_closes"]
 
 
 SourceCheck = Annotated[

@@ -41,7 +41,14 @@ clusters: [frankfurt]
 ```
 """
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-_SCALARS = {str: "text", int: "whole number", float: "number", bool: "`true`, `false`", dt.datetime: "date or time"}
+_SCALARS = {
+    Any: "anything",
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "`true`, `false`",
+    dt.datetime: "date or time",
+}
 _HEAD = "| Key | Value | Default | Meaning |\n|---|---|---|---|"
 
 
@@ -120,7 +127,10 @@ def _default(model: type[BaseModel], key: str, field: FieldInfo) -> str:
     if default is None:
         return "see below" if types.is_model(types.bare(field.annotation)) and field.default is not None else "–"
     if isinstance(default, list):
-        entries = ["{" + ", ".join(f"{name}: {value}" for name, value in entry.items()) + "}" for entry in default]
+        entries = [
+            "{" + ", ".join(f"{name}: {value}" for name, value in entry.items()) + "}" if isinstance(entry, dict) else str(entry)
+            for entry in default
+        ]
         return f"`[{', '.join(entries)}]`"
     text = types.written(default, types.unit(model, key))
     return f'`"{text}"`' if text.startswith(("*", "{")) else f"`{text}`"  # YAML would not read these as text
@@ -141,6 +151,8 @@ def _kind(annotation: Any) -> str:
         return ", ".join(f"`{word}`" for word in words)
     if types.is_list(annotation):
         entry = types.item(annotation)
+        if types.words(entry):
+            return f"list of {_kind(entry)}"
         return f"list of {'checks' if types.variants(entry) else 'sections' if types.is_model(entry) else 'names'}"
     if types.is_map(annotation):
         return f"map of name to {_kind(types.item(annotation))}"

@@ -118,4 +118,6 @@ def _value(annotation: Any) -> Schema:
         return {"type": "object", "required": ["check"], "oneOf": [_section(model) for model in checks.values()]}
     if types.is_scalar_union(annotation):
         return {"type": ["string", "number", "boolean"]}
+    if annotation is Any:
+        return {}
     return dict(_SCALARS[annotation])

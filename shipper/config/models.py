@@ -17,11 +17,14 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
 from shipper.config.base import THE_KEY, Model, refuse
-from shipper.config.check_rules import faults_of_check
-from shipper.config.checks import FilesCheck, RowsCheck, SourceCheck, SumClosesCheck
+from shipper.config.check_rules import doubled_reasons, faults_of_check, faults_without_quarantine
+from shipper.config.checks import FilesCheck, RowsCheck, SourceCheck
 from shipper.config.delivery import Delivery
+from shipper.config.delivery_checks import DeliveryCheck, SumClosesCheck
 from shipper.config.mapping import GIVEN_COLUMNS, Records
+from shipper.config.notify import Notify
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
+from shipper.config.quarantine import Quarantine
 from shipper.config.rules import (
     MEMORY_PATTERN,
     NAME_PATTERN,
@@ -48,6 +51,9 @@ class Schedule(Model):
     """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that has closed."""
     catchup: StrictBool = False
     """Whether the scheduler also runs every window between `start` and now. Off: use a backfill, which can be one wide window."""
+    deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
+    """Time that a run has, from the moment when Airflow queues it (a scheduled one: when its window closes), `source.settle`
+    included. One that has not ended by then is late: `notify` says so with `on: [late]`."""
 
     @field_validator("cron")
     @classmethod
@@ -137,6 +143,11 @@ class Route(Model):
         """Names of the columns that the topic is made of; empty for a fixed topic."""
         return tuple(TOPIC_COLUMN.findall(self.topic))
 
+    def matches(self, topic: str) -> bool:
+        """Whether the route can lead to ``topic``."""
+        parts = TOPIC_COLUMN.sub("{}", self.topic).split("{}")
+        return legal_topic(topic) and re.fullmatch(".+".join(map(re.escape, parts)), topic) is not None
+
 
 class Gates(Model):
     """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
@@ -148,8 +159,19 @@ class Gates(Model):
     of another compressed file that is larger, the piece is its first 40,000 lines."""
     source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
     """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
-    delivery: tuple[SumClosesCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
-    """Checks after shipping."""
+    delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
+    """Checks after shipping, each kind once."""
+
+    @field_validator("delivery")
+    @classmethod
+    def _each_kind_once(cls, delivery: tuple[DeliveryCheck, ...]) -> tuple[DeliveryCheck, ...]:
+        kinds = [check.check for check in delivery]
+        refuse(
+            ((index, kind, "check"), f"there is a {kind!r} above already; it looks at everything, so keep one of them")
+            for index, kind in enumerate(kinds)
+            if kind in kinds[:index]
+        )
+        return delivery
 
 
 class Limits(Model):
@@ -217,12 +239,16 @@ class Pipeline(Model):
     """One sentence for people."""
     schedule: Schedule | None = None
     """When windows close; without it the pipeline runs by hand only."""
+    notify: tuple[Notify, ...] = Field(default=(), validate_default=True)
+    """Who is told how a run ended. By default nobody is: Airflow shows it."""
     source: Source
     records: Records = Records()
     routes: tuple[Route, ...] = Field(min_length=1)
     """Routing table, first match wins; the last one has no `when`. `topic: x` at the top is short for a table of one line."""
     clusters: tuple[str, ...] = Field(min_length=1)
     """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from the others."""
+    quarantine: Quarantine | None = None
+    """Where records go that cannot be shipped. Without it the first of them fails the run, with its file and number."""
     delivery: Delivery = Delivery()
     gates: Gates = Gates()
     limits: Limits = Limits()
@@ -246,6 +272,21 @@ class Pipeline(Model):
     # What follows are validators of fields and not of the whole, so that a fault elsewhere in the file does not hide
     # theirs. Each sees the fields above its own, if those are right.
 
+    @field_validator("notify")
+    @classmethod
+    def _late_needs_a_deadline(cls, notify: tuple[Notify, ...], info: ValidationInfo) -> tuple[Notify, ...]:
+        if "schedule" not in info.data:
+            return notify
+        schedule: Schedule | None = info.data["schedule"]
+        late = [(index, "on", entry.on.index("late")) for index, entry in enumerate(notify) if "late" in entry.on]
+        if schedule is None or schedule.deliver_within_seconds is None:
+            refuse((place, "`late` needs `schedule.deliver_within`: without it no run is ever late") for place in late)
+        elif not late:
+            raise ValueError(
+                "`schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of it; add one, or leave it out"
+            )
+        return notify
+
     @field_validator("routes")
     @classmethod
     def _every_record_has_a_route(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
@@ -258,9 +299,12 @@ class Pipeline(Model):
             last = len(routes) - 1
             faults.append(((last, "when"), "the last route must have no `when`: it takes the records that match none before it"))
         if "records" in info.data:
-            known = [*GIVEN_COLUMNS[:3], *info.data["records"].columns]
+            known = [*GIVEN_COLUMNS[:3], *info.data["records"].named_columns]
             faults += [
-                ((index, "topic"), f"no column {column!r}{suggestion(column, known)}; `records.columns` defines them")
+                (
+                    (index, "topic"),
+                    f"no column {column!r}{suggestion(column, known)}; `records.columns` defines them",
+                )
                 for index, route in enumerate(routes)
                 for column in route.columns
                 if column not in known
@@ -273,6 +317,15 @@ class Pipeline(Model):
     def _clusters_differ(cls, clusters: tuple[str, ...]) -> tuple[str, ...]:
         refuse(((i,), f"{name!r} is named twice") for i, name in enumerate(clusters) if name in clusters[:i])
         return clusters
+
+    @field_validator("quarantine")
+    @classmethod
+    def _quarantine_is_apart(cls, quarantine: Quarantine | None, info: ValidationInfo) -> Quarantine | None:
+        routes: tuple[Route, ...] = info.data.get("routes", ())
+        if quarantine and any(route.topic == quarantine.topic for route in routes):
+            why = f"{quarantine.topic!r} is a route's topic too: nobody could tell its records from those in quarantine; name another"
+            refuse([(("topic",), why)])
+        return quarantine
 
     @field_validator("delivery")
     @classmethod
@@ -291,8 +344,11 @@ class Pipeline(Model):
     @classmethod
     def _checks_fit_the_pipeline(cls, gates: Gates, info: ValidationInfo) -> Gates:
         records, source, routes = (info.data.get(name) for name in ("records", "source", "routes"))  # what is broken is not there
-        columns = None if records is None else ["value", *(["key"] if records.key is not None else []), *records.columns]
+        columns = None if records is None else ["value", *(["key"] if records.key is not None else []), *records.named_columns]
         topics = None if routes is None else [route.topic for route in routes]
+        if "quarantine" in info.data and info.data["quarantine"] is None:
+            refuse(faults_without_quarantine(gates.source, gates.delivery))
+        refuse(doubled_reasons(gates.source))
         refuse(
             (("source", index, check.check, *path), why)
             for index, check in enumerate(gates.source)
@@ -303,6 +359,17 @@ class Pipeline(Model):
     def fixed_topics(self) -> Iterator[str]:
         """Topics whose name is known before any record is read, in routing order, each once."""
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
+
+    def may_ship_to(self, topic: str) -> bool:
+        """Whether a record can go there: a route's topic, or the quarantine's."""
+        in_quarantine = self.quarantine is not None and topic == self.quarantine.topic
+        return in_quarantine or any(route.matches(topic) for route in self.routes)
+
+    def needed_topics(self) -> Iterator[str]:
+        """Topics that every cluster must have before anything is sent."""
+        yield from self.fixed_topics()
+        if self.quarantine is not None:
+            yield self.quarantine.topic
 
     @property
     def split_size_bytes(self) -> int:
@@ -316,11 +383,14 @@ class Pipeline(Model):
 
     def transform_digest(self) -> str:
         """12 hex digits over all that decides which records a file becomes and where they go. A file that was shipped
-        under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5)."""
+        under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5), and what
+        goes to quarantine, since the ledger has that record by record (ADR 9). A part that a pipeline does not use is left out, so
+        that a newer shipper takes no older one's file for changed."""
+        unused = {name for name in ("parse", "drop") if not getattr(self.records, name)}
         decides = {
             "format": self.source.format,
             "split_size": self.split_size_bytes,
-            "records": self.records.model_dump(exclude={"bundle"}),
+            "records": self.records.model_dump(exclude={"bundle", *unused}),
             "routes": [route.model_dump() for route in self.routes],
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]

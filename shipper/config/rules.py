@@ -10,10 +10,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 COLUMN_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 MEMORY_PATTERN = r"^[0-9]+[gm]$"
+CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
 #: What each pattern of a field means, for people.
 PATTERN_MEANINGS = {
     NAME_PATTERN: "a name has lower-case letters, digits, '_' and '-' only, begins with a letter and has 64 characters at most",
     COLUMN_PATTERN: "a name has letters, digits and '_' only, and does not begin with a digit",
+    CLASS_PATTERN: "write the full name of a class: airflow.providers.slack.notifications.slack.SlackNotifier",
     MEMORY_PATTERN: "write gigabytes or megabytes as Spark does: 2g, 512m",
 }
 #: `{column}` in a topic.

@@ -23,7 +23,7 @@ from shipper.delivery.ledger_folder import LedgerFolder
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.takeover import fence_earlier_runs, transactional_id
 from shipper.errors import ClusterError, Superseded, WindowError
-from shipper.ledger.records import CHUNKS, Archive, ChunkValue, decode, encode_archive, subject
+from shipper.ledger.records import CHUNKS, Archive, ChunkValue, Replay, decode, encode_archive, subject
 from shipper.ledger.shards import Unusable, sha256
 from shipper.ledger.state import LedgerRecords
 from shipper.plan.window import parse_window
@@ -87,11 +87,12 @@ def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[
     return [record for record, value in _live_chunks(pipeline, read) if (end := window_end(value.window)) and end <= before]
 
 
-def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue]]:
+def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue | Replay]]:
+    """And the replays of what was quarantined with them, which go where they go."""
     for records in read.files.by_path.values():
         for record in records.values():
             match decode(pipeline, record):
-                case (_, ChunkValue() as value):
+                case (_, (ChunkValue() | Replay()) as value):
                     yield record, value
 
 

@@ -16,7 +16,9 @@ class OrderedSplit:
     bom: bool = False
     """The file begins with a UTF-8 byte order mark, which Hadoop's line reader drops; the sink puts it back."""
     there: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Topic → ordinals [first, last) that are on the cluster."""
+    """Topic → ordinals [first, last) that are on the cluster; for no topic, those whose dropped lines the ledger has."""
+    quarantines: frozenset[str] = frozenset()
+    """Of these, the topics in which records of the split are in quarantine."""
     end_known: bool = False
     headers: tuple[tuple[str, bytes], ...] = ()
     """Headers of each of its bundles: with bundles they depend on the file alone."""
@@ -30,6 +32,15 @@ class BundleOrder:
     """Most bytes in a bundle, separators included."""
     all_lines: bool
     """Whether values are lines as they were read, so that none can hold a ``\\n``."""
+
+
+@dataclass(frozen=True)
+class QuarantineOrder:
+    """What becomes of records that cannot be shipped."""
+
+    topic: str
+    keep_bytes: int
+    """Of each value."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,12 @@ class ShipOrder:
     """Spark's hash of the split (see shipper.plan.files.split_hash) → split."""
     bundle: BundleOrder | None = None
     """None: every line is a Kafka record."""
+    rules: tuple[str, ...] = ()
+    """Of `records.drop`. The frame's `fate` column, if there is one, holds an index into these and ``reasons`` behind them."""
+    reasons: tuple[str, ...] = ()
+    """Why Spark sends a record to quarantine."""
+    quarantine: QuarantineOrder | None = None
+    """None: a record that cannot be shipped fails the ship."""
     partitions: tuple[int, ...] | None = None
     """Where records without a key may go; all if None."""
     share_partitions: bool = False
@@ -78,7 +95,28 @@ class SplitReceipt:
 
     records: int = 0
     before: int = 0
+    """On the cluster already, in quarantine too."""
     delivered: int = 0
+    checksums: dict[str, int] = field(default_factory=dict)
+    """Topic → sum of xxhash64(value) over the records delivered there, modulo 2^64."""
+    adjusted: int = 0
+    """What the checksum of the values as shipped has beyond that of the values as Spark read them, modulo 2^64; of all records, those
+    that were there before too."""
+    filtered: dict[str, int] = field(default_factory=dict)
+    """Rule → lines that it took."""
+    quarantined: dict[str, int] = field(default_factory=dict)
+    """Reason → records that were sent to quarantine."""
+    seconds: float = 0.0
+    """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
+
+    def count_filtered(self, rule: str, lines: int) -> None:
+        self.filtered[rule] = self.filtered.get(rule, 0) + lines
+
+    def count_quarantined(self, reason: str, records: int) -> None:
+        self.quarantined[reason] = self.quarantined.get(reason, 0) + records
+
+    def add_checksum(self, topic: str, checksum: int) -> None:
+        self.checksums[topic] = (self.checksums.get(topic, 0) + checksum) % (1 << 64)
 
 
 @dataclass
@@ -108,7 +146,9 @@ class Receipt:
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0
     samples: list[list[float]] = field(default_factory=list)
-    """Once a second: see LaneSample."""
+    """Once a second: see LanePool.sample."""
+    lanes: list[list[float]] = field(default_factory=list)
+    """For each lane: [transactions, bytes, seconds with one under way, times it was opened anew]."""
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None

@@ -38,21 +38,21 @@ class Preflight:
 
 
 def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
-    """Fixed topics of the pipeline that are not among those of the cluster."""
-    return [topic for topic in pipeline.fixed_topics() if topic not in known]
+    """Topics that the pipeline needs and the cluster does not have."""
+    return [topic for topic in pipeline.needed_topics() if topic not in known]
 
 
 def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str]) -> str:
     names = ", ".join(missing)
     return (
         f"cluster {cluster}: topic {names} of pipeline {pipeline.name} is not there. Create it "
-        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` in config/pipelines/{pipeline.name}.yaml."
+        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or `quarantine` in config/pipelines/{pipeline.name}.yaml."
     )
 
 
 def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sample: Sample) -> Preflight:
     """Measures the way to the cluster and sizes the lanes. Raises TopicMissing, ClusterError."""
-    known = client.facts(list(pipeline.fixed_topics()))
+    known = client.facts(list(pipeline.needed_topics()))
     if missing := missing_topics(pipeline, known):
         raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
     delivery = pipeline.delivery
@@ -66,7 +66,7 @@ def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sampl
             wishes.batch_bytes or min(SHORT_BATCH_BYTES, wishes.chunk_bytes or SHORT_BATCH_BYTES),
             wishes.chunk_bytes or max(SHORT_CHUNK_BYTES, wishes.batch_bytes or 0),
         )
-    limit = min(limits.values(), default=_DEFAULT_LIMIT_BYTES)
+    limit = min((limits[topic] for topic in pipeline.fixed_topics()), default=_DEFAULT_LIMIT_BYTES)
     link = Link(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
     tuning = tune(link, pipeline.tasks, delivery.memory_bytes, wishes)
     return Preflight(_settings(client, cluster, pipeline, tuning, some_topic), tuning, limits, rtt_seconds)

@@ -14,6 +14,7 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
 from shipper.delivery.takeover import transactional_id
 from shipper.errors import ClusterError, Superseded
+from shipper.ledger.chunks import covered
 from shipper.ledger.records import CHUNKS as CHUNKS_PARTITION
 from shipper.ledger.records import CONTROL as CONTROL_PARTITION
 from shipper.ledger.records import (
@@ -35,7 +36,7 @@ from shipper.terms import SplitId
 
 @dataclass
 class Records:
-    """Records of one topic, in file order, within ``[first, last)`` of a split."""
+    """Records of one topic, in file order, within ``[first, last)`` of a split. Of no topic: lines that were dropped."""
 
     topic: str
     values: Sequence[bytes | None]
@@ -47,7 +48,14 @@ class Records:
     headers: Sequence[list[tuple[str, bytes]]] | None = None
     timestamps_ms: Sequence[int] | None = None
     lines: int | None = None
-    """How many lines the values hold, if those are bundles; None: each value is one."""
+    """How many lines the values hold, if those are bundles, or were dropped; None: each value is one."""
+    reasons: dict[str, int] | None = None
+    """For a quarantine topic: reason → records; ``ordinals`` then says which they are."""
+    ordinals: str | None = None
+    without: str | None = None
+    """Ordinals of the interval that would belong to the topic and are in quarantine."""
+    filtered: dict[str, int] | None = None
+    """For no topic: rule → lines."""
 
 
 log = logging.getLogger("shipper.task")
@@ -67,16 +75,21 @@ class TaskShipment:
         self._task = task
         self.receipt = Receipt(task, first_at=time.time())
         self._there: dict[tuple[SplitId, str], IntervalSet] = {}
+        self._quarantines: dict[SplitId, set[str]] = {}
         self._ends_known: set[SplitId] = set()
+        self._by_predecessors: list[tuple[ChunkKey, ChunkValue]] = []
         for split in order.splits.values():
             for topic, intervals in split.there.items():
                 self._there[split.id, topic] = IntervalSet(intervals)
+            if split.quarantines:
+                self._quarantines[split.id] = set(split.quarantines)
             if split.end_known:
                 self._ends_known.add(split.id)
         ids = [transactional_id(order.pipeline, order.cluster, task, lane) for lane in range(order.lanes)]
         self._pool = LanePool(self._options(), ids, self._settle)
         self._transactions: dict[int | None, list[Chunk]] = {}
         self._active_tasks = 1
+        self._busy_since = time.monotonic()
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
@@ -105,14 +118,22 @@ class TaskShipment:
         order = self._order
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(self._ledger.connect, (CONTROL_PARTITION,))
-            self._pool.open(order.topics, announce=lambda: self._ledger.write_control([self._announcement()]))
+            topics = (*order.topics, *([order.quarantine.topic] if order.quarantine else []))
+            self._pool.open(topics, announce=lambda: self._ledger.write_control([self._announcement()]))
         self._sampler.start()
+        self._busy_since = time.monotonic()
         if self._check_right_to_ship() == [self._attempt]:
             return
         for key, value in self._committed_since_takeover():
-            self._there.setdefault((key.split, key.topic), IntervalSet()).add(key.first, value.last)
+            there = self._there.setdefault((key.split, key.topic), IntervalSet())
+            for first, last in covered(key.first, value):
+                there.add(first, last)
+            if value.reasons is not None:
+                self._quarantines.setdefault(key.split, set()).add(key.topic)
             if value.end:
                 self._ends_known.add(key.split)
+            if value.generation == order.generation:
+                self._by_predecessors.append((key, value))
 
     def _announcement(self, *, ended: bool = False) -> tuple[bytes, bytes]:
         order = self._order
@@ -142,6 +163,10 @@ class TaskShipment:
         committed = self._committed_since_takeover()
         return {encode_chunk(self._order.pipeline, key, value)[0] for key, value in committed}
 
+    def quarantines(self, split: SplitId) -> set[str]:
+        """Topics in which records of the split are in quarantine already."""
+        return self._quarantines.get(split, set())
+
     def gaps(self, split: SplitId, topic: str, first: int, last: int) -> list[tuple[int, int]]:
         """What of [first, last) is not on the cluster yet."""
         there = self._there.get((split, topic))
@@ -151,11 +176,13 @@ class TaskShipment:
         return split in self._ends_known
 
     def add(self, split: int, first: int, last: int, end: bool, records: Records) -> None:
-        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. Blocks while all lanes are busy."""
+        """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. It is sent by :meth:`send_full`. The time
+        since the chunk before is the split's."""
         order = self._order
         split_id = order.splits[split].id
-        count = len(records.values) if records.lines is None else records.lines
-        separators = count - len(records.values)
+        kafka_records = len(records.values)
+        count = kafka_records if records.lines is None else records.lines
+        separators = count - kafka_records if kafka_records else 0
         value = ChunkValue(
             last=last,
             end=end,
@@ -166,7 +193,11 @@ class TaskShipment:
             generation=order.generation,
             run_id=order.run_id,
             window=order.window,
-            bundles=None if records.lines is None else len(records.values),
+            bundles=None if records.lines is None or not kafka_records else kafka_records,
+            reasons=records.reasons,
+            ordinals=records.ordinals,
+            without=records.without,
+            filtered=records.filtered,
         )
 
         keyed = records.keys is not None  # the function outlives the chunk's records, and must not hold them
@@ -195,12 +226,19 @@ class TaskShipment:
             some_without_key=records.some_without_key,
             sequence=sequence,
             lines=records.lines,
-            receipt=(split, count, records.size_bytes),
+            receipt=(split, count, records.size_bytes, records.checksum, records.reasons),
         )
-        transaction = self._transactions.setdefault(sequence, [])
-        transaction.append(chunk)
-        if sum(chunk.size_bytes for chunk in transaction) >= order.chunk_size_bytes:
-            self._pool.submit(self._transactions.pop(sequence))
+        self._transactions.setdefault(sequence, []).append(chunk)
+        now = time.monotonic()
+        self.receipt.split(split).seconds += now - self._busy_since
+        self._busy_since = now
+
+    def send_full(self) -> None:
+        """Hands over the transactions that are large enough. Asked between pieces, so that what goes to quarantine shares the
+        transaction of the records around it. Blocks while all lanes are busy."""
+        for sequence, chunks in list(self._transactions.items()):
+            if sum(chunk.size_bytes for chunk in chunks) >= self._order.chunk_size_bytes:
+                self._pool.submit(self._transactions.pop(sequence))
 
     def finish(self) -> None:
         """Delivers what is left. Raises what made a lane fail, and TopicMissing for a topic that stayed unusable."""
@@ -227,24 +265,48 @@ class TaskShipment:
         """The receipt, with what the lanes delivered until now."""
         pool, receipt = self._pool, self.receipt
         for chunk in pool.delivered:
-            split, records, size = chunk.receipt
-            receipt.split(split).delivered += records
-            if records:
+            split, records, size, checksum, reasons = chunk.receipt
+            if reasons is not None:
+                for reason, count in reasons.items():
+                    receipt.split(split).count_quarantined(reason, count)
+            elif chunk.topic:
+                receipt.split(split).delivered += records
+            if records and chunk.topic:
+                receipt.split(split).add_checksum(chunk.topic, checksum)
                 topic = receipt.topic(chunk.topic)
                 topic.delivered += records
                 topic.bytes += size
+        self._take_over_receipts()
         receipt.lane_reopened = pool.reopened
+        receipt.lanes = [[work.transactions, work.bytes, work.busy_seconds, work.reopened] for work in pool.work()]
         receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
         if not self._order.preflight.transactional:
             receipt.possible_duplicates = pool.counts.retried_records
-        receipt.wire_bytes = pool.tx_bytes()
+        receipt.wire_bytes = pool.sent().wire_bytes
         receipt.last_at = time.time()
         return receipt
 
+    def _take_over_receipts(self) -> None:
+        """What this task's earlier attempts committed was there before this attempt, and was delivered by this ship all the same."""
+        hashes = {split.id: number for number, split in self._order.splits.items()} if self._by_predecessors else {}
+        for key, value in self._by_predecessors:
+            split = self.receipt.splits.get(hashes[key.split]) if key.split in hashes else None
+            if split is None or not value.records or not key.topic:
+                continue  # another task's split, one that this attempt did not get to, or dropped lines, which count each time
+            topic = self.receipt.topic(key.topic)
+            moved = min(value.records, split.before, topic.before)
+            split.before, topic.before = split.before - moved, topic.before - moved
+            topic.delivered, topic.bytes = topic.delivered + moved, topic.bytes + value.bytes
+            for reason, count in (value.reasons or {}).items():
+                split.count_quarantined(reason, count)
+            split.delivered += moved if value.reasons is None else 0
+            split.add_checksum(key.topic, value.checksum)
+        self._by_predecessors = []
+
     def _ratio(self) -> float:
-        wire_bytes = self._pool.tx_bytes()
-        sent_bytes = self._pool.counts.sent_bytes
-        return self._order.ratio if wire_bytes < _TRUSTED_WIRE_BYTES or not sent_bytes else sent_bytes / wire_bytes
+        sent = self._pool.sent()
+        trusted = sent.record_bytes and sent.wire_bytes >= _TRUSTED_WIRE_BYTES
+        return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
 
     def _sample(self) -> None:
         """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are."""

@@ -1,17 +1,34 @@
 """The chunk partition, folded: which ordinals of which split are on the cluster, per topic. Pure.
 
-A split of n records is complete when its end is known and the counts of its chunks add up to n. Which topic a record
-goes to is decided by the transform, so an ordinal counts for the one topic that has it and is never missed by another.
+A split of n lines is complete when its end is known and the counts of its chunks add up to n. Which topic a record
+goes to is decided by the transform, so an ordinal counts for the one topic that has it and is never missed by another. Dropped lines count
+in chunks that have no topic.
+
+What goes to quarantine is not decided by the transform alone: a topic's limit may be raised between two runs, a check made stricter. So
+there the ledger has every ordinal: a chunk of a quarantine topic says which ones it has, and a chunk of the topic that they would have
+gone to, that it does not have them (ADR 9).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from shipper.ledger.ordinals import decode_ordinals
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, decode
 from shipper.terms import FileId, LogRecord, SplitId
+
+
+def covered(first: int, value: ChunkValue) -> list[tuple[int, int]]:
+    """Intervals in which every record of the chunk's topic is in that topic."""
+    if value.ordinals is not None:
+        return decode_ordinals(value.ordinals)
+    found = []
+    for gap, behind in decode_ordinals(value.without or ""):
+        found.append((first, gap))
+        first = behind
+    return [(start, stop) for start, stop in [*found, (first, value.last)] if start < stop]
 
 
 @dataclass
@@ -21,18 +38,30 @@ class SplitState:
     chunks: dict[tuple[int, str], ChunkValue] = field(default_factory=dict)
     """(first ordinal, topic) → chunk."""
     end: int | None = None
-    """Number of records in the split, once known."""
+    """Number of lines in the split, once known."""
 
     @property
-    def records(self) -> int:
+    def lines(self) -> int:
+        """Accounted for: on the cluster, or dropped."""
         return sum(chunk.records for chunk in self.chunks.values())
 
     @property
+    def records(self) -> int:
+        """On the cluster, in quarantine topics too."""
+        return sum(chunk.records for (_, topic), chunk in self.chunks.items() if topic)
+
+    @property
     def complete(self) -> bool:
-        return self.end is not None and self.records == self.end
+        return self.end is not None and self.lines == self.end
 
     def intervals(self, topic: str) -> list[tuple[int, int]]:
-        return [(first, chunk.last) for (first, of), chunk in self.chunks.items() if of == topic]
+        """In which every record of ``topic`` is there."""
+        return [part for (first, of), chunk in self.chunks.items() if of == topic for part in covered(first, chunk)]
+
+    @property
+    def quarantines(self) -> frozenset[str]:
+        """Topics in which records of the split are in quarantine."""
+        return frozenset(topic for (_, topic), chunk in self.chunks.items() if chunk.reasons is not None)
 
 
 @dataclass
@@ -71,6 +100,21 @@ class Chunks:
         for split in splits:
             if state := self.splits.get(split):
                 for (_, topic), chunk in state.chunks.items():
-                    if chunk.records:
+                    if chunk.records and topic:
                         found[topic] += chunk.records
+        return found
+
+    def filtered_by_rule(self, splits: Iterable[SplitId]) -> Counter[str]:
+        """Lines of these splits that rules of `records.drop` took."""
+        return self._counts(splits, lambda chunk: chunk.filtered)
+
+    def quarantined_by_reason(self, splits: Iterable[SplitId]) -> Counter[str]:
+        """Records of these splits that are in quarantine."""
+        return self._counts(splits, lambda chunk: chunk.reasons)
+
+    def _counts(self, splits: Iterable[SplitId], of: Callable[[ChunkValue], Mapping[str, int] | None]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for split in splits:
+            for chunk in self.splits[split].chunks.values() if split in self.splits else ():
+                found.update(of(chunk) or {})
         return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from shipper.ledger.chunks import Chunks, SplitState
+from shipper.ledger.chunks import Chunks, SplitState, covered
 from shipper.ledger.records import ChunkKey, ChunkValue, decode, subject
 from shipper.ledger.state import LedgerRecords, voids_in
 from shipper.terms import FileId, LogRecord, SplitId
@@ -60,6 +60,10 @@ class Tally:
     records: int = 0
     bytes: int = 0
     """Of keys and values, uncompressed."""
+    filtered: int = 0
+    """Lines that rules of `records.drop` took; in no topic."""
+    quarantined: int = 0
+    """Of the records, those in quarantine."""
     archived: int = 0
     """Of the chunks, those that are in the archive."""
     generation: int = -1
@@ -72,7 +76,9 @@ class Tally:
     def add(self, entry: Entry) -> None:
         value = entry.value
         self.chunks += 1
-        self.records += value.records
+        self.records += value.records if entry.key.topic else 0
+        self.filtered += sum((value.filtered or {}).values())
+        self.quarantined += sum((value.reasons or {}).values())
         self.bytes += value.bytes
         self.archived += entry.archived
         if value.generation > self.generation:
@@ -163,7 +169,7 @@ def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for entry in of_split:
         if entry.value.records:
-            by_topic.setdefault(entry.key.topic, []).append((entry.key.first, entry.value.last))
+            by_topic.setdefault(entry.key.topic, []).extend(covered(entry.key.first, entry.value))
     for topic, intervals in by_topic.items():
         for one, other in pairwise(sorted(intervals)):
             if other[0] < one[1]:
@@ -202,7 +208,7 @@ def absent_topics(of_path: Iterable[Entry], partitions: Callable[[str], int | No
     """(topic, what is wrong with it) for each record of the ledger whose topic, or partition, is not on the cluster."""
     for entry in of_path:
         topic, where = entry.key.topic, entry.value.partition
-        if entry.void or not entry.value.records:
+        if entry.void or not entry.value.records or not topic:
             continue
         count = partitions(topic)
         if count is None:

@@ -26,7 +26,7 @@ class ChunkKey:
     first: int
     """Ordinal of the chunk's first record in its split."""
     topic: str
-    """Empty for a record that only says where the split ends."""
+    """Empty for a record that only says where the split ends, or which lines were dropped."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ChunkValue:
     end: bool
     """Whether the split ends at ``last``."""
     records: int
-    """Records of this topic in the interval: lines, also where many share a bundle."""
+    """Records of this topic in the interval: lines, also where many share a bundle; or lines that were dropped."""
     bytes: int
     """Bytes of their keys and values, uncompressed, without what joins the lines of a bundle."""
     checksum: int
@@ -55,6 +55,38 @@ class ChunkValue:
     """About what it took on the wire, by the compression that its task saw until then."""
     parked: tuple[str, ...] | None = None
     """Topics for which other chunks of its task were waiting when it was sent; for who watches the run."""
+    reasons: dict[str, int] | None = None
+    """Reason → records, if the topic is a quarantine topic. Then ``ordinals`` are these records, and no others."""
+    ordinals: str | None = None
+    """See shipper.ledger.ordinals."""
+    without: str | None = None
+    """Ordinals of the interval that would belong to this topic and are not in it, since they were taken for quarantine."""
+    filtered: dict[str, int] | None = None
+    """Rule of `records.drop` → lines that it took; with no topic, and no record in any."""
+
+
+@dataclass(frozen=True)
+class ReplayKey:
+    """One record that was in quarantine. There is one replay of it at most."""
+
+    split: SplitId
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A record that left quarantine: a person repaired it and sent it to its topic."""
+
+    topic: str
+    bytes: int
+    """Of key and value."""
+    checksum: int
+    """Spark's xxhash64 of the value that was sent."""
+    generation: int
+    """Of the replay: it is a run like any other that sends."""
+    run_id: str
+    window: str
+    """Of the chunk that the record was quarantined with."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +186,10 @@ def encode_void(pipeline: str, file: FileId, value: Void) -> tuple[bytes, bytes]
     return _pack("void", pipeline, *file), _value(value)
 
 
+def encode_replay(pipeline: str, key: ReplayKey, value: Replay) -> tuple[bytes, bytes]:
+    return _pack("replay", pipeline, *key.split.file, key.split.start, key.ordinal), _value(value)
+
+
 def encode_archive(pipeline: str, value: Archive) -> tuple[bytes, bytes]:
     return _pack("archive", pipeline), _value(value)
 
@@ -164,9 +200,10 @@ Entry = (
     | tuple[str, Lease | None]
     | tuple[int, Attempt]
     | tuple[FileId, Void]
+    | tuple[ReplayKey, Replay]
 )
 
-_OF_A_FILE = ("chunk", "void")
+_OF_A_FILE = ("chunk", "void", "replay")
 _OF_THE_PIPELINE = ("generation", "lease", "attempt", "archive")
 
 
@@ -224,6 +261,9 @@ def decode(pipeline: str, record: LogRecord) -> Entry | None:
             return rest[0], Attempt(**fields)
         if kind == "void":
             return FileId(*rest), Void(**fields)
+        if kind == "replay":
+            path, size, modified, start, ordinal = rest
+            return ReplayKey(SplitId(FileId(path, size, modified), start), ordinal), Replay(**fields)
         if kind == "archive":
             return None, Archive(**fields)
     except (ValueError, TypeError, IndexError) as error:

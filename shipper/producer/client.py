@@ -12,12 +12,12 @@ import logging
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import (
@@ -42,7 +42,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.producer.packed import PackedProduce, library
-from shipper.terms import LogRecord
+from shipper.terms import HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
@@ -59,6 +59,15 @@ _STATISTICS_INTERVAL_MS = 1000
 
 #: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to stop meanwhile.
 Until = Callable[[], float]
+
+
+def _offset(message: Message) -> int:
+    return int(message.offset() or 0)
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    """A consumer gets them as pairs."""
+    return tuple(message.headers() or ())  # type: ignore[arg-type]
 
 
 def _slice(until: Until) -> float:
@@ -129,6 +138,18 @@ class LaneSettings:
     """False: at least once. Several batches of a partition may then be in flight, and an old producer cannot be fenced."""
 
 
+class Sent(NamedTuple):
+    """What a producer sent until a moment, a second ago at most, retries included."""
+
+    record_bytes: int = 0
+    """Of keys and values, uncompressed."""
+    wire_bytes: int = 0
+    """Compressed, with all of the protocol."""
+
+    def plus(self, other: Sent) -> Sent:
+        return Sent(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
+
+
 @dataclass(frozen=True)
 class TopicState:
     """What the cluster says of a topic."""
@@ -175,8 +196,7 @@ class LaneProducer:
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
         self._listener = _Listener()
-        self.statistics: dict[str, Any] = {}
-        """librdkafka's latest (its STATISTICS.md), once a second."""
+        self.sent = Sent()
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
@@ -215,7 +235,11 @@ class LaneProducer:
             self._failed = _fault(error, message.topic(), message.value())
 
     def _keep_statistics(self, text: str) -> None:
-        self.statistics = json.loads(text)
+        """Once a second. Both figures are of one moment, so that they can be divided (librdkafka's STATISTICS.md: `txbytes` of a
+        partition, `tx_bytes` of the producer)."""
+        found = json.loads(text)
+        partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
+        self.sent = Sent(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
 
     def connect(self, until: Until, topic: str) -> None:
         """Brings a connection up, by asking for ``topic``'s metadata. Raises KafkaFault.
@@ -363,15 +387,22 @@ class TopicLookup:
     def __init__(self, settings: LaneSettings) -> None:
         self._client = AdminClient(dict(settings.connection), logger=log)
 
-    def __call__(self, topic: str, timeout_seconds: float) -> TopicState:
-        """Never raises: what goes wrong is the reason why the topic has no partitions right now."""
+    def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
+        """One request for all. Never raises: what goes wrong is the reason why a topic has no partitions right now."""
+        named = [topic for topic in topics if topic]
+        unnamed = dict.fromkeys(set(topics) - set(named), TopicState(reason="a topic's name cannot be empty"))
+        if not named:
+            return unnamed
+        asked = self._client.describe_topics(TopicCollection(named), request_timeout=timeout_seconds)
+        return unnamed | {topic: self._state(answer) for topic, answer in asked.items()}
+
+    @staticmethod
+    def _state(answer: Future[Any]) -> TopicState:
         try:
-            found = self._client.list_topics(topic, timeout_seconds).topics.get(topic)
+            partitions = answer.result().partitions
         except KafkaException as error:
             return TopicState(reason=error.args[0].str())
-        if found is None or found.error is not None:
-            return TopicState(reason=found.error.str() if found is not None and found.error is not None else "unknown")
-        led = tuple(sorted(number for number, partition in found.partitions.items() if partition.leader >= 0))
+        led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
         return TopicState(led, "" if led else "none of its partitions has a leader")
 
 
@@ -529,6 +560,18 @@ class ClusterClient:
         front of it, and raises OutcomeUnknown if nothing more could be read for so long. With None it takes what is
         readable at once, which is what a plan wants.
         """
+        for messages in self._messages(topic, partition, start, wait_seconds=wait_seconds):
+            yield [LogRecord(_offset(m), m.timestamp()[1], m.key() or b"", m.value()) for m in messages]
+
+    def headed(self, topic: str) -> Iterator[list[HeadedRecord]]:
+        """Every record of the topic that is committed now, with its headers; partition by partition, some thousands at a time.
+        Raises ClusterError."""
+        facts = self.log_facts(topic)
+        for partition, start in enumerate(facts.starts):
+            for messages in self._messages(topic, partition, start, wait_seconds=None):
+                yield [HeadedRecord(partition, _offset(m), m.timestamp()[1], m.key(), m.value(), _headers(m)) for m in messages]
+
+    def _messages(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Iterator[list[Message]]:
         reader = self._reader(topic, partition)
         patience = self._timeout if wait_seconds is None else wait_seconds
         with reader.lock:
@@ -547,18 +590,18 @@ class ClusterClient:
 
     def _drain(
         self, consumer: Consumer, topic: str, partition: int, patience: float, *, stop_at_lso: bool
-    ) -> Iterator[list[LogRecord]]:
+    ) -> Iterator[list[Message]]:
         """The first answer is one to a question asked now, so its high watermark lies behind all that was acknowledged before."""
         name, where = f"{topic}-{partition}", TopicPartition(topic, partition)
         position, target = -1, -1
         deadline = time.monotonic() + self._timeout
         while target < 0 or position < target:
-            entries: list[LogRecord] = []
+            entries: list[Message] = []
             at_lso = False
             for message in self._answer(consumer):
-                error, offset = message.error(), int(message.offset() or 0)
+                error, offset = message.error(), _offset(message)
                 if error is None:
-                    entries.append(LogRecord(offset, message.timestamp()[1], message.key() or b"", message.value()))
+                    entries.append(message)
                     position = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # At the LSO: the end, or the first record of a transaction that is still open.

@@ -18,12 +18,13 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from shipper.errors import DeliveryError, RecordTooLarge
 from shipper.producer.chunk import Chunk, Piece, isolating_rounds, rounds
-from shipper.producer.client import KafkaFault, LaneProducer, Until
+from shipper.producer.client import KafkaFault, LaneProducer, Sent, Until
 from shipper.producer.outcomes import Action, verdict
 
 if TYPE_CHECKING:
@@ -49,6 +50,18 @@ class LaneState(Enum):
     CLOSED = "closed"
 
 
+@dataclass
+class LaneWork:
+    """What a lane did until now."""
+
+    transactions: int = 0
+    bytes: int = 0
+    """Committed, uncompressed."""
+    busy_seconds: float = 0.0
+    """With a transaction under way, faults and their repair included."""
+    reopened: int = 0
+
+
 class Stopped(Exception):
     """The pool is closing and the lane's time is over."""
 
@@ -62,6 +75,7 @@ class Lane(threading.Thread):
         self.state = LaneState.OPENING
         self.current: Sequence[Chunk] = ()
         """What it is delivering."""
+        self.work = LaneWork()
         self._pool = pool
         self._options = pool.options
         self._id = producer_id
@@ -79,7 +93,9 @@ class Lane(threading.Thread):
             while (chunks := self._pool.next_transaction(self)) is not None:
                 self.current = chunks
                 self._deadline = time.monotonic() + self._options.deadline_seconds
+                began = time.monotonic()
                 self._deliver(chunks)
+                self.work.busy_seconds += time.monotonic() - began
                 self.current = ()
                 self.state = LaneState.IDLE
         except Stopped:
@@ -93,10 +109,10 @@ class Lane(threading.Thread):
                 self.state = LaneState.CLOSED
             self._pool.lane_ended()
 
-    def statistics(self) -> dict[str, Any]:
-        """librdkafka's, of the producer that the lane has now."""
+    def sent(self) -> Sent:
+        """By the producer that the lane has now."""
         producer = self._producer
-        return producer.statistics if producer else {}
+        return producer.sent if producer else Sent()
 
     def _until(self) -> float:
         return min(self._deadline, self._pool.stop_at)
@@ -115,7 +131,7 @@ class Lane(threading.Thread):
     def _throw_away(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            self._pool.keep_counts(producer.statistics)
+            self._pool.keep_counts(producer.sent)
             producer.discard()
 
     def _abort(self) -> None:
@@ -157,6 +173,7 @@ class Lane(threading.Thread):
             try:
                 if left:
                     self._transaction(left)
+                    self._count(left)
                     self._pool.done(left)
                 continue
             except KafkaFault as fault:
@@ -169,12 +186,18 @@ class Lane(threading.Thread):
             self._throw_away()
             pause = self._rest(pause)
             self._open()
-            self._pool.reopened += 1
+            self.work.reopened += 1
             there = self._pool.settle()
-            self._pool.done([chunk for chunk in left if chunk.ledger_key in there])
+            made_it = [chunk for chunk in left if chunk.ledger_key in there]
+            self._count(made_it)
+            self._pool.done(made_it)
             left = [chunk for chunk in left if chunk.ledger_key not in there]
             self._pool.counts.note_retry(left)
             queue += self._after(cause, left)
+
+    def _count(self, committed: Sequence[Chunk]) -> None:
+        self.work.transactions += bool(committed)
+        self.work.bytes += sum(chunk.size_bytes for chunk in committed)
 
     def _renew_epoch(self) -> None:
         """A commit that went through after its connection was lost may arrive once more, and would end the next transaction of
@@ -183,7 +206,7 @@ class Lane(threading.Thread):
             log.info("lane %s: opened anew, since it lost a connection", self._id)
             self._throw_away()
             self._open()
-            self._pool.reopened += 1
+            self.work.reopened += 1
             self._pool.settle()
 
     def _assign(self, chunks: list[Chunk]) -> list[Chunk]:
@@ -218,7 +241,6 @@ class Lane(threading.Thread):
         for batch in self._rounds(chunks):
             size_bytes = sum(self._bytes(piece) for piece in batch)
             self._options.rate.wait_for(size_bytes, self._until)
-            self._pool.counts.sent_bytes += size_bytes
             with producer.faults():
                 for piece in batch:
                     self._produce(producer, piece)

@@ -24,13 +24,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from types import TracebackType
-from typing import Any
 
 from shipper.errors import TopicMissing
 from shipper.producer.chunk import BATCH_OVERHEAD_BYTES, Chunk
-from shipper.producer.client import LaneSettings, TopicLookup
-from shipper.producer.lane import Lane, LaneState
+from shipper.producer.client import LaneSettings, Sent, TopicLookup
+from shipper.producer.lane import Lane, LaneState, LaneWork
 from shipper.producer.rate import NoLimit, RateLimit
 from shipper.producer.topics import Topics
 
@@ -54,8 +54,6 @@ class Counts:
     """Waiting for room in librdkafka's queue."""
     lane_wait_seconds: float = 0.0
     """The caller of ``submit`` waiting for a lane."""
-    sent_bytes: int = 0
-    """Handed to librdkafka, uncompressed, retries included."""
     retried_records: int = 0
     """Sent again after a fault."""
 
@@ -117,15 +115,13 @@ class LanePool:
         self.options = options
         self.settle = settle
         self.counts = Counts()
-        self.reopened = 0
-        """How often a lane was thrown away and opened anew."""
         self.stop_at = self.give_up_at = _NEVER
         """When (monotonic) lanes stop sending, and when they stop waiting for the answer to a commit."""
         self.parked_records: dict[str, int] = {}
         """Topic → records that were parked at some time, whatever became of them."""
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""
-        self.tx_bytes_of_closed = 0
+        self._sent_by_closed = Sent()
         self._news = threading.Condition()
         self._ready: deque[list[Chunk]] = deque()
         self._parked: dict[str, list[tuple[int, Chunk]]] = {}
@@ -211,6 +207,15 @@ class LanePool:
         """What is certainly in Kafka until now."""
         return self._delivered
 
+    @property
+    def reopened(self) -> int:
+        """How often a lane was thrown away and opened anew."""
+        return sum(lane.work.reopened for lane in self._lanes)
+
+    def work(self) -> list[LaneWork]:
+        """What each lane did until now."""
+        return [lane.work for lane in self._lanes]
+
     def states(self) -> dict[str, LaneState]:
         return {lane.name: lane.state for lane in self._lanes}
 
@@ -223,16 +228,17 @@ class LanePool:
         with self._news:
             return {topic: sum(chunk.counted for _, chunk in chunks) for topic, chunks in self._parked.items()}
 
-    def tx_bytes(self) -> int:
-        """Bytes on the wire until a second ago, by librdkafka's count."""
-        return self.tx_bytes_of_closed + sum(int(lane.statistics().get("tx_bytes", 0)) for lane in self._lanes)
+    def sent(self) -> Sent:
+        """By librdkafka's count, a second ago."""
+        return reduce(Sent.plus, (lane.sent() for lane in self._lanes), self._sent_by_closed)
 
     def sample(self) -> list[float]:
         """[seconds since the epoch, bytes in flight, bytes on the wire until now, lanes at work, seconds that the reader waited
-        for a lane until now, records parked now]."""
+        for a lane until now, records parked now, lanes opened anew until now]."""
         busy = sum(1 for lane in self._lanes if lane.current)
         wait = self.counts.lane_wait_seconds + self.counts.buffer_wait_seconds
-        return [time.time(), self.in_flight_bytes(), self.tx_bytes(), busy, wait, sum(self.parked().values())]
+        parked = sum(self.parked().values())
+        return [time.time(), self.in_flight_bytes(), self.sent().wire_bytes, busy, wait, parked, self.reopened]
 
     def dropped(self) -> dict[str, int]:
         """Topic → records that were not delivered since it could not be written to: given up, or no room to wait for it."""
@@ -249,9 +255,15 @@ class LanePool:
 
     def _missing_message(self) -> str:
         reasons = "; ".join(f"{topic}: {self._topics.unusable(topic)[1]}" for topic in sorted(self._given_up))
+        others = {topic: count for topic, count in self.dropped().items() if topic not in self._given_up}
+        left = (
+            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} records of {', '.join(others)}. "
+            if others
+            else ""
+        )
         return (
             f"topic {', '.join(sorted(self._given_up))} could not be written to within {self.options.deadline_seconds:g} s "
-            f"(`delivery.metadata_wait`): {reasons}. Everything else was sent. Create it, or check its name and the ACLs; "
+            f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, or check its name and the ACLs; "
             "then run again: only what is left will be sent."
         )
 
@@ -337,9 +349,9 @@ class LanePool:
             self._failures.append(error)
             self._news.notify_all()
 
-    def keep_counts(self, statistics: Mapping[str, Any]) -> None:
+    def keep_counts(self, sent: Sent) -> None:
         """Of a producer that is thrown away."""
-        self.tx_bytes_of_closed += int(statistics.get("tx_bytes", 0))
+        self._sent_by_closed = self._sent_by_closed.plus(sent)
 
     # The parking. All of it with the lock held.
 
@@ -350,13 +362,14 @@ class LanePool:
         return chunk.topic in self._given_up or chunk.topic in self._parked or not self._topics.partitions(chunk.topic)
 
     def _wait_for_parking(self, chunk: Chunk) -> None:
-        """Reading on makes sense only while something can be sent."""
+        """Reading on makes sense only while something can be sent. And while some of what is parked goes in a moment, since its topic
+        may be usable, there is room soon."""
         self._news.wait_for(
             lambda: (
                 self._failures
                 or self._parked_bytes + chunk.size_bytes <= self.options.parking_bytes
                 or not self._parked
-                or self._topics.any_usable()
+                or (self._topics.any_usable() and not any(map(self._topics.may_be_usable, self._parked)))
             )
         )
 

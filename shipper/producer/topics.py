@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from shipper.producer.client import TopicState
@@ -18,6 +18,7 @@ from shipper.producer.client import TopicState
 log = logging.getLogger("shipper.topics")
 
 _REFRESH_SECONDS = 5.0
+_LOOKUP_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 
@@ -38,14 +39,18 @@ class _Topic:
         return self.blocked or (self.state.reason if self.state else "not looked up yet")
 
 
-def _closed(topic: str, timeout_seconds: float) -> TopicState:
-    return TopicState(reason="no longer looked up")
+def _closed(topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
+    return dict.fromkeys(topics, TopicState(reason="no longer looked up"))
+
+
+#: Asks the cluster about topics, for so many seconds at most.
+Lookup = Callable[[Collection[str], float], Mapping[str, TopicState]]
 
 
 class Topics:
     """Keeps what it was asked for up to date in a thread of its own. All methods return at once, but ``learn``."""
 
-    def __init__(self, lookup: Callable[[str, float], TopicState], changed: Callable[[], None]) -> None:
+    def __init__(self, lookup: Lookup, changed: Callable[[], None]) -> None:
         self._lookup = lookup
         self._changed = changed
         self._topics: dict[str, _Topic] = {}
@@ -122,6 +127,12 @@ class Topics:
         with self._lock:
             return any(entry.state and entry.state.partitions and not entry.blocked for entry in self._topics.values())
 
+    def may_be_usable(self, topic: str) -> bool:
+        """Whether it is usable, or the cluster has yet to say."""
+        with self._lock:
+            entry = self._topics[topic]
+            return not entry.blocked and (entry.state is None or bool(entry.state.partitions))
+
     def unusable(self, topic: str) -> tuple[float, str]:
         """(seconds since it is unusable, why); (0, "") for a usable one."""
         with self._lock:
@@ -132,10 +143,8 @@ class Topics:
 
     def _watch(self) -> None:
         while not self._stop.is_set():
-            for name in self._due():
-                self._look(name)
-                if self._stop.is_set():
-                    return
+            for name, state in self._lookup(self._due(), _LOOKUP_SECONDS).items():
+                self._learn(name, state)
             self._changed()
             self._wake.wait(0.1)
             self._wake.clear()
@@ -145,8 +154,7 @@ class Topics:
         with self._lock:
             return [name for name, entry in self._topics.items() if entry.look_at <= now]
 
-    def _look(self, name: str) -> None:
-        state = self._lookup(name, 5.0)
+    def _learn(self, name: str, state: TopicState) -> None:
         now = time.monotonic()
         with self._lock:
             entry = self._topics[name]

@@ -2,8 +2,10 @@
 
 The sums of one cluster::
 
-    read  +  unread  =  delivered  +  before      Spark's count and the ledger's before  =  by the tasks' receipts
-    ledger  =  delivered  +  before               read anew after the run  =  by the tasks' receipts
+    read  +  unread  =  delivered  +  before  +  filtered  +  quarantined      Spark's count and the ledger's before  =  the receipts'
+    ledger  =  delivered  +  before                                           read anew after the run  =  the receipts'
+
+What was parked until the end is read and not sent: a run with such records has failed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shipper.report.results import ClusterPlan, DeliveryGateResult, RunReport, ShipResult, StepResult, TopicAccount
+from shipper.report.results import ClusterPlan, Count, DeliveryGateResult, RunReport, ShipResult, StepResult, TopicAccount
 
 Agreement = Literal["yes", "no", "not counted"]
 Outcome = Literal["shipped", "nothing", "failed", "no result"]
@@ -19,13 +21,17 @@ Outcome = Literal["shipped", "nothing", "failed", "no result"]
 
 @dataclass(frozen=True)
 class Topic:
-    """One topic's figures, and whether the ledger's agrees with the receipts'."""
+    """One topic's figures, and whether the ledger's and the read-back's agree with the receipts'."""
 
     name: str
     delivered: int
     delivered_bytes: int
     before: int
     ledger: int | None
+    read_back: int | None = None
+    parked: int = 0
+    quarantine: bool = False
+    """Whether it is the quarantine topic: what it got is quarantined, and in no sum of what was delivered."""
 
     @property
     def beyond(self) -> int | None:
@@ -33,8 +39,15 @@ class Topic:
         return None if self.ledger is None else self.ledger - self.delivered - self.before
 
     @property
+    def read_beyond(self) -> int | None:
+        """What a consumer found beyond what this run sent, by the receipts. None: nobody read the topic."""
+        return None if self.read_back is None else self.read_back - self.delivered
+
+    @property
     def agrees(self) -> Agreement:
-        return "not counted" if self.beyond is None else "no" if self.beyond else "yes"
+        if self.beyond or self.read_beyond:
+            return "no"
+        return "not counted" if self.beyond is None and self.read_beyond is None else "yes"
 
 
 @dataclass(frozen=True)
@@ -68,18 +81,39 @@ class Account:
 
     @property
     def delivered(self) -> int:
-        return sum(topic.delivered for topic in self.topics)
+        return sum(topic.delivered for topic in self.topics if not topic.quarantine)
 
     @property
     def before(self) -> int:
+        """In the quarantine topic too."""
         return sum(topic.before for topic in self.topics)
+
+    @property
+    def filtered(self) -> dict[str, int]:
+        """Rule → lines that it took out."""
+        return {rule: count for rule, count in self.ship.filtered.items() if count} if self.ship else {}
+
+    @property
+    def quarantined(self) -> dict[str, int]:
+        """Reason → records that this run sent to the quarantine topic."""
+        return {reason: count for reason, count in self.ship.quarantined.items() if count} if self.ship else {}
+
+    @property
+    def parked(self) -> int:
+        """Read and not sent, since their topics could not be written to until the end."""
+        return sum(topic.parked for topic in self.topics)
+
+    @property
+    def set_aside(self) -> int:
+        """Filtered, quarantined or parked."""
+        return sum(self.filtered.values()) + sum(self.quarantined.values()) + self.parked
 
     @property
     def unconfirmed(self) -> int:
         """Records of this run that a failed ship's timeline (the ledger) knows and its receipts do not."""
         if self.ship is None or not self.ship_failed:
             return 0
-        return max(0, sum(point.records for point in self.ship.timeline) - self.delivered)
+        return max(0, sum(point.records for point in self.ship.timeline) - self.delivered - sum(self.quarantined.values()))
 
     @property
     def sent(self) -> int:
@@ -89,7 +123,12 @@ class Account:
     @property
     def gap(self) -> int:
         """Records that should be accounted for and are not; negative: more accounted for than there should be."""
-        return 0 if self.read is None else self.read + self.unread - self.sent - self.before
+        return 0 if self.read is None else self.read + self.unread - self.sent - self.before - self.set_aside
+
+    @property
+    def counts(self) -> list[Count]:
+        """Each figure as counted in places that do not know of each other; empty where no gate has compared them."""
+        return self.gate.account if self.gate else []
 
     @property
     def ledger(self) -> int | None:
@@ -108,7 +147,7 @@ class Account:
     def outcome(self) -> Outcome:
         if self.ship_failed or (self.gate is not None and self.gate.status == "failed"):
             return "failed"
-        if self.delivered:
+        if self.delivered or self.quarantined:
             return "shipped"
         if self.plan is not None and (self.plan.problem or self.plan.left_files):
             # The plan saw something to ship: only a ship step that ran can say that it was there after all.
@@ -135,9 +174,26 @@ def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[T
     for name in dict.fromkeys([*shipped, *counted]):
         # A topic that only the gate knows got nothing from this run.
         mine = shipped.get(name, TopicAccount(topic=name))
-        ledger = counted[name].ledger if name in counted else mine.ledger
-        topics.append(Topic(name, mine.delivered, mine.delivered_bytes, mine.before, ledger))
-    return tuple(sorted(topics, key=lambda topic: (-topic.delivered - topic.before, -(topic.ledger or 0), topic.name)))
+        after = counted.get(name, mine)
+        aside = mine.quarantine or after.quarantine
+        topics.append(
+            Topic(
+                name,
+                mine.delivered,
+                mine.delivered_bytes,
+                mine.before,
+                after.ledger,
+                after.read_back,
+                mine.parked,
+                quarantine=aside,
+            )
+        )
+    return tuple(sorted(topics, key=_rank))
+
+
+def _rank(topic: Topic) -> tuple[bool, int, int, str]:
+    """The quarantine topic last."""
+    return topic.quarantine, -topic.delivered - topic.before - topic.parked, -(topic.ledger or 0), topic.name
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shipper.config.units import format_bytes
+from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account
-from shipper.report.markup import Column, Html, Row, join, number, plural, table, tag
+from shipper.report.markup import Column, Html, Row, folded, join, number, plural, tag
 from shipper.report.results import FileAccount, PlannedFile, RunReport
 
 MOST_ROWS = 200
@@ -16,81 +16,147 @@ _NONE = "–"
 
 
 @dataclass(frozen=True)
-class _File:
+class File:
     """One file on one cluster; ``counts`` is None where it was not read or left no receipt."""
 
     path: str
     cluster: str
     planned: PlannedFile | None
     counts: FileAccount | None
+    unfinished: bool = False
+    """Whether the ship failed and nobody knows what became of the file."""
 
     @property
     def missing(self) -> int:
-        return self.counts.records - self.counts.delivered - self.counts.before if self.counts else 0
+        return self.counts.missing if self.counts else 0
 
     @property
-    def rank(self) -> tuple[bool, int, int, str, str]:
-        """Those that do not add up first, then by records, then by size."""
+    def quarantined(self) -> int:
+        return sum(self.counts.quarantined.values()) if self.counts else 0
+
+    @property
+    def filtered(self) -> int:
+        return sum(self.counts.filtered.values()) if self.counts else 0
+
+    @property
+    def seconds(self) -> float:
+        return self.counts.seconds if self.counts else 0.0
+
+    @property
+    def rank(self) -> tuple[bool, bool, float, int, int, str, str]:
+        """Those that do not add up first, then those that were not finished, then the slowest, then by records, then by size."""
         records = self.counts.records if self.counts else -1
-        return not self.missing, -records, -self.planned.size_bytes if self.planned else 0, self.path, self.cluster
+        size = -self.planned.size_bytes if self.planned else 0
+        return not self.missing, not self.unfinished, -self.seconds, -records, size, self.path, self.cluster
+
+
+def ranked_files(report: RunReport, found: Sequence[Account]) -> list[File]:
+    return sorted(_files(report, found), key=lambda file: file.rank)
+
+
+def shown_files(report: RunReport, found: Sequence[Account]) -> list[File]:
+    """Those that have a row of their own, in the order of the rows."""
+    return ranked_files(report, found)[:MOST_ROWS]
+
+
+def place_of_file(row: int) -> str:
+    """The id of a row."""
+    return f"file-{row}"
 
 
 def files_section(report: RunReport, found: Sequence[Account]) -> Html | None:
-    rows = sorted(_files(report, found), key=lambda file: file.rank)
-    if not rows:
+    files = ranked_files(report, found)
+    if not files:
         return None
-    shown = rows[:MOST_ROWS]
+    shown = files[:MOST_ROWS]
     stem = common_folder([file.path for file in shown])
-    counted = any(file.counts for file in rows)
-    optional = dict.fromkeys(("Records", "Delivered", "Before"), counted)
-    optional |= {"Cluster": len({file.cluster for file in rows}) > 1, "Missing": any(file.missing for file in rows)}
-    columns = [c for c in _COLUMNS if optional.get(c.title, True)]
-    cells = (_cells(file, stem) for file in shown)
-    body = [
-        Row([row[c.title] for c in columns], tone="bad" if file.missing else None) for file, row in zip(shown, cells, strict=True)
+    columns = _columns(files)
+    rows = [
+        Row([row[c.title] for c in columns], tone="bad" if file.missing else None, anchor=place_of_file(i))
+        for i, (file, row) in enumerate((file, _cells(file, stem)) for file in shown)
     ]
+    counted = "the most records first" if any(file.counts for file in files) else "the largest first"
+    order = "the slowest first" if any(file.seconds for file in files) else counted
     under = tag("p", "Under ", tag("code", stem)) if stem else None
-    return tag(
-        "section", tag("h2", "Files"), under, table("Files, the most records first", columns, body), _more(len(rows)), id="files"
-    )
+    files_table = folded(f"Files, {order}", columns, rows, "file")
+    return tag("section", tag("h2", "Files"), under, files_table, _order(files, order), _more(len(files)), id="files")
+
+
+def _order(files: Sequence[File], order: str) -> Html | None:
+    if len(files) < 2:
+        return None
+    first = [
+        "what does not add up" if any(file.missing for file in files) else None,
+        "what was not finished" if any(file.unfinished for file in files) else None,
+    ]
+    ahead = " and ".join(name for name in first if name)
+    seconds = " Time is what Spark's tasks spent on a file: reading, and waiting for a free lane."
+    says = f"{ahead}, then {order}" if ahead else order
+    return tag("p", f"{says[0].upper()}{says[1:]}.{seconds if order.startswith('the slow') else ''}")
 
 
 _COLUMNS = [
     Column("File"),
     Column("Cluster"),
     Column("Size", numeric=True),
+    Column("Time", numeric=True),
     Column("Records", numeric=True),
     Column("Delivered", numeric=True),
     Column("Before", numeric=True),
+    Column("Filtered", numeric=True),
+    Column("Quarantined", numeric=True),
     Column("Missing", numeric=True),
 ]
 
 
-def _files(report: RunReport, found: Sequence[Account]) -> Iterator[_File]:
-    """Every file that a cluster counted, and once each planned file that none of them counted."""
+def _columns(files: Sequence[File]) -> list[Column]:
+    """Without those that would be empty."""
+    counted = any(file.counts for file in files)
+    optional = dict.fromkeys(("Records", "Delivered", "Before"), counted)
+    optional |= {
+        "Cluster": len({file.cluster for file in files}) > 1,
+        "Time": any(file.seconds for file in files),
+        "Filtered": any(file.filtered for file in files),
+        "Quarantined": any(file.quarantined for file in files),
+        "Missing": any(file.missing for file in files),
+    }
+    return [column for column in _COLUMNS if optional.get(column.title, True)]
+
+
+def _files(report: RunReport, found: Sequence[Account]) -> Iterator[File]:
+    """Every file on every cluster that counted it or failed over it, and once each planned file of which neither is true."""
     planned = {file.path: file for file in report.plan.files} if report.plan else {}
     left = dict(planned)
     for account in found:
         for counts in account.ship.files if account.ship else []:
-            if account.ship_failed and counts.records == 0:
-                continue  # not read, or read and its receipt lost: nobody knows
             left.pop(counts.path, None)
-            yield _File(counts.path, account.cluster, planned.get(counts.path), counts)
+            # Of a failed ship a file without a record was not read, or was read and its receipt is lost: nobody knows.
+            unknown = account.ship_failed and counts.records == 0
+            yield File(counts.path, account.cluster, planned.get(counts.path), None if unknown else counts, unfinished=unknown)
     for path, file in left.items():
-        yield _File(path, _NONE, file, None)
+        yield File(path, _NONE, file, None)
 
 
-def _cells(file: _File, stem: str) -> dict[str, str]:
+def _cells(file: File, stem: str) -> dict[str, str]:
     counts = file.counts
-    return {
+    cells: dict[str, str] = {
         "File": tag("code", file.path[len(stem) :], title=file.path),
         "Cluster": file.cluster,
         "Size": format_bytes(file.planned.size_bytes) if file.planned else _NONE,
-        "Records": number(counts.records) if counts else _NONE,
-        "Delivered": number(counts.delivered) if counts else _NONE,
-        "Before": number(counts.before) if counts else _NONE,
-        "Missing": number(file.missing) if counts else _NONE,
+        "Time": format_duration(file.seconds) if file.seconds else _NONE,
     }
+    figures = {
+        "Records": counts.records if counts else None,
+        "Delivered": counts.delivered if counts else None,
+        "Before": counts.before if counts else None,
+        "Filtered": file.filtered if counts else None,
+        "Quarantined": file.quarantined if counts else None,
+        "Missing": file.missing if counts else None,
+    }
+    cells |= {title: _NONE if figure is None else number(figure) for title, figure in figures.items()}
+    if file.unfinished:
+        cells["Records"] = tag("span", "not finished", class_="bad")
+    return cells
 
 
 def left_out_section(report: RunReport) -> Html | None:
@@ -106,7 +172,7 @@ def left_out_section(report: RunReport) -> Html | None:
         "section",
         tag("h2", "Files left out"),
         under,
-        table("Files left out of this run, and why", columns, rows),
+        folded("Files left out of this run, and why", columns, rows, "file"),
         _more(len(left_out)),
         id="left-out",
     )

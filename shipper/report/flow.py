@@ -1,4 +1,5 @@
-"""The closed sum of one cluster as a picture: files → read → topics, each with what was delivered and what was there.
+"""The closed sum of one cluster as a picture: files → read → topics, each with what was delivered and what was there; and below
+them what went elsewhere: filtered by a rule, quarantined for a reason, or not accounted for.
 
 The picture stretches with the page while its text does not, so that it can be read at 360 px: the ribbons are one SVG
 in a box that is 100 units wide and as many em high as its rows need (`preserveAspectRatio="none"`), the labels are
@@ -7,17 +8,19 @@ text over it, placed in per cent and em. A ribbon is as thick as its share of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from shipper.report.account import Account, Topic
 from shipper.report.markup import Html, join, number, plural, tag, text, words
 
-Kind = Literal["delivered", "before", "lost"]
+Kind = Literal["delivered", "before", "filtered", "quarantined", "parked", "lost"]
 
 MOST_ROWS = 8
 """With more topics the smallest ones share a row; the table below the picture names all of them."""
+MOST_RULES = 4
+"""Likewise of rules and of reasons."""
 _READ_X, _TOPIC_X = 30.0, 56.0
 """Left edges of the columns in per cent of the width; the files are at 0. The style sheet's grid says the same."""
 _NODE = 0.7
@@ -55,8 +58,9 @@ def flow(account: Account, *, files: int | None, size: str | None, prefix: str) 
 
 
 def closing(account: Account) -> str:
-    """``1,200 read + 300 not read = 1,000 delivered + 500 before``; with ≠ where it does not close."""
+    """``1,200 read + 300 not read = 900 delivered + 500 before + 100 filtered``; with ≠ where it does not close."""
     right = [f"{number(account.delivered)} delivered", f"{number(account.before)} before"]
+    right += [f"{number(count)} {what}" for what, count in _aside(account) if count]
     right += [f"{number(account.unconfirmed)} without a receipt"] if account.unconfirmed else []
     if account.read is None:
         return f"Counted: {words(right)}"
@@ -64,15 +68,24 @@ def closing(account: Account) -> str:
     return f"{left} {'=' if account.gap == 0 else '≠'} {' + '.join(right)}"
 
 
+def _aside(account: Account) -> list[tuple[str, int]]:
+    filtered, quarantined = sum(account.filtered.values()), sum(account.quarantined.values())
+    return [("filtered", filtered), ("quarantined", quarantined), ("parked", account.parked)]
+
+
 def _caption(account: Account, says: str) -> Iterator[Html]:
     if account.read is None:
         yield text(f"{says}. The step failed, and Spark's own count of the records it read was lost with it.")
+    elif account.gap == 0 and account.parked:
+        yield join([tag("strong", says, class_="warn"), ". Every line is accounted for, and not all were sent."])
     elif account.gap == 0:
         yield join([tag("strong", says, class_="good"), ". The sum closes."])
     else:
         size = number(abs(account.gap))
         more = f"{size} are not accounted for" if account.gap > 0 else f"{size} more than there should be"
         yield join([tag("strong", says, class_="bad"), f": {more}."])
+    if account.parked:
+        yield text(" What is parked was read and could not be sent: its topic could not be written to until the end.")
     if account.unread_files:
         yield text(f" {plural(account.unread_files, 'file')} needed no reading: the ledger held all of it.")
     if account.ledger is not None:
@@ -84,24 +97,30 @@ def _head(account: Account, files: int | None, size: str | None) -> Html:
     read = number(account.read) if account.read is not None else "?"
     unread = f"+ {number(account.unread)} not read" if account.unread else None
     before = f"{number(account.before)} before" if account.before or not account.sent else None
+    aside = [f"{number(count)} {what}" for what, count in _aside(account) if count]
     columns: list[tuple[str, list[str | None]]] = [
         (plural(files, "file") if files is not None else "Files", [size]),
         (read, ["records read", unread]),
-        (f"{number(account.sent)} delivered", [before]),
+        (f"{number(account.sent)} delivered", [before, *aside]),
     ]
     cells = (tag("p", tag("b", top), *(tag("span", line) for line in lines if line)) for top, lines in columns)
     return tag("div", *cells, class_="flow-head")
 
 
 def _lines(account: Account, prefix: str) -> list[Line]:
-    """Topics, the largest first; then what needs an explanation."""
-    alone = account.topics if len(account.topics) <= MOST_ROWS else account.topics[: MOST_ROWS - 1]
-    lines = [_line(t.name, [t], f"#{prefix}-topic-{i}") for i, t in enumerate(alone) if t.delivered or t.before]
-    rest = account.topics[len(alone) :]
-    if any(topic.delivered or topic.before for topic in rest):
-        lines.append(_line(f"{number(len(rest))} more topics", rest, f"#{prefix}-topic-{len(alone)}"))
+    """Topics, the largest first; then what was set aside; then what needs an explanation."""
+    topics = [topic for topic in account.topics if not topic.quarantine or topic.before]
+    alone = topics if len(topics) <= MOST_ROWS else topics[: MOST_ROWS - 1]
+    places = {topic.name: f"#{prefix}-topic-{i}" for i, topic in enumerate(account.topics)}
+    lines = [line for topic in alone if (line := _line(topic.name, [topic], places[topic.name])).parts]
+    rest = topics[len(alone) :]
+    if rest and (line := _line(f"{number(len(rest))} more topics", rest, places[rest[0].name])).parts:
+        lines.append(line)
+    lines += _fates(account.filtered, "filtered", "rules", f"#{prefix}-account" if account.counts else None)
+    aside = next((places[topic.name] for topic in account.topics if topic.quarantine), None)
+    lines += _fates(account.quarantined, "quarantined", "reasons", aside)
     if account.unconfirmed:
-        says = f"{number(account.unconfirmed)} delivered, by the ledger"
+        says = f"{number(account.unconfirmed)} by the ledger"
         lines.append(Line("Without a receipt", (Part("delivered", account.unconfirmed),), (says,)))
     if account.gap > 0:
         lines.append(Line("Not accounted for", (Part("lost", account.gap),), (plural(account.gap, "record"),)))
@@ -109,10 +128,24 @@ def _lines(account: Account, prefix: str) -> list[Line]:
 
 
 def _line(name: str, topics: Sequence[Topic], href: str) -> Line:
-    delivered, before = sum(t.delivered for t in topics), sum(t.before for t in topics)
-    parts: list[Part] = [Part("delivered", delivered)] if delivered else []
-    parts += [Part("before", before)] if before else []
-    return Line(name, tuple(parts), tuple(f"{number(part.records)} {part.kind}" for part in parts), href=href)
+    sums: list[tuple[Kind, int]] = [
+        ("delivered", sum(t.delivered for t in topics if not t.quarantine)),
+        ("before", sum(t.before for t in topics)),
+        ("parked", sum(t.parked for t in topics)),
+    ]
+    parts = tuple(Part(kind, records) for kind, records in sums if records)
+    return Line(name, parts, tuple(f"{number(part.records)} {part.kind}" for part in parts), href=href)
+
+
+def _fates(counts: Mapping[str, int], kind: Kind, many: str, href: str | None) -> Iterator[Line]:
+    """A row for each rule or reason, the largest first; the smallest ones share one."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    alone = ordered if len(ordered) <= MOST_RULES else ordered[: MOST_RULES - 1]
+    for name, count in alone:
+        yield Line(name, (Part(kind, count),), (f"{number(count)} {kind}",), href=href)
+    if rest := ordered[len(alone) :]:
+        total = sum(count for _, count in rest)
+        yield Line(f"{number(len(rest))} more {many}", (Part(kind, total),), (f"{number(total)} {kind}",), href=href)
 
 
 @dataclass(frozen=True)

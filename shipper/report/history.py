@@ -1,114 +1,118 @@
-"""The runs before this one, as far as their reports are still there."""
+"""The size of this run against the runs before it: files, bytes, records and time as small bar charts, this run's bar last.
+
+Only runs over a window of the same length are compared: a backfill of a month says nothing about an hour.
+"""
 
 from __future__ import annotations
 
-import datetime as dt
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import fsspec
-from pydantic import BaseModel, ValidationError
+from shipper.config.units import format_bytes, format_duration
+from shipper.report.account import Account
+from shipper.report.markup import Html, number, plural, tag, utc, window
+from shipper.report.results import PastRun, RunReport
 
-from shipper.report.results import PastRun
-
-_STAMP = "%Y%m%dT%H%M%SZ"
-#: Of windows that have no run to show, this many are passed over for each that is wanted; a pipeline that has failed for weeks
-#: should not have all of its reports read by each run.
-_LOOKED_AT_PER_RUN = 5
-
-log = logging.getLogger("shipper.history")
-Window = tuple[dt.datetime, dt.datetime]
+MOST_RUNS = 60
+"""The latest ones; the others are in report.json."""
+_HEIGHT = 100.0
 
 
-class _File(BaseModel):
-    size_bytes: int
+@dataclass(frozen=True)
+class _Bars:
+    title: str
+    key: str
+    past: Sequence[float]
+    now: float
+    """Of this run."""
+    write: Callable[[float], str]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.past)
 
 
-class _Plan(BaseModel):
-    started_at: dt.datetime
-    files: list[_File]
-
-
-class _Ship(BaseModel):
-    read: int = 0
-    unread: int = 0
-
-
-class _Report(BaseModel):
-    """What is needed of a RunReport. Everything else is ignored, so that reports of other versions of shipper count too."""
-
-    pipeline: str
-    window_start: dt.datetime
-    window_end: dt.datetime
-    run_id: str
-    status: str
-    first_cause: str | None = None
-    finished_at: dt.datetime
-    plan: _Plan | None = None
-    ships: list[_Ship] = []
-
-
-def past_runs(
-    runs_uri: str, pipeline: str, before: dt.datetime, *, most: int, wanted: Callable[[Window], bool] = lambda window: True
-) -> list[PastRun]:
-    """The latest ``most`` windows that begin before ``before`` and have a run that succeeded, oldest first; of each its last such run.
-
-    ``wanted`` is asked before anything of a window is read. What is no report, or is broken, is passed over. Empty if there is no
-    such folder; raises OSError if it cannot be listed.
-    """
-    root = f"{runs_uri.rstrip('/')}/{pipeline}"
-    fs, path = fsspec.core.url_to_fs(root)
-    windows = [(window, name) for name in _names(fs, path) if (window := _window(name)) and window[0] < before and wanted(window)]
-    found: list[PastRun] = []
-    for window, name in sorted(windows, reverse=True)[: most * _LOOKED_AT_PER_RUN]:
-        if len(found) == most:
-            break
-        if run := next(_succeeded(fs, f"{path}/{name}", pipeline, window), None):
-            found.append(run)
-    return found[::-1]
-
-
-def _names(fs: Any, path: str) -> Sequence[str]:
-    try:
-        return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _window(name: str) -> Window | None:
-    """Of a folder's name, as RunFolder writes it; None for any other."""
-    start, _, end = name.partition("--")
-    try:
-        first, last = (dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC) for stamp in (start, end))
-    except ValueError:
+def history_section(report: RunReport, found: Sequence[Account]) -> Html | None:
+    """None where there is no plan, and so nothing that could be compared."""
+    if report.plan is None:
         return None
-    return (first, last) if first < last else None
-
-
-def _succeeded(fs: Any, folder: str, pipeline: str, window: Window) -> Iterator[PastRun]:
-    """The window's runs that succeeded, the last one first; run ids sort by time."""
-    for run_id in sorted(_names(fs, folder), reverse=True):
-        path = f"{folder}/{run_id}/report.json"
-        try:
-            report = _Report.model_validate_json(bytes(fs.cat_file(path)))
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, ValidationError) as error:
-            log.warning("%s is passed over in the history: it is no report that can be read (%s)", path, type(error).__name__)
-            continue
-        ours = (report.pipeline, report.window_start, report.window_end, report.run_id) == (pipeline, *window, run_id)
-        if ours and report.plan is not None and report.status == "succeeded" and report.first_cause is None:
-            yield _past(report, report.plan)
-
-
-def _past(report: _Report, plan: _Plan) -> PastRun:
-    return PastRun(
-        window_start=report.window_start,
-        window_end=report.window_end,
-        run_id=report.run_id,
-        files=len(plan.files),
-        bytes=sum(file.size_bytes for file in plan.files),
-        records=max((ship.read + ship.unread for ship in report.ships), default=0),
-        seconds=(report.finished_at - plan.started_at).total_seconds(),
+    length = report.window_end - report.window_start
+    before = [run for run in report.history if run.window_end - run.window_start == length][-MOST_RUNS:]
+    head = tag("h2", "Against earlier runs")
+    if not before:
+        span = format_duration(length.total_seconds())
+        says = f"There is no earlier run of this pipeline over a window of {span} to compare this one with."
+        return tag("section", head, tag("p", says), id="history")
+    first, last = before[0], before[-1]
+    count = plural(len(before), "run")
+    says = (
+        f"This run is the last bar of each chart. Before it: {count} over windows of the same length, "
+        f"{window(first.window_start, first.window_end)}"
     )
+    says += f" to {window(last.window_start, last.window_end)}." if len(before) > 1 else "."
+    figures = (_figure(bars) for bars in _charts(report, found, before))
+    return tag(
+        "section", head, tag("div", *figures, class_="charts"), tag("p", f"{says} The line is their median."), id="history"
+    )
+
+
+def _charts(report: RunReport, found: Sequence[Account], before: Sequence[PastRun]) -> list[_Bars]:
+    """A run that failed was cut short: its files and bytes can be compared, its records only where they were counted."""
+    plan = report.plan
+    assert plan is not None
+    lines = [account.read + account.unread for account in found if account.read is not None]
+    charts = [
+        _Bars("Files", "files", [run.files for run in before], len(plan.files), number),
+        _Bars(
+            "Bytes, as stored", "bytes", [run.bytes for run in before], plan.total_bytes, lambda size: format_bytes(round(size))
+        ),
+    ]
+    if lines:
+        charts.append(_Bars("Records", "records", [run.records for run in before], max(lines), number))
+    if report.first_cause is None and report.status == "succeeded":
+        took = max(0.0, (utc(report.finished_at) - utc(plan.started_at)).total_seconds())
+        charts.append(_Bars("Time", "seconds", [run.seconds for run in before], took, format_duration))
+    return charts
+
+
+def _figure(bars: _Bars) -> Html:
+    values = [*bars.past, bars.now]
+    top = max(*values, 1e-9)
+    titled = {"id": f"history-{bars.key}-title"}, {"id": f"history-{bars.key}-desc"}
+    rects = (_bar(i, value, top, "now" if i == len(bars.past) else "past") for i, value in enumerate(values))
+    median = f"{_f(_HEIGHT * (1 - bars.median / top))}"
+    svg = tag(
+        "svg",
+        tag("title", f"{bars.title} of this run and the runs before it", **titled[0]),
+        tag("desc", f"{bars.write(bars.now)}; {_compared(bars)}.", **titled[1]),
+        *rects,
+        tag("line", class_="median", x1="0", x2=str(len(values)), y1=median, y2=median, vector_effect="non-scaling-stroke"),
+        role="img",
+        aria_labelledby=f"history-{bars.key}-title history-{bars.key}-desc",
+        **{"viewBox": f"0 0 {len(values)} {_f(_HEIGHT)}", "preserveAspectRatio": "none"},
+    )
+    head = tag("p", tag("span", bars.title), tag("b", bars.write(bars.now)))
+    return tag("figure", head, svg, tag("figcaption", _compared(bars)), class_="bars")
+
+
+def _bar(i: int, value: float, top: float, kind: str) -> Html:
+    height = max(_HEIGHT * value / top, 0.8 if value else 0.0)
+    return tag("rect", class_=kind, x=_f(i + 0.14), y=_f(_HEIGHT - height), width="0.72", height=_f(height))
+
+
+def _compared(bars: _Bars) -> str:
+    """``12 % above the median of 1,190,000``."""
+    median = bars.write(bars.median)
+    if not bars.median:
+        return f"the median is {median}"
+    share = round(100 * (bars.now / bars.median - 1))
+    if share == 0:
+        return f"at the median of {median}"
+    if share >= 900:
+        return f"{number(bars.now / bars.median)} times the median of {median}"
+    return f"{abs(share)} % {'above' if share > 0 else 'below'} the median of {median}"
+
+
+def _f(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from shipper.config.units import format_duration
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+FIRST_ROWS = 20
+"""What is shown of a long table before it is unfolded."""
 _VOID = frozenset({"br", "link", "meta"})
 
 
@@ -124,6 +126,21 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Row]) -> Html:
         tag("thead", tag("tr", head, role="row"), role="rowgroup"),
         tag("tbody", body, role="rowgroup"),
         role="table",
+    )
+
+
+def folded(caption: str, columns: Sequence[Column], rows: Sequence[Row], noun: str, total: Row | None = None) -> Html:
+    """A table of which all but the first :data:`FIRST_ROWS` rows are folded away; ``total`` stays below the first ones. A link to
+    a row that is folded away unfolds it."""
+    first, rest = rows[:FIRST_ROWS], rows[FIRST_ROWS:]
+    if not rest:
+        return table(caption, columns, [*first, total] if total else first)
+    more = tag("summary", plural(len(rest), f"more {noun}"))
+    return join(
+        [
+            table(caption, columns, [*first, total] if total else first),
+            tag("details", more, table(f"{caption}, the rest", columns, rest)),
+        ]
     )
 
 

@@ -14,9 +14,12 @@ from urllib.parse import quote
 from shipper.config.units import format_bytes
 from shipper.report.account import Account, accounts
 from shipper.report.files import files_section, left_out_section
+from shipper.report.history import history_section
 from shipper.report.markup import Html, duration, join, moment, number, plural, tag, utc, window
+from shipper.report.places import places
 from shipper.report.results import RunReport
 from shipper.report.sections import (
+    account_section,
     gates_section,
     notes,
     notes_section,
@@ -25,7 +28,7 @@ from shipper.report.sections import (
     throughput_section,
     topics_section,
 )
-from shipper.report.verdict import State, Verdict, gates, verdict
+from shipper.report.verdict import Doubt, State, Verdict, checks, verdict
 
 _BADGES: dict[State, tuple[str, str]] = {
     "shipped": ("✓", "Succeeded"),
@@ -49,8 +52,10 @@ def render(report: RunReport) -> str:
         _facts(report),
         sum_section(report, found),
         gates_section(report),
+        account_section(found),
         topics_section(found),
         throughput_section(found),
+        history_section(report, found),
         files_section(report, found),
         left_out_section(report),
         notes_section(report, found),
@@ -97,11 +102,21 @@ def _verdict_section(report: RunReport, found: Sequence[Account], ending: Verdic
         tag("p", cause, class_="error") if cause else None,
         tag("p", ending.remedy) if ending.remedy else None,
         tag("p", tag("code", ending.command), class_="command") if ending.command else None,
-        tag("ul", *(tag("li", doubt) for doubt in ending.doubts), class_="doubts") if ending.doubts else None,
+        _places(report, found, ending),
+        tag("ul", *(_doubt(doubt) for doubt in ending.doubts), class_="doubts") if ending.doubts else None,
         tag("ul", *(_cluster(account) for account in found), class_="clusters") if len(found) > 1 else None,
         _pointers(report, found),
         id="verdict",
     )
+
+
+def _places(report: RunReport, found: Sequence[Account], ending: Verdict) -> Html | None:
+    links = [tag("a", says, href=f"#{place}") for says, place in places(report, found, ending)]
+    return tag("p", "Look at ", join(links, " · "), class_="pointers") if links else None
+
+
+def _doubt(doubt: Doubt) -> Html:
+    return tag("li", f"{doubt.says} ", tag("a", "Show", href=f"#{doubt.section}"))
 
 
 def _cluster(account: Account) -> Html:
@@ -111,7 +126,9 @@ def _cluster(account: Account) -> Html:
         mark, tone, says = (
             "✓",
             "good",
-            f"{sent} shipped" + (f", {number(account.before)} were there before" if account.before else ""),
+            f"{sent} shipped"
+            + (f", {number(sum(account.quarantined.values()))} quarantined" if account.quarantined else "")
+            + (f", {number(account.before)} were there before" if account.before else ""),
         )
     elif account.outcome == "nothing":
         mark, tone, says = "✓", "good", f"nothing to ship, {there} there"
@@ -124,11 +141,13 @@ def _cluster(account: Account) -> Html:
 
 def _pointers(report: RunReport, found: Sequence[Account]) -> Html | None:
     """Links to what a reader of a green verdict should still see."""
-    warnings = sum(not check.passed and check.severity == "warn" for _, gate in gates(report) for check in gate.checks)
+    warnings = sum(not check.passed and check.severity == "warn" for _, check in checks(report))
+    aside = sum(sum(account.quarantined.values()) for account in found)
     remarks = len(notes(report, found))
     left_out = len(report.plan.left_out) if report.plan else 0
     links = [
         tag("a", plural(warnings, "warning"), href="#gates") if warnings else None,
+        tag("a", f"{plural(aside, 'record')} quarantined", href="#sum") if aside else None,
         tag("a", plural(remarks, "note"), href="#notes") if remarks else None,
         tag("a", f"{plural(left_out, 'file')} left out", href="#left-out") if left_out else None,
     ]

@@ -30,6 +30,11 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def write_checksum(checksum: int) -> str:
+    """Modulo 2^64, in 16 hex digits."""
+    return f"{checksum % (1 << 64):016x}"
+
+
 class StepResult(Result):
     """Common to all steps. Times are UTC."""
 
@@ -176,6 +181,12 @@ class FileAccount(Result):
     """Rule of `records.drop` → lines that it took out."""
     quarantined: dict[str, int] = {}
     """Reason → records that this run sent to the quarantine topic."""
+    seconds: float = 0.0
+    """What the Spark tasks spent on it: reading, and waiting for a free lane. Splits that were read side by side add up."""
+    unread: bool = False
+    """Not even read, because the ledger held all of it."""
+    checksums: dict[str, str] = {}
+    """Topic → checksum of what this run delivered there, by the tasks: the sum of xxhash64(value), modulo 2^64, in 16 hex digits."""
 
     @property
     def missing(self) -> int:
@@ -223,6 +234,23 @@ class LanePoint(Result):
     """Share of the time since the point before that readers waited for a lane, 0 to 1: near 1 the link or the brokers are the limit,
     near 0 the reading is."""
     parked_records: int = 0
+    reopened: int = 0
+    """Lanes that were thrown away and opened anew since the point before."""
+
+
+class LaneAccount(Result):
+    """What one lane of one task did in the whole ship."""
+
+    task: int
+    lane: int
+    transactions: int
+    """Committed."""
+    bytes: int
+    """Of records delivered, uncompressed."""
+    busy_seconds: float
+    """With a transaction under way; the rest of the ship's time it waited for the reader."""
+    reopened: int = 0
+    """How often it was thrown away and opened anew."""
 
 
 class ShipResult(StepResult):
@@ -230,6 +258,8 @@ class ShipResult(StepResult):
     cluster: str
     generation: int = 0
     """The ship's number in the ledger: the offset of its record. A higher one fences all lower ones."""
+    chunks_end: int = 0
+    """Offset in the ledger's chunk partition behind what was there before this ship sent anything."""
     tasks: int = 0
     lanes: int = 0
     """Lanes per task."""
@@ -245,8 +275,14 @@ class ShipResult(StepResult):
     """Reason → records that this run sent to the quarantine topic, by the receipts."""
     observed: dict[str, int] = {}
     """Spark's own count of the same, by name as in `Count`: `read`, `filtered: RULE`, `quarantined: REASON`."""
-    ends_before: dict[str, list[int]] = {}
-    """Topic → per partition, the offset behind its last record just before this ship sent anything: where a read-back begins."""
+    ends_before: dict[str, list[int]] | None = None
+    """Topic → per partition, the offset behind its last record just before this ship sent anything: where a read-back begins. -1: the
+    partition had no leader to ask. None: not taken, since nothing was left to ship or `gates.delivery` has no `read_back`."""
+    checksum: str | None = None
+    """Of the values of all lines that Spark read and that are to be shipped, by its own observation; as in FileAccount. None: not asked
+    for (`gates.delivery` has no `checksum`), or the job failed."""
+    checksum_added: str | None = None
+    """What the tasks added to it: byte order marks, which Spark's reader drops, put back; taken off, what only they found unfit to ship."""
     topics: list[TopicAccount] = []
     files: list[FileAccount] = []
     ship_seconds: float = 0.0
@@ -265,6 +301,8 @@ class ShipResult(StepResult):
     """How often a lane was thrown away and opened anew (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []
     lane_timeline: list[LanePoint] = []
+    lane_accounts: list[LaneAccount] = []
+    """Each lane of each task, in their order."""
     notes: list[str] = []
     """Sentences an operator should read: took over a dead run's lease, waited for a topic, …"""
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from shipper.config.units import format_bytes
 from shipper.report.account import Account, Topic, steps
+from shipper.report.counts import account_table
 from shipper.report.flow import flow
 from shipper.report.lanes import lanes
-from shipper.report.markup import Column, Html, Row, duration, join, moment, number, plural, table, tag
+from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, table, tag
 from shipper.report.results import CheckResult, GateResult, RunReport
 from shipper.report.timeline import timeline
-from shipper.report.verdict import gates
+from shipper.report.verdict import checks, gates
 
 MOST_TOPICS = 200
 _LONGEST_ERROR = 20_000
@@ -23,7 +24,11 @@ def anchor(found: Sequence[Account], account: Account) -> str:
 
 
 def sum_section(report: RunReport, found: Sequence[Account]) -> Html | None:
-    shipped = [account for account in found if account.ship is not None and (account.read or account.sent or account.before)]
+    shipped = [
+        account
+        for account in found
+        if account.ship is not None and (account.read or account.sent or account.before or account.set_aside)
+    ]
     if not shipped:
         return None
     files, size = (len(report.plan.files), format_bytes(report.plan.total_bytes)) if report.plan else (None, None)
@@ -43,7 +48,7 @@ def gates_section(report: RunReport) -> Html | None:
     if not left:
         return None
     columns = [Column(title) for title in ("Check", "Gate", "Expected", "Observed", "Severity", "Result")]
-    rows = [_check(title, check) for title, gate in left for check in gate.checks]
+    rows = [_check(title, check, f"check-{i}") for i, (title, check) in enumerate(checks(report))]
     scopes = [f"{title}: {_scope(gate)}." for title, gate in left if _scope(gate)]
     return tag(
         "section",
@@ -56,18 +61,48 @@ def gates_section(report: RunReport) -> Html | None:
 
 def _scope(gate: GateResult) -> str:
     if gate.checks or gate.status == "failed":
-        return gate.scope
+        read = plural(gate.scans, "scan") + " of the content" if gate.scans else ""
+        return ", ".join(part for part in (gate.scope, read) if part)
     return f"{gate.status} without a check{f', {gate.scope}' if gate.scope else ''}"
 
 
-def _check(title: str, check: CheckResult) -> Row:
+def _check(title: str, check: CheckResult, row_anchor: str) -> Row:
     if check.passed:
         tone, result = None, tag("span", "✓ passed", class_="good")
-    elif check.severity == "warn":
-        tone, result = "warn", tag("span", "! failed", class_="warn")
+    elif check.severity in ("warn", "quarantine"):
+        tone, result = "warn", tag("span", "! failed" if check.severity == "warn" else "! quarantined", class_="warn")
     else:
         tone, result = "bad", tag("span", "✗ failed", class_="bad")
-    return Row([tag("code", check.check), title, check.expected, check.observed, check.severity, result], tone=tone)
+    expected: str = check.expected
+    if check.history:
+        expected = join([expected, tag("span", _before(check.history), class_="dim more")])
+    return Row(
+        [tag("code", check.check), title, expected, check.observed, tag("span", check.severity), result],
+        tone=tone,
+        anchor=row_anchor,
+    )
+
+
+def _before(history: Sequence[float]) -> str:
+    """``5 runs before: 11 to 13``."""
+    low, high = _figure(min(history)), _figure(max(history))
+    return f"{plural(len(history), 'run')} before: {low if low == high else f'{low} to {high}'}"
+
+
+def _figure(value: float) -> str:
+    return number(value) if value == round(value) or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def account_section(found: Sequence[Account]) -> Html | None:
+    """Who counted what. Where no gate has compared the counts there is nothing to show."""
+    counted = [account for account in found if account.counts]
+    if not counted:
+        return None
+    parts = []
+    for account in counted:
+        prefix = anchor(found, account)
+        parts.append(tag("div", _cluster_title(found, account), *account_table(account, prefix), id=f"{prefix}-account"))
+    return tag("section", tag("h2", "Counted in independent places"), *parts, id="account")
 
 
 def topics_section(found: Sequence[Account]) -> Html | None:
@@ -78,38 +113,62 @@ def topics_section(found: Sequence[Account]) -> Html | None:
 
 
 def _topics(found: Sequence[Account], account: Account) -> Iterator[Html | None]:
-    columns = [Column("Topic"), *(Column(t, numeric=True) for t in ("Delivered", "Before", "Ledger", "Bytes"))]
-    columns.append(Column("Agree"))
+    """With the ledger's and the read-back's counts, which the account of the gate shows as well, beside those of other places."""
+    topics = account.topics
+    optional = {"Parked": any(t.parked for t in topics), "Read back": any(t.read_back is not None for t in topics)}
+    titles = ("Delivered", "Before", "Parked", "Ledger", "Read back", "Bytes")
+    shown = [title for title in titles if optional.get(title, True)]
+    columns = [Column("Topic"), *(Column(title, numeric=True) for title in shown), Column("Agree")]
     prefix = anchor(found, account)
-    rows = [_topic(topic, f"{prefix}-topic-{i}") for i, topic in enumerate(account.topics[:MOST_TOPICS])]
-    if len(account.topics) > 1:
-        everything = sum(topic.delivered_bytes for topic in account.topics)
-        total = Topic("All topics", account.delivered, everything, account.before, account.ledger)
+    rows = [_topic(topic, shown, f"{prefix}-topic-{i}") for i, topic in enumerate(topics[:MOST_TOPICS])]
+    total_row = None
+    if len(topics) > 1:
+        everything = sum(topic.delivered_bytes for topic in topics)
+        sent = sum(topic.delivered for topic in topics)
+        name = "All topics, quarantine too" if any(topic.quarantine for topic in topics) else "All topics"
+        total = Topic(name, sent, everything, account.before, account.ledger, _read_back(topics), account.parked)
         # Two topics that disagree in opposite directions agree in their sum: only the rows can say yes.
-        rows.append(Row([total.name, *_figures(total), ""], tone="total"))
+        total_row = Row([total.name, *_figures(total, shown), ""], tone="total")
     yield _cluster_title(found, account)
-    yield table(f"Records per topic on {account.cluster}", columns, rows)
-    if len(account.topics) > MOST_TOPICS:
-        yield tag("p", f"{plural(len(account.topics) - MOST_TOPICS, 'more topic')} in report.json.")
+    yield folded(f"Records per topic on {account.cluster}", columns, rows, "topic", total_row)
+    if len(topics) > MOST_TOPICS:
+        yield tag("p", f"{plural(len(topics) - MOST_TOPICS, 'more topic')} in report.json.")
 
 
-def _topic(topic: Topic, row_anchor: str) -> Row:
-    tone = "bad" if topic.agrees == "no" else None
-    return Row([tag("code", topic.name), *_figures(topic), _agree(topic)], tone=tone, anchor=row_anchor)
+def _read_back(topics: Sequence[Topic]) -> int | None:
+    """None unless every topic was read."""
+    counts = [topic.read_back for topic in topics if topic.read_back is not None]
+    return sum(counts) if counts and len(counts) == len(topics) else None
 
 
-def _figures(topic: Topic) -> list[str]:
-    ledger = number(topic.ledger) if topic.ledger is not None else "–"
-    return [number(topic.delivered), number(topic.before), ledger, format_bytes(topic.delivered_bytes)]
+def _topic(topic: Topic, shown: Sequence[str], row_anchor: str) -> Row:
+    tone = "bad" if topic.agrees == "no" or topic.parked else None
+    name = tag("code", topic.name)
+    if topic.quarantine:
+        name = join([name, tag("span", "quarantine", class_="dim more")])
+    return Row([name, *_figures(topic, shown), _agree(topic)], tone=tone, anchor=row_anchor)
+
+
+def _figures(topic: Topic, shown: Sequence[str]) -> list[str]:
+    counts = {"Delivered": topic.delivered, "Before": topic.before, "Parked": topic.parked}
+    found = {title: number(count) for title, count in counts.items()}
+    for title, count in (("Ledger", topic.ledger), ("Read back", topic.read_back)):
+        found[title] = "–" if count is None else number(count)
+    found["Bytes"] = format_bytes(topic.delivered_bytes)
+    return [found[title] for title in shown]
 
 
 def _agree(topic: Topic) -> Html:
-    beyond = topic.beyond
-    if beyond is None:
+    if topic.agrees == "not counted":
         return tag("span", "not counted", class_="dim")
-    if beyond == 0:
+    if topic.agrees == "yes":
         return tag("span", "✓ yes", class_="good")
-    return tag("span", f"✗ ledger has {number(abs(beyond))} {'more' if beyond > 0 else 'fewer'}", class_="bad")
+    if topic.beyond:
+        says = f"ledger has {number(abs(topic.beyond))} {'more' if topic.beyond > 0 else 'fewer'}"
+    else:
+        off = topic.read_beyond or 0
+        says = f"readers find {number(abs(off))} {'more' if off > 0 else 'fewer'}"
+    return tag("span", f"✗ {says}", class_="bad")
 
 
 def throughput_section(found: Sequence[Account]) -> Html | None:
@@ -142,16 +201,17 @@ def notes_section(report: RunReport, found: Sequence[Account]) -> Html | None:
 def steps_section(report: RunReport, cause: str | None) -> Html:
     columns = [Column("Step"), Column("Status"), Column("Started"), Column("Took", numeric=True)]
     rows, errors = [], []
-    for step in steps(report):
+    for i, step in enumerate(steps(report)):
+        place = f"step-{i}"
         if step.result is None:
-            rows.append(Row([step.title, tag("span", "no result", class_="dim"), "–", "–"]))
+            rows.append(Row([step.title, tag("span", "no result", class_="dim"), "–", "–"], anchor=place))
             continue
         result = step.result
         tone = "bad" if step.failed else None
         mark = {"succeeded": ("✓ succeeded", "good"), "failed": ("✗ failed", "bad"), "skipped": ("skipped", "dim")}
         said, colour = mark[result.status]
         took = duration(result.started_at, result.finished_at)
-        rows.append(Row([step.title, tag("span", said, class_=colour), moment(result.started_at), took], tone=tone))
+        rows.append(Row([step.title, tag("span", said, class_=colour), moment(result.started_at), took], tone=tone, anchor=place))
         if result.error:
             errors.append((step.title, result.error))
     return tag(

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from shipper.report.account import Account, Step, accounts, steps
+from shipper.report.counts import disagreement
 from shipper.report.markup import number, plural, utc, words
-from shipper.report.results import GateResult, RunReport
+from shipper.report.results import CheckResult, GateResult, RunReport
 
 State = Literal["shipped", "nothing", "doubt", "failed"]
 _STAYS = "What was delivered stays delivered: it is in the ledger and is not sent again."
 _AGAIN = "When the cause is gone, run the window again: it ships what is left."
+
+
+class Doubt(NamedTuple):
+    """Why a run should not be taken at its word, and the section of the page that shows it."""
+
+    says: str
+    section: str
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,9 @@ class Verdict:
     remedy: str | None = None
     """What is where now, and what to do about the run as a whole."""
     command: str | None = None
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    failed: Step | None = None
+    """The step that failed first, or left no result."""
 
 
 def verdict(report: RunReport) -> Verdict:
@@ -36,7 +46,7 @@ def verdict(report: RunReport) -> Verdict:
     if report.status == "failed" or report.first_cause or any(step.failed for step in steps(report)):
         return _failed(report, found)
     doubts = tuple(_doubts(report, found))
-    shipped = [account for account in found if account.delivered]
+    shipped = [account for account in found if account.outcome == "shipped"]
     headline = _shipped(shipped) if shipped else _nothing(report, found)
     if doubts:
         return Verdict("doubt", f"{headline}, but not everything agrees", doubts=doubts)
@@ -46,6 +56,9 @@ def verdict(report: RunReport) -> Verdict:
 def _shipped(shipped: list[Account]) -> str:
     """``Shipped 1,200,000 records to each of frankfurt and singapore``; a total where they got different numbers."""
     total = sum(account.delivered for account in shipped)
+    aside = sum(sum(account.quarantined.values()) for account in shipped)
+    if not total and aside:
+        return f"Shipped nothing but {plural(aside, 'quarantined record')}"
     names = [account.cluster for account in shipped]
     to = words(names) if len(names) <= 3 else f"{number(len(names))} clusters"
     if len(names) > 1 and len({account.delivered for account in shipped}) == 1:
@@ -82,6 +95,7 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
         remedy,
         shlex.join(["shipper", "run", report.pipeline, "--window", f"{start}/{end}"]) if again else None,
         tuple(_contradictions(found)),
+        first,
     )
 
 
@@ -115,38 +129,52 @@ def _silent(report: RunReport, missing: Step | None, sent: int) -> tuple[str, st
     return headline, f"{_STAYS if sent else unknown} {_AGAIN}"
 
 
-def _doubts(report: RunReport, found: list[Account]) -> list[str]:
+def _doubts(report: RunReport, found: list[Account]) -> list[Doubt]:
     """Why a run that says it succeeded should not be taken at its word."""
     doubts = _contradictions(found)
     for account in found:
         if account.outcome == "no result":
-            doubts.append(f"{account.cluster}: the ship step left no result, so nobody knows what it delivered.")
+            says = f"{account.cluster}: the ship step left no result, so nobody knows what it delivered."
+            doubts.append(Doubt(says, "steps"))
         elif account.delivered and account.gate is None:
-            doubts.append(f"{account.cluster}: the delivery gate left no result.")
+            doubts.append(Doubt(f"{account.cluster}: the delivery gate left no result.", "steps"))
     if any(account.delivered for account in found) and report.gate_source is None:
-        doubts.append("The source gate left no result.")
+        doubts.append(Doubt("The source gate left no result.", "steps"))
     for title, gate in gates(report):
         broken = [check.check for check in gate.checks if check.severity == "block" and not check.passed]
         if broken:
-            doubts.append(f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.")
+            doubts.append(Doubt(f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.", "gates"))
     return doubts
 
 
-def _contradictions(found: list[Account]) -> list[str]:
+def _contradictions(found: list[Account]) -> list[Doubt]:
     """Figures of ships that ended well and still do not fit together."""
-    sentences = []
+    doubts = []
     for account in found:
         if account.ship is None or account.ship_failed:
             continue
         if account.gap:
             size = plural(abs(account.gap), "record")
             says = f"{size} not accounted for" if account.gap > 0 else f"{size} more accounted for than there should be"
-            sentences.append(f"{account.cluster}: {says}.")
-        wrong = [topic.name for topic in account.topics if topic.agrees == "no"]
+            doubts.append(Doubt(f"{account.cluster}: {says}.", "sum"))
+        if account.parked:
+            doubts.append(Doubt(f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent.", "topics"))
+        wrong = [f"{count.name} ({disagreement(count)})" for count in account.counts if not count.agrees]
         if wrong:
-            shown = words(wrong[:3] + ([f"{len(wrong) - 3} more"] if wrong[3:] else []))
-            sentences.append(f"{account.cluster}: the ledger and the receipts disagree on {shown}.")
-    return sentences
+            doubts.append(Doubt(f"{account.cluster}: counts disagree on {_some(wrong)}.", "account"))
+        differ = [topic.name for topic in account.topics if topic.agrees == "no"]
+        if differ and not wrong:
+            doubts.append(Doubt(f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.", "topics"))
+    return doubts
+
+
+def _some(names: list[str]) -> str:
+    return words(names[:3] + ([f"{len(names) - 3} more"] if names[3:] else []))
+
+
+def checks(report: RunReport) -> list[tuple[str, CheckResult]]:
+    """All checks that were evaluated, each with its gate's name, in the order of the page's table."""
+    return [(title, check) for title, gate in gates(report) for check in gate.checks]
 
 
 def gates(report: RunReport) -> list[tuple[str, GateResult]]:

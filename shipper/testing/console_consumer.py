@@ -16,7 +16,7 @@ from shipper.dev.kafka_tools import run_kafka_tool
 
 _TOOLS = "org.apache.kafka.tools"
 #: How long the consumer waits for one more record. Short, because a read that ended too early is simply continued.
-_IDLE_MS = 2000
+_IDLE_MS, _LONGEST_IDLE_MS = 2_000, 30_000
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,20 @@ def _read(bootstrap: str, topic: str, marks: _Marks, fields: list[str], timeout_
         raise DevServerError(f"There is no topic {topic} at {bootstrap}.")
     group = f"shipper-read-{secrets.token_hex(8)}"
     passed: dict[int, int] = {}
+    idle_ms = _IDLE_MS
     while any(passed.get(partition, 0) < end for partition, end in ends.items()):
         if time.monotonic() > deadline:
             raise DevServerError(
                 f"Topic {topic} at {bootstrap} was not read to its end within {timeout_seconds:.0f} s: got to {passed} of "
                 f"{ends} (partition: offset). A transaction may be open there, which holds readers back."
             )
-        out = _consume(bootstrap, topic, group, marks, fields, deadline)
+        out = _consume(bootstrap, topic, group, marks, fields, idle_ms, deadline)
         yield from out.split(marks.record)[:-1]
+        idle_ms = min(2 * idle_ms, _LONGEST_IDLE_MS)  # over a bad link joining the group alone may take longer than that
         passed = _positions(bootstrap, topic, group, deadline)
 
 
-def _consume(bootstrap: str, topic: str, group: str, marks: _Marks, fields: list[str], deadline: float) -> bytes:
+def _consume(bootstrap: str, topic: str, group: str, marks: _Marks, fields: list[str], idle_ms: int, deadline: float) -> bytes:
     options = {f"print.{field}": "true" for field in fields} | {
         "line.separator": marks.record.decode(),
         "key.separator": marks.field.decode(),
@@ -123,7 +125,7 @@ def _consume(bootstrap: str, topic: str, group: str, marks: _Marks, fields: list
         "null.literal": marks.null.decode(),
     }
     arguments = ["--topic", topic, "--group", group, "--from-beginning", "--isolation-level", "read_committed"]
-    arguments += ["--timeout-ms", str(_IDLE_MS)]
+    arguments += ["--timeout-ms", str(idle_ms)]
     for name, value in options.items():
         arguments += ["--formatter-property", f"{name}={value}"]
     return _tool(bootstrap, f"{_TOOLS}.consumer.ConsoleConsumer", arguments, deadline)

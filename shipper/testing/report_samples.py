@@ -12,10 +12,14 @@ from shipper.report.page import render
 from shipper.report.results import (
     CheckResult,
     ClusterPlan,
+    Count,
     DeliveryGateResult,
     FileAccount,
     GateResult,
+    LaneAccount,
+    LanePoint,
     LeftOut,
+    PastRun,
     PlannedFile,
     PlanResult,
     RunReport,
@@ -28,6 +32,8 @@ START = dt.datetime(2026, 11, 21, 11, tzinfo=dt.UTC)
 RAN = dt.datetime(2026, 11, 21, 12, 10, 4, tzinfo=dt.UTC)
 FOLDER = "s3a://logs/web/2026/11/21/11/"
 TOPICS = {"logs.web": (1_180_204, 0), "errors.web": (41_777, 1_250), "audit.web": (2_310, 0)}
+FILTERED = {"health_checks": 31_446, "debug": 2_204}
+QUARANTINED = {"unparseable": 9, "too_large": 4}
 HOSTILE = '<script>alert("1")</script>&"\'\u202egpj.exe\x00'
 
 
@@ -130,11 +136,13 @@ def ship(
     return ShipResult(**common, cluster=cluster, **{**figures, **more})
 
 
-def delivery_gate(shipped: ShipResult, *, off: int = 0) -> DeliveryGateResult:
+def delivery_gate(shipped: ShipResult, *, off: int = 0, read_back: bool = False) -> DeliveryGateResult:
     """The ledger agrees, except for ``off`` records."""
     topics = [t.model_copy(update={"ledger": t.delivered + t.before}) for t in shipped.topics]
     if off:
         topics[0].ledger = (topics[0].ledger or 0) + off
+    if read_back:
+        topics = [t.model_copy(update={"read_back": t.delivered}) for t in topics]
     total = sum(topic.ledger or 0 for topic in topics)
     sums = CheckResult(
         check="sum_closes(logs.web)",
@@ -149,8 +157,67 @@ def delivery_gate(shipped: ShipResult, *, off: int = 0) -> DeliveryGateResult:
         cluster=shipped.cluster,
         checks=[sums],
         topics=topics,
+        account=account(shipped, topics),
         scope="the whole window",
     )
+
+
+def account(shipped: ShipResult, topics: list[TopicAccount]) -> list[Count]:
+    """Every figure as each place would count it."""
+    counts = [Count(name="read", spark=shipped.read, receipts=shipped.read)]
+    counts += [Count(name=f"filtered: {rule}", spark=n, receipts=n) for rule, n in shipped.filtered.items()]
+    counts += [Count(name=f"quarantined: {reason}", spark=n, receipts=n, ledger=n) for reason, n in shipped.quarantined.items()]
+    for topic in topics:
+        sent = topic.delivered + topic.before
+        found = None if topic.read_back is None else topic.read_back + topic.before
+        routed = None if topic.quarantine else sent
+        counts.append(Count(name=topic.topic, spark=routed, receipts=sent, ledger=topic.ledger, read_back=found))
+    return counts
+
+
+def lane_timeline(count: int, records: int) -> list[LanePoint]:
+    """Six lanes that are busy most of the time, and a topic that is away for a while in the middle."""
+    points = []
+    for i in range(count):
+        work = min(1, (i + 1) / 4) * (0.3 if i in (count // 2, count // 2 + 1) else 1)
+        points.append(
+            LanePoint(
+                at=RAN + dt.timedelta(seconds=20 + i),
+                in_flight_bytes=int(48_000_000 * work * (1 + 0.1 * math.sin(i))),
+                wire_bytes=int(records * 162 / 7 / count * work),
+                busy_lanes=round(6 * work),
+                waited=min(1.0, 0.55 * work + 0.2 * abs(math.sin(i / 2))),
+                parked_records=9_000 if i in (count // 2, count // 2 + 1) else 0,
+                reopened=2 if i == count // 2 else 0,
+            )
+        )
+    return points
+
+
+def lane_accounts(ship: ShipResult) -> list[LaneAccount]:
+    """Of two tasks with three lanes each; one of them was thrown away twice."""
+    size = sum(topic.delivered_bytes for topic in ship.topics)
+    return [
+        LaneAccount(
+            task=i // 3, lane=i % 3, transactions=4 + i % 2, bytes=size // 6, busy_seconds=15.5 + i, reopened=2 if i == 4 else 0
+        )
+        for i in range(6)
+    ]
+
+
+def history(count: int = 23) -> list[PastRun]:
+    """The hours before, oldest first, with a day's ups and downs."""
+    hour, runs = dt.timedelta(hours=1), []
+    for i in range(count, 0, -1):
+        share = 1 + 0.35 * math.sin(i / 4)
+        begin = START - i * hour
+        runs.append(
+            PastRun(
+                window_start=begin, window_end=begin + hour, run_id=f"{begin:%Y%m%dT%H%M%S}-0{i:05x}", files=12 - (i % 11 == 0),
+                bytes=int(108_000_000 * share), records=int(1_190_000 * share), seconds=48.0 * share,
+            )
+        )  # fmt: skip
+    return runs
 
 
 def report(**parts: Any) -> RunReport:
@@ -174,6 +241,74 @@ def partly_there() -> RunReport:
     topics = {"logs.web": (402_000, 780_514), "errors.web": (20_000, 21_777)}
     ran = ship(topics, files=16, unread_files=4, notes=notes, lane_reopened=1)
     return report(plan=plan(16, there=802_291), gate_source=source_gate(), ships=[ran], delivery_gates=[delivery_gate(ran)])
+
+
+def set_aside() -> RunReport:
+    """Everything that a good run can have: two rules, a quarantine, records that were there, a read-back, lanes, history."""
+    ran = ship(filtered=FILTERED, quarantined=QUARANTINED, lane_reopened=2, wire_bytes=27_000_000)
+    left, bad = sum(FILTERED.values()), sum(QUARANTINED.values())
+    ran.read += left + bad
+    ran.topics.append(TopicAccount(topic="quarantine.web", quarantine=True, delivered=bad, delivered_bytes=256 * bad))
+    for i, file in enumerate(ran.files):
+        share = {rule: n // len(ran.files) + (n % len(ran.files) if i == 0 else 0) for rule, n in FILTERED.items()}
+        file.filtered, file.quarantined = share, QUARANTINED if i == 7 else {}
+        file.records += sum(share.values()) + sum(file.quarantined.values())
+        file.seconds = 3.1 + 0.37 * (i * 5 % 12) + (9.5 if i == 4 else 0)
+    ran.lane_timeline, ran.lane_accounts = lane_timeline(24, ran.delivered), lane_accounts(ran)
+    gate = source_gate()
+    gate.scans = 3
+    like = "within 50 % of the median of earlier runs, 108.3 MB"
+    usual = [run.bytes / 1e6 for run in history()]
+    gate.checks += [
+        CheckResult(check="size", severity="block", passed=True, expected=like, observed="112.0 MB", history=usual),
+        CheckResult(
+            check="matches(value)", severity="quarantine", passed=False, expected="all match", observed="9 of 100,312 do not"
+        ),
+    ]
+    return report(
+        plan=plan(), gate_source=gate, ships=[ran], delivery_gates=[delivery_gate(ran, read_back=True)], history=history()
+    )
+
+
+def topic_parked() -> RunReport:
+    """One topic was away until the end: its records were read and not sent; all others were delivered."""
+    error = (
+        "topic audit.web could not be written to within 600 s (`delivery.metadata_wait`): unknown topic. Everything else was sent. "
+        "Create it, or check its name and the ACLs; then run again: only what is left will be sent."
+    )
+    ran = ship({"logs.web": (1_180_204, 0), "errors.web": (41_777, 1_250), "audit.web": (0, 0)}, status="failed", error=error)
+    ran.read = 1_225_541
+    ran.topics[2].parked, ran.parked = 2_310, {"audit.web": 2_310}
+    ran.timeline = timeline(24, ran.delivered - 40)
+    ran.lane_timeline = lane_timeline(24, ran.delivered)
+    for file in ran.files:
+        file.records, file.delivered = 102_128, 102_128
+    ran.files[3].delivered -= 2_310
+    return report(first_cause=f"ship:frankfurt: {error}", plan=plan(), gate_source=source_gate(), ships=[ran], history=history())
+
+
+def doubled_chunk() -> RunReport:
+    """The read-back finds more in a topic than anybody sent."""
+    ran = ship()
+    gate = delivery_gate(ran, read_back=True)
+    gate.topics[0].read_back = (gate.topics[0].read_back or 0) + 12_000
+    gate.account = account(ran, gate.topics)
+    gate.status = "failed"
+    gate.error = (
+        "The gate is closed after shipping to frankfurt: read_back(logs.web) expected 1,180,204, observed 1,192,204. "
+        "Do not trust this window before it is cleared up."
+    )
+    gate.checks.append(
+        CheckResult(check="read_back(logs.web)", severity="block", passed=False, expected="1,180,204", observed="1,192,204")
+    )
+    return report(
+        first_cause=f"gate_delivery:frankfurt: {gate.error}",
+        plan=plan(),
+        gate_source=source_gate(),
+        ships=[ran],
+        delivery_gates=[gate],
+        history=history(),
+    )
 
 
 def nothing_to_do() -> RunReport:
@@ -250,11 +385,20 @@ def large() -> RunReport:
         LeftOut(path=f"{FOLDER}host=web-{i % 8:02}/new-{i:04}.log.gz", reason="modified 2m ago, settles after 10m")
         for i in range(260)
     ]
+    for one in ran:
+        one.lane_timeline = lane_timeline(600, one.delivered)
+        for i, file in enumerate(one.files):
+            file.seconds = 0.8 + (i * 7919 % 1009) / 400 + (60 if i == 1234 else 0)
     gates = [delivery_gate(one) for one in ran]
-    return report(plan=plan(5000, clusters, left_out=young), gate_source=source_gate(), ships=ran, delivery_gates=gates)
+    planned_all = plan(5000, clusters, left_out=young)
+    parts = {"gate_source": source_gate(), "ships": ran, "delivery_gates": gates, "history": history(90)}
+    return report(plan=planned_all, **parts)
 
 
-SAMPLES = (shipped, partly_there, nothing_to_do, gate_closed, ship_failed, gate_open_sum, crashed, hostile, large)
+SAMPLES = (
+    *(shipped, partly_there, set_aside, nothing_to_do, gate_closed, ship_failed, topic_parked, gate_open_sum, doubled_chunk),
+    *(crashed, hostile, large),
+)
 
 
 def main(folder: Path) -> None:

@@ -12,9 +12,9 @@ import os
 
 os.environ["GX_ANALYTICS_ENABLED"] = "false"  # Great Expectations reads it while it is imported, so it comes first
 
-from spark_jobs.gates.delivery import SumRow, evaluate_delivery
+from spark_jobs.gates.delivery import Evidence, evaluate_delivery
 from spark_jobs.gates.listing import Listing
 from spark_jobs.gates.source import Evaluation, Source, evaluate_source
 from spark_jobs.gates.verdict import closed, closed_message
 
-__all__ = ["Evaluation", "Listing", "Source", "SumRow", "closed", "closed_message", "evaluate_delivery", "evaluate_source"]
+__all__ = ["Evaluation", "Evidence", "Listing", "Source", "closed", "closed_message", "evaluate_delivery", "evaluate_source"]

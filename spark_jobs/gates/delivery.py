@@ -2,95 +2,199 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
 import pandas as pd
 from great_expectations import expectations as gxe
 
-from shipper.config.checks import SumClosesCheck
+from shipper.config.delivery_checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.report.results import CheckResult
+from spark_jobs.accounting import Account, Figure, Sum
 from spark_jobs.gates.suite import Answer, Question, ask
 from spark_jobs.gates.verdict import unevaluated
 
-
-@dataclass(frozen=True)
-class SumRow:
-    """One sum that must close: the same records, counted in two places that do not know each other."""
-
-    name: str
-    """Of what: ``lines``, or a topic."""
-    left: int | None
-    """None: nobody counted, and the check cannot be evaluated."""
-    left_source: str
-    """Where it was counted, to be read after the figure: ``in the ledger, read anew``."""
-    right: int | None
-    right_source: str
+#: Of thousands of files that do not add up, so many are named.
+_MOST_OPEN = 20
 
 
-def evaluate_delivery(checks: Sequence[SumClosesCheck], rows: Sequence[SumRow]) -> list[CheckResult]:
-    """One result per check and row, with both figures and where they come from. No rows is a check that cannot be evaluated."""
+@dataclass
+class Evidence:
+    """All that the checks of one delivery gate look at."""
+
+    account: Account
+    read_back: list[Sum] = field(default_factory=list)
+    partitions: list[Sum] = field(default_factory=list)
+    read_back_fault: str | None = None
+    """Why the topics could not be read back."""
+
+
+def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: Evidence) -> list[CheckResult]:
+    """One result per check and sum, with all figures and where they come from; the sums of files, and of partitions, that hold are one
+    result together. A check without anything to compare cannot be evaluated."""
     results: list[CheckResult] = []
+    account = evidence.account
     for check in checks:
         match check:
             case SumClosesCheck():
-                results += _sum_closes(check, rows)
+                results += _sums(check, account.sums, {"files": account.files})
+            case ChecksumCheck():
+                results += _sums(check, account.checksums, {"files": account.file_checksums})
+            case ReadBackCheck():
+                if evidence.read_back_fault is not None:
+                    results.append(unevaluated("read_back", "what was sent, as consumers see it", evidence.read_back_fault))
+                else:
+                    results += _sums(check, evidence.read_back, {"partitions": evidence.partitions})
+            case QuarantineRateCheck():
+                results.append(_quarantine_rate(check, account))
             case _:
                 assert_never(check)
     return results
 
 
-def _sum_closes(check: SumClosesCheck, rows: Sequence[SumRow]) -> list[CheckResult]:
-    """One expectation over all rows, so that thousands of them cost no more than one.
+def _sums(check: DeliveryCheck, single: Sequence[Sum], many: Mapping[str, Sequence[Sum]]) -> list[CheckResult]:
+    """One question to Great Expectations over all sums, so that thousands of them cost no more than one.
 
-    Which rows disagree is not taken from Great Expectations, since its result format holds no examples; it is compared here,
+    Which of them are open is not taken from Great Expectations, since its result format holds no examples; it is compared here,
     and both must find the same number of them.
     """
-    if not rows:
-        return [unevaluated("sum_closes", "sums that close", "there are no figures to compare")]
-    counted = [row for row in rows if row.left is not None and row.right is not None]
-    answer = _compared(counted)
-    return [_result(check, row, answer) for row in rows]
+    every = [*single, *(one for sums in many.values() for one in sums)]
+    if not every:
+        return [unevaluated(check.check, "figures that agree", "there are no figures to compare")]
+    answer = _compared([compared for one in every if _counted(one) for compared in _pairs(one)])
+    results = [_result(check, one, answer) for one in single]
+    for what, sums in many.items():
+        results += _many(check, what, sums, answer)
+    return results
 
 
-def _compared(rows: Sequence[SumRow]) -> Answer:
-    if not rows:
+def _counted(one: Sum) -> bool:
+    return len(one.figures) > 1 and all(figure.value is not None for figure in one.figures)
+
+
+def _reference(one: Sum) -> int | str:
+    """What most places say; among equals the first. Of a sum with `at_least` the last figure has no say."""
+    values = [figure.value for figure in (one.figures[:-1] if one.at_least else one.figures) if figure.value is not None]
+    return Counter(values).most_common(1)[0][0]
+
+
+def _pairs(one: Sum) -> list[tuple[str, str]]:
+    """What most places say, beside what each says. As text, which holds figures of any size."""
+    reference = _reference(one)
+    return [(str(reference), str(reference if _fits(one, figure) else figure.value)) for figure in one.figures]
+
+
+def _fits(one: Sum, figure: Figure) -> bool:
+    reference = _reference(one)
+    if one.at_least and figure is one.figures[-1] and isinstance(figure.value, int) and isinstance(reference, int):
+        return figure.value >= reference
+    return figure.value == reference
+
+
+def _compared(pairs: Sequence[tuple[str, str]]) -> Answer:
+    if not pairs:
         return Answer.impossible("nothing was counted")
-    frame = pd.DataFrame({"left": [row.left for row in rows], "right": [row.right for row in rows]})
+    frame = pd.DataFrame(pairs, columns=["agreed", "counted"], dtype="object")
 
     def equal() -> gxe.ExpectColumnPairValuesToBeEqual:
-        return gxe.ExpectColumnPairValuesToBeEqual(column_A="left", column_B="right", ignore_row_if="neither")
+        return gxe.ExpectColumnPairValuesToBeEqual(column_A="agreed", column_B="counted", ignore_row_if="neither")
 
-    (answer,) = ask([Question(equal, ("left", "right"))], frame)
+    (answer,) = ask([Question(equal, ("agreed", "counted"))], frame)
     if answer.fault is not None:
         return answer
-    differ = sum(row.left != row.right for row in rows)
+    differ = sum(agreed != counted for agreed, counted in pairs)
     found = (answer.figures.get("element_count"), answer.figures.get("unexpected_count"), answer.holds)
-    if found != (len(rows), differ, differ == 0):
+    if found != (len(pairs), differ, differ == 0):
         return Answer.impossible(
-            f"Great Expectations looked at {found[0]} sums and found {found[1]} open, instead of {len(rows)} and {differ}"
+            f"Great Expectations looked at {found[0]} figures and found that {found[1]} differ, instead of {len(pairs)} and {differ}"
         )
     return answer
 
 
-def _result(check: SumClosesCheck, row: SumRow, answer: Answer) -> CheckResult:
-    name = f"sum_closes({row.name})"
-    expected = f"{_figure(row.right)} {row.right_source}"
-    observed = f"{_figure(row.left)} {row.left_source}"
-    if row.left is None or row.right is None:
-        return unevaluated(name, expected, observed)
+def _result(check: DeliveryCheck, one: Sum, answer: Answer) -> CheckResult:
+    """Expected: what most places say. Observed: what the others do."""
+    name = f"{check.check}({one.name})"
+    if not _counted(one):
+        missing = [figure for figure in one.figures if figure.value is None]
+        known = [figure for figure in one.figures if figure.value is not None]
+        fault = " and ".join(f"not counted {figure.where}" for figure in missing) or "counted in one place only"
+        return unevaluated(name, _places(known) if known else "a figure", fault)
     if answer.fault is not None:
-        return unevaluated(name, expected, answer.fault)
-    closes = row.left == row.right
+        return unevaluated(name, _places(one.figures[:1]), answer.fault)
+    agree = [figure for figure in one.figures if _fits(one, figure)]
+    differ = [figure for figure in one.figures if not _fits(one, figure)]
+    # Where all agree, the first place is as good as any to be the one that the others are held against.
+    expected, observed = (agree, differ) if differ else (one.figures[:1], one.figures[1:])
+    said = (
+        "; ".join(f"{_places([figure])}{_difference(figure, one)}" for figure in differ) if differ else _observed(one, observed)
+    )
     return CheckResult(
         check=name,
         severity=check.severity,
-        passed=closes,
-        expected=expected,
-        observed=observed if closes else f"{observed} ({row.left - row.right:+,})",
+        passed=not differ,
+        expected=("≥ " if one.at_least else "") + _places(expected),
+        observed=said + (f"; {one.remark}" if one.remark else ""),
     )
 
 
-def _figure(count: int | None) -> str:
-    return "not counted" if count is None else f"{count:,}"
+def _observed(one: Sum, figures: Sequence[Figure]) -> str:
+    return "; ".join(_places([figure]) for figure in figures) if one.at_least else _places(figures)
+
+
+def _places(figures: Sequence[Figure]) -> str:
+    """``1,000 by the tasks' receipts and in the ledger, read anew``: figures that are the same."""
+    return f"{_written(figures[0].value)} {' and '.join(figure.where for figure in figures)}"
+
+
+def _difference(figure: Figure, one: Sum) -> str:
+    reference = _reference(one)
+    both_numbers = isinstance(figure.value, int) and isinstance(reference, int)
+    return f" ({figure.value - reference:+,})" if both_numbers else ""  # type: ignore[operator]
+
+
+def _written(value: int | str | None) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum], answer: Answer) -> list[CheckResult]:
+    """Those that do not hold, one by one, and the rest in one result."""
+    results = [_result(check, one, answer) for one in sums]
+    if not results:
+        return []
+    if answer.fault is not None:
+        return [unevaluated(f"{check.check}({what})", f"{len(sums):,} sums that close", answer.fault)]
+    not_passed = [result for result in results if not result.passed]
+    shown = not_passed[:_MOST_OPEN]
+    unnamed = f", of which {len(not_passed) - _MOST_OPEN:,} are not shown" if len(not_passed) > _MOST_OPEN else ""
+    severity = "block" if any(result.severity == "block" for result in not_passed) else check.severity
+    rest = CheckResult(
+        check=f"{check.check}({what})",
+        severity=severity,
+        passed=not not_passed,
+        expected=f"all of {len(sums):,} sums agree",
+        observed=f"{len(not_passed):,} do not{unnamed}" if not_passed else "they do",
+    )
+    return [*shown, rest]
+
+
+def _quarantine_rate(check: QuarantineRateCheck, account: Account) -> CheckResult:
+    expected = f"≤ {100 * check.max_rate:.12g} % of the lines that were read"
+    rate = account.quarantined / account.read if account.read else float(account.quarantined > 0)
+
+    def below() -> gxe.ExpectColumnMaxToBeBetween:
+        return gxe.ExpectColumnMaxToBeBetween(column="rate", max_value=check.max_rate)
+
+    (answer,) = ask([Question(below, ("rate",))], pd.DataFrame({"rate": [rate]}))
+    if answer.fault is not None:
+        return unevaluated("quarantine_rate", expected, answer.fault)
+    # Rounded up, so that a share above the limit never looks like the limit.
+    share = -(-account.quarantined * 100_000_000 // account.read) / 1_000_000 if account.read else 0
+    return CheckResult(
+        check="quarantine_rate",
+        severity=check.severity,
+        passed=answer.holds,
+        expected=expected,
+        observed=f"{account.quarantined:,} of {account.read:,} ({share:.12g} %)",
+    )

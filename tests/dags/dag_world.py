@@ -21,6 +21,11 @@ CLUSTER = "cluster: {name}\nbootstrap: 127.0.0.1:1\n"
 HOURLY = '{cron: "0 * * * *", start: 2026-11-01}'
 
 
+def told(notices: Path) -> list[dict[str, str]]:
+    """What file_notifier.FileNotifier wrote. (That module imports Airflow, which tests configure before they import it.)"""
+    return [json.loads(line) for line in notices.read_text().splitlines()] if notices.exists() else []
+
+
 class FakeSpark:
     """The Spark side as a script; see fake_spark.py."""
 
@@ -64,5 +69,5 @@ class Config:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def pipeline(self, name: str, schedule: str = HOURLY) -> None:
-        self.write(f"pipelines/{name}.yaml", PIPELINE.format(name=name, schedule=schedule, python=self.python))
+    def pipeline(self, name: str, schedule: str = HOURLY, more: str = "") -> None:
+        self.write(f"pipelines/{name}.yaml", PIPELINE.format(name=name, schedule=schedule, python=self.python) + more)

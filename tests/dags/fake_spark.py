@@ -1,7 +1,8 @@
 """Stands in for the Python of the Spark side (``runner.python``): called as ``fake -m spark_jobs … STEP``.
 
 Notes its arguments in ``$FAKE_SPARK/calls``, and does what ``$FAKE_SPARK/script.json`` says for the step:
-``{"ship:near": ["fail", "ok"]}`` fails the first time and succeeds from then on. Without a word it succeeds.
+``{"ship:near": ["fail", "ok"]}`` fails the first time and succeeds from then on. Without a word it succeeds. ``gather`` makes
+the report of what the other steps have left, as the real one does.
 """
 
 from __future__ import annotations
@@ -27,23 +28,36 @@ from shipper.report.results import (
     TopicAccount,
 )
 
-EXIT_CODES = {"ok": 0, "silent": 0, "fail": 1, "usage": 2}
+EXIT_CODES = {"ok": 0, "gather": 0, "warn": 0, "silent": 0, "fail": 1, "template": 1, "usage": 2}
 
 
-def result(step: str, common: dict[str, Any]) -> Any:
+def result(step: str, word: str, common: dict[str, Any]) -> Any:
     kind, _, cluster = step.partition(":")
     topics = [TopicAccount(topic="logs.web", delivered=7, ledger=7)]
-    check = CheckResult(check="files", severity="block", passed=common["status"] != "failed", expected=">= 1", observed="1")
+    severity: Any = "warn" if word == "warn" else "block"
+    passed = common["status"] != "failed" and word != "warn"
+    check = CheckResult(check="files", severity=severity, passed=passed, expected=">= 1", observed="1")
     match kind:
         case "plan":
             return PlanResult(**common)
         case "gate_source":
             return GateResult(step="gate_source", checks=[check], **common)
         case "ship":
-            return ShipResult(cluster=cluster, topics=topics, **common)
+            return ShipResult(cluster=cluster, read=7, topics=topics, **common)
         case "gate_delivery":
             return DeliveryGateResult(cluster=cluster, checks=[check], topics=topics, **common)
     return RunReport(**common)
+
+
+def gathered(folder: RunFolder, common: dict[str, Any]) -> RunReport:
+    plan, gate = folder.find("plan", PlanResult), folder.find("gate_source", GateResult)
+    ships = [folder.find(f"ship.{cluster}", ShipResult) for cluster in ("near", "far")]
+    gates = [folder.find(f"gate_delivery.{cluster}", DeliveryGateResult) for cluster in ("near", "far")]
+    causes = [f"{one.step}: {one.error}" for one in (plan, gate, *ships, *gates) if one and one.status == "failed"]
+    return RunReport(
+        **common, plan=plan, gate_source=gate, ships=[one for one in ships if one], delivery_gates=[one for one in gates if one],
+        first_cause=causes[0] if causes else None, page=folder.path("report.html"),
+    )  # fmt: skip
 
 
 def behaviour(folder: Path, step: str, call: int) -> str:
@@ -75,12 +89,16 @@ def main() -> int:
     start, end = (dt.datetime.fromisoformat(moment) for moment in arguments.window.split("/"))
     now = dt.datetime.now(dt.UTC)
     common = {"pipeline": arguments.pipeline, "window_start": start, "window_end": end, "run_id": arguments.run_id}
-    common |= {"started_at": now, "finished_at": now, "status": "succeeded" if word == "ok" else "failed"}
-    if word != "ok":
-        common["error"] = f"{step} says why it failed"
+    common |= {"started_at": now, "finished_at": now, "status": "failed"}
+    if word in ("ok", "gather", "warn"):
+        common["status"] = "succeeded"
+    else:
+        common["error"] = "no file {{ 6 * 7 }} there" if word == "template" else f"{step} says why it failed"
     if word != "silent":
         runs = Path(arguments.config).parent / "runs"
-        RunFolder(str(runs), arguments.pipeline, start, end, arguments.run_id).write(step.replace(":", "."), result(step, common))
+        run_folder = RunFolder(str(runs), arguments.pipeline, start, end, arguments.run_id)
+        left = gathered(run_folder, common) if word == "gather" else result(step, word, common)
+        run_folder.write(step.replace(":", "."), left)
     return EXIT_CODES[word]
 
 

@@ -1,9 +1,11 @@
-"""The DAG under a real scheduler: on schedule, by hand, as a backfill, and stopped. The Spark side is a stand-in."""
+"""The DAG under a real scheduler: on schedule, by hand, as a backfill, late and stopped, told by notices and counted in metrics. The
+Spark side is a stand-in."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import DAGS, Config, FakeSpark
+from dag_world import DAGS, Config, FakeSpark, told
+from otlp import Received, receiver
 from rich.console import Console
 
 from shipper.demo.airflow import Airflow, AirflowError
 from shipper.demo.watch import follow
+from shipper.report.markup import window as window_in_words
 
 pytestmark = [pytest.mark.airflow, pytest.mark.scheduler]
 
@@ -23,9 +27,21 @@ DAY = dt.timedelta(days=1)
 
 
 @pytest.fixture
-def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Airflow]:
-    server = Airflow(tmp_path / "airflow", DAGS, {"SHIPPER_CONFIG": str(config.folder), "FAKE_SPARK": str(spark.folder)})
-    with server:
+def otlp() -> Iterator[Received]:
+    with receiver() as received:
+        yield received
+
+
+@pytest.fixture
+def standalone(tmp_path: Path, config: Config, spark: FakeSpark, otlp: Received) -> Iterator[Airflow]:
+    environment = {
+        "SHIPPER_CONFIG": str(config.folder),
+        "FAKE_SPARK": str(spark.folder),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "AIRFLOW__METRICS__OTEL_ON": "True",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": otlp.url,
+    }
+    with Airflow(tmp_path / "airflow", DAGS, environment) as server:
         yield server
 
 
@@ -60,12 +76,17 @@ def shipped_windows(spark: FakeSpark) -> Counter[str]:
     return Counter(call["window"] for call in spark.calls if call["step"] == "ship:near")
 
 
-def test_schedule_backfill_trigger_and_stop(standalone: Airflow, config: Config, spark: FakeSpark) -> None:
+def test_schedule_backfill_trigger_and_stop(
+    standalone: Airflow, config: Config, spark: FakeSpark, otlp: Received, tmp_path: Path
+) -> None:
     """One Airflow for all of it, since it takes half a minute to start."""
+    notices = tmp_path / "notices"
+    notify = [{"on": ["failure", "late"], "notifier": "file_notifier.FileNotifier", "with": {"path": str(notices)}}]
     today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     yesterday, before = today - DAY, today - 2 * DAY
     config.write("pipelines/sad.yaml", "pipeline: sad\n")
-    config.pipeline("web", schedule=f'{{cron: "0 0 * * *", start: "{yesterday.isoformat()}", catchup: true}}')
+    schedule = f'{{cron: "0 0 * * *", start: "{yesterday.isoformat()}", catchup: true, deliver_within: 30s}}'
+    config.pipeline("web", schedule, f"notify: {json.dumps(notify)}\n")
     wait_for(lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "sad"})
     assert standalone.call("GET", "importErrors")["total_entries"] == 0
 
@@ -73,6 +94,9 @@ def test_schedule_backfill_trigger_and_stop(standalone: Airflow, config: Config,
     runs = wait_for_runs(standalone, 1)
     assert [run["state"] for run in runs] == ["success"]
     assert shipped_windows(spark) == Counter({window(yesterday): 1})
+    # Each task's process sends its metrics on its way out.
+    assert wait_for(lambda: otlp.of("airflow.shipper.records_delivered", pipeline="web", cluster="near")) == [7]
+    assert wait_for(lambda: otlp.of("airflow.shipper.lag_seconds", pipeline="web", cluster="far"))
 
     # From before the schedule's start, and over a window that has run already.
     bounds = ["--from-date", before.isoformat(), "--to-date", yesterday.isoformat()]
@@ -86,12 +110,23 @@ def test_schedule_backfill_trigger_and_stop(standalone: Airflow, config: Config,
     both_days = {"window_start": before.isoformat(), "window_end": today.isoformat()}
     standalone.cli("dags", "trigger", "web", "--conf", json.dumps(both_days), "--run-id", "by_hand")
     pid = wait_for(spark.hanging)
+    title = f"web {window_in_words(before, today)}: "
+
+    def said(event: str) -> list[str]:
+        return [notice["text"] for notice in told(notices) if notice["event"] == event and notice["text"].startswith(title)]
+
+    (late,) = wait_for(lambda: said("late"))
+    assert late.startswith(f"{title}Late: not finished within 30s")
+    assert f"{standalone.url}/dags/web/runs/by_hand" in late
+    assert said("failure") == []
     task = "dags/web/dagRuns/by_hand/taskInstances/to_near.ship"
     standalone.call("PATCH", task, {"new_state": "failed"})
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), within_seconds=60)
     runs = wait_for_runs(standalone, 3)
     assert Counter(run["state"] for run in runs) == {"success": 2, "failed": 1}
     assert spark.steps[-1] == "report"
+    (failure,) = wait_for(lambda: said("failure"))
+    assert failure.startswith(f"{title}Failed\nFirst cause: the run failed in to_near.gate_delivery, to_near.ship")
     log = json.dumps(standalone.call("GET", f"{task}/logs/1"))
     assert "fake ship:near at work" in log
     assert str(config.folder.parent / "runs") in log

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from shipper.config.models import Cluster
 from shipper.dev.kafka import KafkaServer
 from shipper.errors import RecordTooLarge, TopicMissing
 from shipper.producer.chunk import Chunk
-from shipper.producer.client import ClusterClient, KafkaFault, LaneProducer, LaneSettings, connection
+from shipper.producer.client import ClusterClient, KafkaFault, LaneProducer, LaneSettings, TopicState, connection
 from shipper.producer.pool import LaneOptions, LanePool
 from shipper.producer.rate import RateLimit
 
@@ -154,6 +154,27 @@ def test_memory_for_parked_chunks_is_bounded_while_others_flow(ledger: Ledger) -
     assert len([c for c in pool.delivered if c.topic == "flows"]) == 30
 
 
+def test_a_topic_that_is_there_is_not_dropped_while_the_cluster_has_yet_to_say_so(ledger: Ledger) -> None:
+    """Far away the answer takes longer than it takes to fill the parking."""
+    ledger.create(known=1, slow=1)
+    with LanePool(ledger.options(parking_bytes=10_000), ["slow.0"], ledger.keys) as pool:
+        pool.open(["known"])
+        lookup = pool._topics._lookup
+
+        def late(topics: Collection[str], timeout_seconds: float) -> Mapping[str, TopicState]:
+            if "slow" in topics:
+                wait_until(lambda: pool.parked().get("slow", 0) * 20 >= 10_000)
+                time.sleep(0.3)
+            return lookup(topics, timeout_seconds)
+
+        pool._topics._lookup = late
+        for n in range(30):
+            pool.submit([chunk("known", f"k{n}"), chunk("slow", f"s{n}")])
+        pool.drain()
+    assert pool.dropped() == {}
+    assert len(pool.delivered) == 60
+
+
 def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> None:
     ledger.create(open=1, secret=1)
     admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
@@ -197,6 +218,10 @@ def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
         pool.drain()
     assert pool.lowered["small"] < 20_000
     assert ledger.values("small") == noise
+    (work,) = pool.work()
+    assert (work.transactions, work.bytes) == (1, 300_000)
+    assert work.reopened == pool.reopened > 0
+    assert work.busy_seconds > 0
 
 
 def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: Ledger) -> None:

@@ -66,6 +66,27 @@ def pipeline(more: str) -> str:
             id="name in code for the key",
         ),
         pytest.param(
+            pipeline("notify:\n  - {on: [failure, late], notifier: a.B}\n"),
+            "6:20: notify[0].on[1]: `late` needs `schedule.deliver_within`: without it no run is ever late",
+            id="late without a deadline",
+        ),
+        pytest.param(
+            pipeline('schedule: {cron: "@daily", deliver_within: 1h}\nnotify:\n  - notifier: a.B\n'),
+            "6:1: notify: `schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of it; add one, or leave it out",
+            id="deadline that nobody hears of",
+        ),
+        pytest.param(
+            pipeline('schedule: {cron: "@daily", deliver_within: 1h}\n'),
+            "1:1: notify: `schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of it; add one, or leave it out",
+            id="deadline without any notice",
+        ),
+        pytest.param(
+            pipeline("notify:\n  - notifier: SlackNotifier\n"),
+            "6:15: notify[0].notifier: found 'SlackNotifier'; write the full name of a class: "
+            "airflow.providers.slack.notifications.slack.SlackNotifier",
+            id="notifier without its module",
+        ),
+        pytest.param(
             pipeline("settle: 10m\n"),
             "5:1: settle: unknown key at the top; it belongs into `source`; check the indentation",
             id="key of a section at the top",
@@ -101,8 +122,24 @@ def pipeline(more: str) -> str:
         ),
         pytest.param(
             pipeline("gates:\n  delivery:\n    - {check: sum_close}\n"),
-            "7:15: gates.delivery[0].check: found 'sum_close'; did you mean 'sum_closes'? allowed: sum_closes",
+            "7:15: gates.delivery[0].check: unknown check 'sum_close'; did you mean 'sum_closes'? "
+            "allowed: sum_closes, checksum, quarantine_rate, read_back",
             id="unknown delivery check",
+        ),
+        pytest.param(
+            pipeline("gates:\n  delivery:\n    - {check: read_back, mode: offsets}\n    - {check: read_back, mode: full}\n"),
+            "8:15: gates.delivery[1].check: there is a 'read_back' above already; it looks at everything, so keep one of them",
+            id="delivery check given twice",
+        ),
+        pytest.param(
+            pipeline("gates:\n  delivery:\n    - {check: quarantine_rate, max_rate: 0.1}\n"),
+            "7:15: gates.delivery[0].check: it needs `quarantine`: without it no record goes there, and the first bad one fails the run",
+            id="quarantine_rate without a quarantine",
+        ),
+        pytest.param(
+            pipeline("gates:\n  delivery:\n    - {check: sum_closes, severity: quarantine}\n"),
+            "7:37: gates.delivery[0].severity: found 'quarantine'; allowed: block, warn",
+            id="delivery check about the whole with severity quarantine",
         ),
         pytest.param(
             pipeline("gates: {source: []}\n"),

@@ -2,71 +2,155 @@ import time
 
 import pytest
 
-from shipper.config.checks import SumClosesCheck
-from spark_jobs.gates import SumRow, closed, delivery, evaluate_delivery
+from shipper.config.delivery_checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
+from spark_jobs.accounting import LEDGER, RECEIPTS, SPARK, TOPIC, Account, Figure, Sum
+from spark_jobs.gates import Evidence, closed, delivery, evaluate_delivery
 from spark_jobs.gates.suite import Answer
 
 SUM = SumClosesCheck(check="sum_closes")
 
 
-def row(name, left, right):
-    return SumRow(name, left, "in the ledger, read anew", right, "delivered + before, by the receipts")
+def sum_of(name, receipts, ledger, *more, **fields):
+    return Sum(name, (Figure(receipts, RECEIPTS), Figure(ledger, LEDGER), *more), **fields)
+
+
+def evaluate(*sums, check=SUM, files=()):
+    return evaluate_delivery([check], Evidence(Account(sums=list(sums), files=list(files))))
 
 
 def test_sums_that_close():
-    results = evaluate_delivery([SUM], [row("lines", 1_200_000, 1_200_000), row("logs.web", 0, 0)])
+    results = evaluate(sum_of("lines", 1_200_000, 1_200_000), sum_of("logs.web", 0, 0))
     assert [(result.check, result.passed) for result in results] == [("sum_closes(lines)", True), ("sum_closes(logs.web)", True)]
-    assert results[0].expected == "1,200,000 delivered + before, by the receipts"
+    assert results[0].expected == "1,200,000 by the tasks' receipts"
     assert results[0].observed == "1,200,000 in the ledger, read anew"
     assert closed(results) == []
 
 
-@pytest.mark.parametrize(("left", "difference"), [(999, "-1"), (1001, "+1"), (0, "-1,000"), (2**62, f"{2**62 - 1000:+,}")])
-def test_each_disagreement_has_both_figures_and_their_sources(left, difference):
-    results = evaluate_delivery([SUM], [row("lines", 5, 5), row("logs.web", left, 1000), row("errors.web", 7, 7)])
+@pytest.mark.parametrize(("ledger", "difference"), [(999, "-1"), (1001, "+1"), (0, "-1,000"), (2**62, f"{2**62 - 1000:+,}")])
+def test_each_disagreement_has_both_figures_and_their_sources(ledger, difference):
+    results = evaluate(sum_of("lines", 5, 5), sum_of("logs.web", 1000, ledger), sum_of("errors.web", 7, 7))
     assert [result.passed for result in results] == [True, False, True]
     (closing,) = closed(results)
     assert closing.check == "sum_closes(logs.web)"
-    assert closing.expected == "1,000 delivered + before, by the receipts"
-    assert closing.observed == f"{left:,} in the ledger, read anew ({difference})"
+    assert closing.expected == "1,000 by the tasks' receipts"
+    assert closing.observed == f"{ledger:,} in the ledger, read anew ({difference})"
+
+
+@pytest.mark.parametrize(
+    ("receipts", "ledger", "spark", "expected", "observed"),
+    [
+        (9, 10, 10, f"10 {LEDGER} and {SPARK}", f"9 {RECEIPTS} (-1)"),
+        (10, 9, 10, f"10 {RECEIPTS} and {SPARK}", f"9 {LEDGER} (-1)"),
+        (10, 10, 12, f"10 {RECEIPTS} and {LEDGER}", f"12 {SPARK} (+2)"),
+        (8, 9, 10, f"8 {RECEIPTS}", f"9 {LEDGER} (+1); 10 {SPARK} (+2)"),
+    ],
+)
+def test_the_place_that_disagrees_with_the_others_is_named(receipts, ledger, spark, expected, observed):
+    (result,) = evaluate(sum_of("read", receipts, ledger, Figure(spark, SPARK)))
+    assert (result.passed, result.expected, result.observed) == (False, expected, observed)
 
 
 def test_numbers_that_a_float_cannot_tell_apart_are_told_apart():
-    (result,) = evaluate_delivery([SUM], [row("lines", 2**60, 2**60 + 1)])
+    (result,) = evaluate(sum_of("lines", 2**60, 2**60 + 1))
     assert not result.passed
 
 
 def test_two_topics_that_differ_the_opposite_way_do_not_make_up_for_each_other():
-    assert len(closed(evaluate_delivery([SUM], [row("a", 9, 10), row("b", 11, 10)]))) == 2
+    assert len(closed(evaluate(sum_of("a", 9, 10), sum_of("b", 11, 10)))) == 2
 
 
 def test_a_figure_that_nobody_counted_blocks_even_if_the_check_would_only_warn():
     warn = SumClosesCheck(check="sum_closes", severity="warn")
-    results = evaluate_delivery([warn], [row("a", 1, 2), row("b", None, 10), row("c", 10, None)])
+    results = evaluate(sum_of("a", 1, 2), sum_of("b", 10, None), sum_of("c", None, 10), check=warn)
     assert [result.severity for result in results] == ["warn", "block", "block"]
-    assert results[1].observed == "could not be evaluated, so it blocks: not counted in the ledger, read anew"
-    assert results[2].expected == "not counted delivered + before, by the receipts"
+    assert results[1].observed == f"could not be evaluated, so it blocks: not counted {LEDGER}"
     assert closed(results) == results[1:]
-    assert closed(evaluate_delivery([warn], [row("b", None, None)]))
+    assert closed(evaluate(sum_of("b", None, None), check=warn))
+    assert closed(evaluate(Sum("alone", (Figure(1, RECEIPTS),)), check=warn))
 
 
-def test_no_figures_at_all_block():
-    (result,) = evaluate_delivery([SUM], [])
+@pytest.mark.parametrize("check", [SUM, ChecksumCheck(check="checksum"), ReadBackCheck(check="read_back")])
+def test_no_figures_at_all_block(check):
+    (result,) = evaluate_delivery([check], Evidence(Account()))
     assert closed([result])
     assert "no figures to compare" in result.observed
 
 
 def test_when_great_expectations_and_plain_comparison_disagree_nothing_passes(monkeypatch):
-    lenient = {"element_count": 2, "unexpected_count": 0}
+    lenient = {"element_count": 4, "unexpected_count": 0}
     monkeypatch.setattr(delivery, "ask", lambda questions, frame: [Answer(True, lenient)])
-    results = evaluate_delivery([SUM], [row("a", 1, 1), row("b", 9, 10)])
+    results = evaluate(sum_of("a", 1, 1), sum_of("b", 9, 10))
     assert [result.passed for result in results] == [False, False]
-    assert "instead of 2 and 1" in results[0].observed
+    assert "instead of 4 and 1" in results[0].observed
 
 
-def test_thousands_of_sums_cost_no_more_than_one():
-    many = [row(f"topic-{i}", i, i + (i == 77)) for i in range(10_000)]
+def test_thousands_of_files_are_one_result_and_the_open_ones_are_named():
+    files = [sum_of(f"file f{n}", n, n + (n == 77)) for n in range(10_000)]
     started = time.monotonic()
-    results = evaluate_delivery([SUM], many)
-    assert time.monotonic() - started < 5
-    assert [result.check for result in closed(results)] == ["sum_closes(topic-77)"]
+    results = evaluate(sum_of("lines", 1, 1), files=files)
+    assert time.monotonic() - started < 10
+    assert [result.check for result in results] == ["sum_closes(lines)", "sum_closes(file f77)", "sum_closes(files)"]
+    assert (results[2].expected, results[2].observed, results[2].passed) == ("all of 10,000 sums agree", "1 do not", False)
+    healthy = evaluate(sum_of("lines", 1, 1), files=[one for one in files if one.name != "file f77"])
+    assert [(result.check, result.passed) for result in healthy] == [("sum_closes(lines)", True), ("sum_closes(files)", True)]
+
+
+def test_of_thousands_of_open_files_twenty_are_named_and_the_rest_is_counted():
+    results = evaluate(sum_of("lines", 1, 1), files=[sum_of(f"file f{n}", n, n + 1) for n in range(3_000)])
+    assert len(results) == 1 + 20 + 1
+    assert results[-1].observed == "3,000 do not, of which 2,980 are not shown"
+
+
+def test_a_file_that_nobody_counted_closes_a_gate_that_would_only_warn():
+    warn = SumClosesCheck(check="sum_closes", severity="warn")
+    results = evaluate(check=warn, files=[*(sum_of(f"file f{n}", n, n) for n in range(30)), sum_of("file x", 1, None)])
+    assert [result.check for result in closed(results)] == ["sum_closes(file x)", "sum_closes(files)"]
+
+
+def read_back(*sums, fault=None, partitions=()):
+    check = ReadBackCheck(check="read_back", mode="full")
+    return evaluate_delivery([check], Evidence(Account(), list(sums), list(partitions), fault))
+
+
+@pytest.mark.parametrize(("found", "passed"), [(999, False), (1000, True), (1016, True)])
+def test_where_others_write_too_at_least_as_many_are_expected(found, passed):
+    (result,) = read_back(sum_of("logs.web", 1000, 1000, Figure(found, TOPIC), at_least=True))
+    assert result.passed == passed
+    assert result.expected.startswith("≥ 1,000 ")
+    assert f"{found:,} {TOPIC}" in result.observed
+
+
+def test_others_records_do_not_make_up_for_a_ledger_that_disagrees_with_the_receipts():
+    (result,) = read_back(sum_of("logs.web", 1000, 1010, Figure(2000, TOPIC), at_least=True))
+    assert not result.passed
+
+
+def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
+    (result,) = read_back(fault="no broker answers")
+    assert closed([result])
+    assert result.observed == "could not be evaluated, so it blocks: no broker answers"
+
+
+def test_checksums_are_compared_as_they_are_written():
+    check = ChecksumCheck(check="checksum")
+    account = Account(checksums=[Sum("values", (Figure("00ff", SPARK), Figure("00fe", LEDGER)))])
+    (result,) = evaluate_delivery([check], Evidence(account))
+    assert (result.passed, result.expected, result.observed) == (False, f"00ff {SPARK}", f"00fe {LEDGER}")
+
+
+@pytest.mark.parametrize(
+    ("quarantined", "read", "passed", "observed"),
+    [
+        (0, 0, True, "0 of 0 (0 %)"),
+        (0, 1000, True, "0 of 1,000 (0 %)"),
+        (1, 1000, True, "1 of 1,000 (0.1 %)"),
+        (10_001, 10_000_000, False, "10,001 of 10,000,000 (0.10001 %)"),
+        (2, 1000, False, "2 of 1,000 (0.2 %)"),
+        (1, 0, False, "1 of 0 (0 %)"),
+    ],
+)
+def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
+    check = QuarantineRateCheck(check="quarantine_rate", max_rate=0.001)
+    (result,) = evaluate_delivery([check], Evidence(Account(read=read, quarantined=quarantined)))
+    assert (result.check, result.passed, result.observed) == ("quarantine_rate", passed, observed)
+    assert result.expected == "≤ 0.1 % of the lines that were read"

@@ -51,10 +51,9 @@ class Lines:
         return {name: self.rows if name == "rows" else self.figures[name.split(".")[1]] for name in figures}
 
 
-def gate(checks, planned=None, measure=no_content, history=(), duplicates=(), topics=("logs.web",)):
-    listing = Listing(
-        planned or plan(1), "s3a://logs/{window_start:%Y/%m/%d/%H}/", lambda check: history, lambda: list(duplicates)
-    )
+def gate(checks, planned=None, measure=no_content, history=(), duplicates=(), marked=(), topics=("logs.web",)):
+    source = "s3a://logs/{window_start:%Y/%m/%d/%H}/"
+    listing = Listing(planned or plan(1), source, lambda check: history, lambda: list(duplicates), lambda: set(marked))
     return evaluate_source(checks, Source(listing, measure, topics))
 
 

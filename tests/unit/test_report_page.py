@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -10,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from shipper.report.page import render
-from shipper.report.results import GateResult, RunReport
+from shipper.report.results import Count, GateResult, RunReport
 from shipper.report.timeline import MOST_STEPS, spans, ticks
 from shipper.testing import report_samples as samples
 
@@ -55,6 +56,12 @@ class Page(HTMLParser):
     def _section(self) -> str:
         return next((name or "" for tag, name in reversed(self._open) if tag == "section"), "")
 
+    def leads(self, words: str) -> str:
+        """The first cell of the row to which the link with these words leads."""
+        (target,) = re.findall(rf'<a href="#([^"]*)">{re.escape(words)}</a>', self.html)
+        (cell,) = re.findall(rf'<tr[^>]* id="{target}"><th[^>]*>(.*?)</th>', self.html)
+        return re.sub("<[^>]*>", "", cell)
+
     def text(self, place: str) -> str:
         return "".join(self.texts.get(place, []))
 
@@ -65,7 +72,7 @@ class Page(HTMLParser):
         head: list[str] = []
         found = []
         for row in self.tables.get(section, []):
-            if row[0] in ("Check", "Topic", "File", "Step"):
+            if row[0] in ("Check", "Topic", "File", "Step", "Figure", "Lane"):
                 head = row
             else:
                 found.append(dict(zip(head, row, strict=True)))
@@ -123,6 +130,142 @@ def test_nothing_to_ship_is_a_success_that_says_so() -> None:
     assert "skipped without a check, nothing is left to ship" in page.text("#gates")
     assert "throughput" not in page.tables
     assert page.text("#throughput") == ""
+
+
+def test_sum_shows_what_was_filtered_by_rule_and_quarantined_by_reason() -> None:
+    page = Page(samples.set_aside())
+    assert page.body_class() == "shipped"
+    says = "1,259,204 read = 1,224,291 delivered + 1,250 before + 33,650 filtered + 13 quarantined. The sum closes."
+    assert says in page.text("figcaption")
+    picture = page.text("#sum")
+    for row in ("health_checks31,446 filtered", "debug2,204 filtered", "unparseable9 quarantined", "too_large4 quarantined"):
+        assert row in picture
+    assert page.leads("unparseable") == "quarantine.webquarantine"
+    assert "13 records quarantined" in page.text("#verdict")
+    assert page.rows("topics")[-1]["Topic"] == "All topics, quarantine too"
+
+
+def test_rules_beyond_the_largest_share_a_row_of_the_picture() -> None:
+    report = samples.set_aside()
+    report.ships[0].filtered = {f"rule_{i}": 1_000 * (i + 1) for i in range(9)}
+    report.ships[0].read += sum(report.ships[0].filtered.values()) - 33_650
+    picture = Page(report).text("#sum")
+    assert "rule_89,000 filtered" in picture
+    assert "6 more rules21,000 filtered" in picture
+    assert "The sum closes." in picture
+
+
+def test_quarantined_records_are_not_called_delivered() -> None:
+    report = samples.set_aside()
+    report.ships[0].topics = [topic for topic in report.ships[0].topics if topic.quarantine]
+    report.ships[0].read = 33_650 + 13
+    report.delivery_gates[0].topics = report.delivery_gates[0].topics[-1:]
+    page = Page(report)
+    assert page.text("h1") == "Shipped nothing but 13 quarantined records"
+    assert "33,663 read = 0 delivered + 0 before + 33,650 filtered + 13 quarantined. The sum closes." in page.text("figcaption")
+
+
+def test_gates_name_scans_history_and_what_was_quarantined() -> None:
+    page = Page(samples.set_aside())
+    gates = {row["Check"]: row for row in page.rows("gates")}
+    assert gates["size"]["Expected"].endswith("108.3 MB23 runs before: 70.2 to 146")
+    assert gates["matches(value)"]["Severity"] == "quarantine"
+    assert gates["matches(value)"]["Result"] == "! quarantined"
+    assert "Source: 4 of 12 files, 3 scans of the content." in page.text("#gates")
+
+
+def test_account_shows_each_figure_by_the_place_where_it_was_counted() -> None:
+    rows = {row["Figure"]: row for row in Page(samples.set_aside()).rows("account")}
+    assert list(rows["logs.web"].values()) == ["logs.web", "1,180,204", "1,180,204", "1,180,204", "1,180,204", "✓ yes"]
+    assert list(rows["filtered: debug"].values()) == ["filtered: debug", "2,204", "2,204", "–", "–", "✓ yes"]
+    assert rows["quarantined: too_large"]["Ledger"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("place", "column", "says"),
+    [
+        ("spark", "Spark", "✗ Spark 7 more"),
+        ("receipts", "Receipts", "✗ receipts 7 more"),
+        ("ledger", "Ledger", "✗ ledger 7 more"),
+        ("read_back", "Read-back", "✗ read-back 7 more"),
+    ],
+)
+def test_account_marks_the_place_that_disagrees_with_the_others(place: str, column: str, says: str) -> None:
+    report = samples.set_aside()
+    wrong = next(count for count in report.delivery_gates[0].account if count.name == "errors.web")
+    setattr(wrong, place, getattr(wrong, place) + 7)
+    page = Page(report)
+    assert page.body_class() == "doubt"
+    assert f"frankfurt: counts disagree on errors.web ({says[2:]})." in page.text("#verdict")
+    first = page.rows("account")[0]
+    assert first["Figure"] == "errors.web"
+    assert first["Agree"] == says
+    assert first[column] == "43,034"
+    assert re.findall(r'<strong class="bad">([^<]*)</strong>', page.html) == ["43,034"]
+
+
+def test_two_places_that_disagree_are_both_marked() -> None:
+    report = samples.set_aside()
+    report.delivery_gates[0].account = [Count(name="filtered: debug", spark=5, receipts=8), Count(name="read", receipts=3)]
+    page = Page(report)
+    wrong, alone = page.rows("account")
+    assert wrong["Agree"] == "✗ Spark and receipts differ"
+    assert re.findall(r'<strong class="bad">([^<]*)</strong>', page.html) == ["5", "8"]
+    assert alone["Agree"] == "counted once"
+    assert "Ledger" not in alone
+
+
+def test_parked_topic_is_part_of_the_sum_and_the_cause_leads_to_it() -> None:
+    page = Page(samples.topic_parked())
+    assert page.text("h1") == "Failed while shipping to frankfurt, after 1,221,981 records"
+    says = page.text("figcaption")
+    assert "1,225,541 read = 1,221,981 delivered + 1,250 before + 2,310 parked. Every line is accounted for, and not all" in says
+    assert page.leads("topic audit.web") == "audit.web"
+    assert page.leads("file access-0003.log.gz") == "host=web-03/access-0003.log.gz"
+    assert page.leads("step ship, frankfurt") == "Ship, frankfurt"
+    assert next(row for row in page.rows("topics") if row["Topic"] == "audit.web")["Parked"] == "2,310"
+
+
+def test_cause_of_a_closed_gate_leads_to_its_check_and_to_the_figure() -> None:
+    assert Page(samples.gate_closed()).leads("check not_null(value)") == "not_null(value)"
+    page = Page(samples.doubled_chunk())
+    assert page.leads("check read_back(logs.web)") == "read_back(logs.web)"
+    assert page.leads("count of logs.web") == "logs.web"
+    assert page.rows("topics")[0]["Agree"] == "✗ readers find 12,000 more"
+
+
+def test_size_of_the_run_is_shown_against_runs_of_as_long_a_window() -> None:
+    report = samples.set_aside()
+    wide = report.history[3]
+    wide.window_start -= dt.timedelta(days=30)
+    wide.records = 10**9
+    page = Page(report)
+    says = page.text("#history")
+    assert "22 runs over windows of the same length" in says
+    assert "Records1,259,204" in says
+    assert page.html.count('class="now"') == 4
+    assert page.html.count('class="past"') == 4 * 22
+
+
+def test_first_run_says_that_it_has_no_history() -> None:
+    says = "There is no earlier run of this pipeline over a window of 1h to compare this one with."
+    assert says in Page(samples.shipped()).text("#history")
+
+
+def test_failed_run_is_not_compared_by_its_time() -> None:
+    says = Page(samples.topic_parked()).text("#history")
+    assert "Bytes, as stored" in says
+    assert "Time" not in says
+
+
+def test_lanes_are_shown_one_by_one_and_those_in_trouble_stand_out() -> None:
+    page = Page(samples.set_aside())
+    lanes = page.rows("throughput")
+    assert [lane["Lane"] for lane in lanes][:2] == ["task 0, lane 0", "task 0, lane 1"]
+    assert lanes[4]["Opened anew"] == "2"
+    assert lanes[0]["Share of the time"] == "65 %"
+    assert "Lanes opened anew after a fault" in page.text("#throughput")
+    assert ("details", "open", "") in page.attributes
 
 
 def test_window_without_files_is_not_called_complete() -> None:
@@ -267,7 +410,29 @@ def test_5000_files_and_40_topics_stay_readable() -> None:
     assert "60 more rows in report.json." in page.text("#left-out")
     assert len(page.rows("topics")) == 3 * 41
     assert "33 more topics" in page.text("#sum")
-    assert len(page.html) < 400_000
+    assert len(page.html) < 500_000
+
+
+def test_long_tables_are_folded_and_links_lead_into_the_fold() -> None:
+    page = Page(samples.large())
+    shown = page.html.split("180 more files")[0]
+    assert 'id="file-19"' in shown
+    assert 'id="file-20"' not in shown
+    assert "20 more topics" in page.html
+
+
+def test_slowest_file_comes_first_and_says_how_long_it_took() -> None:
+    page = Page(samples.large())
+    first = page.rows("files")[0]
+    assert first["File"].endswith("access-1234.log.gz")
+    assert first["Time"].startswith("1m")
+    assert "The slowest first." in page.text("#files")
+
+
+def test_files_that_a_failed_ship_did_not_finish_are_named() -> None:
+    rows = [row for row in Page(samples.ship_failed()).rows("files") if row["Records"] == "not finished"]
+    assert len(rows) == 7
+    assert {row["Cluster"] for row in rows} == {"singapore"}
 
 
 def test_files_that_do_not_add_up_come_first_then_the_largest() -> None:

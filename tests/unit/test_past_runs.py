@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.report.history import past_runs
+from shipper.report.past import past_runs
 from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport, ShipResult
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)

@@ -1,0 +1,86 @@
+"""How a run ended, in a few lines of plain text, for whoever is told: what happened, the first cause in one sentence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from shipper.report.account import Account, Step, accounts
+from shipper.report.markup import number, plural
+from shipper.report.results import GateResult, RunReport
+from shipper.report.verdict import checks, verdict
+
+Ending = Literal["failure", "warning", "success"]
+LONGEST = 400
+"""Characters of a cause."""
+_END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`“\"(])")
+
+
+@dataclass(frozen=True)
+class Message:
+    ending: Ending
+    headline: str
+    """``Failed while shipping to singapore, after 559,987 records``."""
+    cause: str | None
+    """Of a failure the first cause, of a warning the first one, in one sentence; None: all is well."""
+    step: Step | None
+    """The step that failed first, or left no result."""
+    clusters: tuple[str, ...]
+    """One line for each cluster."""
+
+
+def message(report: RunReport) -> Message:
+    found, ending = accounts(report), verdict(report)
+    clusters = tuple(_cluster(account) for account in found)
+    if ending.state == "failed":
+        cause = _closed(report, ending.failed) or (one_sentence(ending.cause) if ending.cause else None)
+        return Message("failure", ending.headline, cause, ending.failed, clusters)
+    warnings = [*(doubt.says for doubt in ending.doubts), *_warnings(report, found)]
+    cause = one_sentence(warnings[0]) if warnings else None
+    return Message("warning" if warnings else "success", ending.headline, cause, None, clusters)
+
+
+def one_sentence(text: str) -> str:
+    """The first one, on one line, cut where it is longer than :data:`LONGEST`."""
+    sentence = _END_OF_SENTENCE.split(" ".join(text.split()), maxsplit=1)[0]
+    return sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 1]}…"
+
+
+def _closed(report: RunReport, step: Step | None) -> str | None:
+    """Of a closed gate the first check that does not hold says more than that the gate is closed."""
+    if step is None or not isinstance(step.result, GateResult):
+        return None
+    broken = [check for check in step.result.checks if check.severity == "block" and not check.passed]
+    if not broken:
+        return None
+    more = f", and {plural(len(broken) - 1, 'more check')}" if broken[1:] else ""
+    expected, observed = (" ".join(text.split()) for text in (broken[0].expected, broken[0].observed))
+    return one_sentence(f"{step.title}: {broken[0].check}: expected {expected}, observed {observed}{more}")
+
+
+def _warnings(report: RunReport, found: list[Account]) -> list[str]:
+    says = [
+        f"{title}: {check.check}: expected {check.expected}, observed {check.observed}"
+        for title, check in checks(report)
+        if check.severity == "warn" and not check.passed
+    ]
+    for account in found:
+        aside = sum(account.quarantined.values())
+        if aside:
+            reasons = ", ".join(f"{reason} {number(count)}" for reason, count in sorted(account.quarantined.items()))
+            says.append(f"{account.cluster}: {plural(aside, 'record')} quarantined ({reasons})")
+    return says
+
+
+def _cluster(account: Account) -> str:
+    """``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``."""
+    words = {"shipped": "shipped", "nothing": "nothing to ship", "failed": "failed", "no result": "no result of the ship step"}
+    counts = [
+        (account.sent, "delivered"),
+        (sum(account.filtered.values()), "filtered"),
+        (sum(account.quarantined.values()), "quarantined"),
+        (account.parked, "parked"),
+        (account.before, "before"),
+    ]
+    return ", ".join([f"{account.cluster}: {words[account.outcome]}", *(f"{number(n)} {what}" for n, what in counts if n)])

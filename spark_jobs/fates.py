@@ -1,0 +1,72 @@
+"""What Spark decides about each line: shipped, dropped by which rule, or held for which reason; and its own count of these.
+
+A line that is dropped is not filtered out: a chunk is an interval of ordinals, so every line must be counted where the chunks are cut.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from shipper.config.check_base import RecordCheck
+from shipper.config.models import Pipeline
+from shipper.config.quarantine import UNPARSEABLE, UNROUTABLE
+from spark_jobs.parsing import is_parsed
+
+#: A name that no column of a pipeline can have.
+FATE = "fate!"
+_LEGAL_TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
+
+
+def rules(pipeline: Pipeline) -> tuple[str, ...]:
+    return tuple(pipeline.records.drop)
+
+
+def reasons(pipeline: Pipeline) -> tuple[str, ...]:
+    """Why Spark sends a record to quarantine, in the order in which it asks."""
+    unparseable = (UNPARSEABLE,) if pipeline.records.parse is not None else ()
+    return (*unparseable, *(check.title for check in quarantining(pipeline)))
+
+
+def quarantining(pipeline: Pipeline) -> tuple[RecordCheck, ...]:
+    """The source gate's checks that send the records that fail them to quarantine."""
+    return tuple(check for check in pipeline.gates.source if isinstance(check, RecordCheck) and check.severity == "quarantine")
+
+
+def fate(pipeline: Pipeline) -> Column | None:
+    """A byte: null, ship it; else an index into ``rules`` and ``reasons`` behind them. The first that holds counts. None: every
+    line is shipped."""
+    conditions = [F.expr(sql) for sql in pipeline.records.drop.values()]
+    if pipeline.records.parse is not None:
+        conditions.append(~is_parsed(pipeline.records.parse))
+    conditions += [~F.coalesce(F.expr(check.condition()), F.lit(False)) for check in quarantining(pipeline)]
+    if not conditions:
+        return None
+    chosen = F.lit(None).cast("tinyint")
+    for index in reversed(range(len(conditions))):
+        chosen = F.when(conditions[index], F.lit(index).cast("tinyint")).otherwise(chosen)
+    return chosen
+
+
+def is_dropped(pipeline: Pipeline) -> Column:
+    return F.col(f"`{FATE}`") < len(pipeline.records.drop)
+
+
+def counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
+    """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name, where that is not known before reading."""
+    column = F.col(f"`{FATE}`")
+    found = [F.count_if(column == index).alias(name) for index, name in enumerate(_names(pipeline))]
+    if topic is not None and pipeline.quarantine is not None:
+        illegal = ~topic.rlike(_LEGAL_TOPIC) | topic.isin(".", "..", pipeline.quarantine.topic)
+        free = column.isNull() if _names(pipeline) else F.lit(True)
+        found.append(F.count_if(free & (topic.isNull() | illegal)).alias(f"quarantined: {UNROUTABLE}"))
+    return found
+
+
+def counts_fates(pipeline: Pipeline) -> bool:
+    """Whether there is anything to observe."""
+    return bool(_names(pipeline)) or (pipeline.quarantine is not None and any(route.columns for route in pipeline.routes))
+
+
+def _names(pipeline: Pipeline) -> list[str]:
+    return [f"filtered: {rule}" for rule in rules(pipeline)] + [f"quarantined: {reason}" for reason in reasons(pipeline)]

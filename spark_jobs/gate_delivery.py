@@ -1,0 +1,93 @@
+"""Step `gate_delivery`: what a ship says it did, held against what the ledger and the topics say."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from shipper.config.delivery_checks import ReadBackCheck
+from shipper.config.models import Cluster
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.errors import ShipperError
+from shipper.ledger.figures import LedgerFigures, figures
+from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
+from shipper.producer.client import ClusterClient
+from shipper.readback import ReadBack
+from shipper.report.results import DeliveryGateResult, PlanResult, ShipResult
+from shipper.runner import GATE_DELIVERY, PLAN, SHIP
+from spark_jobs.accounting import account
+from spark_jobs.context import RunContext, file_id
+from spark_jobs.read_back import look
+
+if TYPE_CHECKING:
+    from spark_jobs.gates import Evidence
+
+_LEDGER_WAIT_SECONDS = 60.0
+
+
+def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetime) -> DeliveryGateResult:
+    """After the last byte. Reads the ledger anew, and the topics if the pipeline says so; the result has the checks, and who calls says
+    whether they close the gate. Raises ShipperError for what cannot be read at all."""
+    from spark_jobs import gates  # Great Expectations takes seconds to import
+
+    planned = context.folder.need(PLAN, PlanResult)
+    shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
+    cluster, pipeline = context.clusters[cluster_name], context.pipeline
+    log = LedgerLog(ClusterClient(cluster), cluster, pipeline.name, context.ledger_folder(cluster_name))
+    state = log.state([file.path for file in planned.files], wait_seconds=_LEDGER_WAIT_SECONDS)
+    ledger = figures(state.chunks, context.splits_of(planned), shipped.generation)
+    evidence = gates.Evidence(account(shipped, [(file_id(file), file) for file in planned.files], ledger))
+    scope = f"the whole window, {len(planned.files):,} files"
+    if checks := [check for check in pipeline.gates.delivery if isinstance(check, ReadBackCheck)]:
+        scope += "; " + _read_back(checks[0], context, cluster, shipped, log, ledger, evidence)
+    return DeliveryGateResult(
+        **context.common(GATE_DELIVERY),
+        cluster=cluster_name,
+        started_at=started_at,
+        finished_at=started_at,
+        scope=scope,
+        checks=gates.evaluate_delivery(pipeline.gates.delivery, evidence),
+        topics=evidence.account.topics,
+        account=evidence.account.counts,
+    )
+
+
+def _read_back(
+    check: ReadBackCheck, context: RunContext, cluster: Cluster, shipped: ShipResult, log: LedgerLog, ledger: LedgerFigures,
+    evidence: Evidence,
+) -> str:  # fmt: skip
+    """Puts what it finds, or why it finds nothing, into the evidence. Returns what was looked at."""
+    try:
+        looked = look(
+            check, context.pipeline, shipped, ledger, evidence.account, ReadBack(cluster), lambda: _others(check, shipped, log)
+        )
+    except ShipperError as error:
+        evidence.read_back_fault = error.message
+        return "nothing read back"
+    evidence.read_back, evidence.partitions = looked.topics, looked.partitions
+    return looked.scope
+
+
+def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | None:
+    """Who else may have written to the topics since the ship began. Asked after the topics were read: whoever had written by then had
+    announced a generation before."""
+    if check.shared:
+        return "other producers write to these topics (`shared: true`)"
+    if shipped.guarantee == "at_least_once":
+        return "records may be there twice (at least once)"
+    control = log.control()
+    if control.generation > shipped.generation and (control.claims() or _sent_later(shipped, log)):
+        return "a later run of the pipeline has shipped, or ships, to them"
+    return None
+
+
+def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
+    for record in log.chunks(shipped.chunks_end, wait_seconds=None):
+        match decode(log.pipeline, record):
+            case (ChunkKey(topic=topic), ChunkValue() as value) if (
+                topic and value.generation > shipped.generation and value.records
+            ):
+                return True
+            case (ReplayKey(), Replay() as replay) if replay.generation > shipped.generation:
+                return True
+    return False

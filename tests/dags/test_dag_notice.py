@@ -1,0 +1,230 @@
+"""Who is told what when a run ends, by a real notifier of Airflow's; and what is wrong with one, before anything runs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dag_world import DAGS, HOURLY, Config, FakeSpark, told
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
+
+SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+WINDOW = "2026-11-01 05:00–06:00 UTC"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> None:
+    monkeypatch.setattr("shipper_factory.build._RETRY_DELAY", dt.timedelta(0))
+    spark.script(report=["gather"])
+
+
+@pytest.fixture
+def notices(tmp_path: Path) -> Path:
+    return tmp_path / "notices"
+
+
+def entry(path: Path, *on: str, notifier: str = "file_notifier.FileNotifier", **more: Any) -> dict[str, Any]:
+    return {"on": list(on) or ["failure"], "notifier": notifier, "with": {"path": str(path), **more}}
+
+
+@pytest.fixture
+def notify(config: Config) -> Callable[..., None]:
+    def write(*entries: dict[str, Any], schedule: str = HOURLY) -> None:
+        config.pipeline("web", schedule, f"notify: {json.dumps(entries)}\n")
+
+    return write
+
+
+def dags() -> Any:
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    return BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder").dags
+
+
+def run(**conf: Any) -> Any:
+    return dags()["web"].test(logical_date=SIX, run_conf=conf)
+
+
+def test_failed_run_is_told_with_first_cause_and_links(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+    notify(entry(notices))
+    spark.script(ship_near=["fail"], report=["gather"])
+    dag_run = run()
+    assert dag_run.state == "failed"
+    (notice,) = told(notices)
+    assert notice["event"] == "failure"
+    title, *facts = notice["text"].splitlines()
+    assert title == f"web {WINDOW}: Failed while shipping to near, after 7 records"
+    found = dict(line.split(": ", 1) for line in facts)
+    assert found["First cause"] == "ship:near says why it failed"
+    assert found["Clusters"] == "near: failed, 7 delivered; far: shipped, 7 delivered"
+    assert Path(found["Report"]).name == "report.html"
+    assert (Path(found["Report"]).with_name("report.json")).exists()
+    assert found["Log"].endswith(f"/dags/web/runs/{dag_run.run_id.replace('+', '%2B').replace(':', '%3A')}/tasks/to_near.ship")
+    assert found["Owner"] == "edge-team"
+
+
+def test_closed_gate_is_told_by_the_check_that_does_not_hold(
+    notify: Callable[..., None], notices: Path, spark: FakeSpark
+) -> None:
+    notify(entry(notices, text="{{ notice.title }}", fields={"cause": "{{ notice.cause }}"}))
+    spark.script(gate_source=["fail"], report=["gather"])
+    run()
+    (notice,) = told(notices)
+    assert notice["text"] == f"web {WINDOW}: Failed at the source gate: nothing was sent"
+    assert notice["cause"] == "Source gate: files: expected >= 1, observed 1"
+
+
+@pytest.mark.parametrize(("on", "events"), [("failure", []), ("warning", []), ("success", ["success"])])
+def test_good_run_is_told_to_those_who_want_to_hear_it(
+    on: str, events: list[str], notify: Callable[..., None], notices: Path
+) -> None:
+    notify(entry(notices, on))
+    assert run().state == "success"
+    assert [notice["event"] for notice in told(notices)] == events
+    if events:
+        assert told(notices)[0]["text"].startswith(f"web {WINDOW}: Shipped 7 records to each of near and far\n")
+
+
+@pytest.mark.parametrize(("on", "count"), [(["warning"], 1), (["success"], 1), (["warning", "success"], 1), (["failure"], 0)])
+def test_run_with_a_warning_is_told_once(
+    on: list[str], count: int, notify: Callable[..., None], notices: Path, spark: FakeSpark
+) -> None:
+    notify(entry(notices, *on))
+    spark.script(gate_source=["warn"], report=["gather"])
+    assert run().state == "success"
+    found = told(notices)
+    assert [notice["event"] for notice in found] == ["warning"] * count
+    assert all("Look at: Source: files: expected >= 1, observed 1" in notice["text"] for notice in found)
+
+
+def test_run_without_a_window_is_told_too(notify: Callable[..., None], notices: Path) -> None:
+    notify(entry(notices))
+    assert dags()["web"].test(logical_date=None, run_conf={}).state == "failed"
+    (notice,) = told(notices)
+    assert notice["text"].startswith("web: Failed\nFirst cause: this run has no window")
+
+
+def test_report_that_died_is_told_without_its_words(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+    notify(entry(notices))
+    spark.script(report=["killed"])
+    run()
+    (notice,) = told(notices)
+    assert notice["text"].startswith(f"web {WINDOW}: Failed\nFirst cause: report was killed")
+
+
+def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_says(
+    notify: Callable[..., None], notices: Path
+) -> None:
+    """Then the DAG processor calls the callback: without an exception, after the report may have been written."""
+    from shipper_factory.notice import RunEnded
+
+    notify(entry(notices))
+    dag = dags()["web"]
+    dag_run = dag.test(logical_date=SIX, run_conf={})
+    (callback,) = dag.get_task("report").on_failure_callback
+    assert isinstance(callback, RunEnded)
+    window = {"window_start": "2026-11-01T05:00:00+00:00", "window_end": "2026-11-01T06:00:00+00:00"}
+    (folder,) = notices.parent.glob("runs/web/*/*")
+
+    class Task:
+        log_url = "http://airflow/dags/web/runs/r/tasks/report"
+
+        def xcom_pull(self, task_ids: str) -> dict[str, str]:
+            return {**window, "run_id": folder.name}
+
+    assert dag_run.state == "success"
+    callback({"ti": Task()})
+    (notice,) = told(notices)
+    assert notice["event"] == "failure"
+    assert notice["text"].startswith(f"web {WINDOW}: Failed\nFirst cause: the report task died and left no word\n")
+
+
+def test_notifier_that_cannot_send_stops_no_other_and_not_the_run(notify: Callable[..., None], notices: Path) -> None:
+    notify(entry(notices, "success", notifier="file_notifier.SilentNotifier"), entry(notices, "success"))
+    assert run().state == "success"
+    assert len(told(notices)) == 1
+
+
+def test_text_of_an_error_is_no_template(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+    notify(entry(notices, text="{{ notice.cause }}"))
+    spark.script(plan=["template"], report=["gather"])
+    run()
+    assert told(notices)[0]["text"] == "no file {{ 6 * 7 }} there"
+
+
+@pytest.mark.parametrize(
+    ("notifier", "arguments", "says"),
+    [
+        ("file_notifier.NoSuchNotifier", {}, "cannot be imported (module 'file_notifier' has no attribute 'NoSuchNotifier')"),
+        ("airflow.providers.pigeon.PigeonNotifier", {}, "cannot be imported (No module named 'airflow.providers.pigeon')"),
+        ("file_notifier.NoNotifier", {}, "is no notifier: a subclass of airflow.sdk.BaseNotifier is needed"),
+        ("file_notifier.FileNotifier", {}, "missing a required argument: 'path'; see `with`"),
+        ("file_notifier.FileNotifier", {"path": "x", "tekst": "y"}, "got an unexpected keyword argument 'tekst'; see `with`"),
+    ],
+)
+def test_wrong_notifier_breaks_its_own_pipeline_and_no_other(
+    notifier: str, arguments: dict[str, str], says: str, config: Config, notify: Callable[..., None]
+) -> None:
+    notify({"notifier": notifier, "with": arguments})
+    config.pipeline("good")
+    found = dags()
+    assert set(found) == {"web", "good"}
+    assert "plan" in found["good"].task_ids
+    assert found["web"].task_ids == ["show_faults"]
+    assert f"config/pipelines/web.yaml:8:23: notify[0].notifier: {notifier}: {says}" in found["web"].doc_md
+
+
+def test_parsing_makes_no_notifier(notify: Callable[..., None], notices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import file_notifier
+
+    def reaches_out(self: object, **_: object) -> None:
+        raise AssertionError("made while parsing")
+
+    monkeypatch.setattr(file_notifier.FileNotifier, "__init__", reaches_out)
+    notify({"notifier": "file_notifier.FileNotifier"})
+    assert "plan" in dags()["web"].task_ids
+
+
+def test_nobody_is_told_by_default(config: Config) -> None:
+    config.pipeline("web")
+    report = dags()["web"].get_task("report")
+    assert list(report.on_failure_callback) == list(report.on_success_callback) == []
+
+
+LATE = '{cron: "0 * * * *", start: 2026-11-01, deliver_within: 45m}'
+
+
+def test_deadline_survives_serialisation_and_counts_from_the_queue(notify: Callable[..., None], notices: Path) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    notify(entry(notices, "late"), schedule=LATE)
+    stored = json.loads(json.dumps(DagSerialization.to_dict(dags()["web"])))
+    (deadline,) = DagSerialization.from_dict(stored).deadline
+    assert deadline["reference"] == {"reference_type": "DagRunQueuedAtDeadline"}
+    assert deadline["interval"]["__data__"] == 45 * 60
+    assert deadline["callback"]["__data__"]["path"] == "shipper_factory.notice.run_is_late"
+
+
+def test_late_run_is_told_with_what_airflow_knows_of_it(notify: Callable[..., None], notices: Path, config: Config) -> None:
+    from shipper_factory.notice import run_is_late
+
+    notify(entry(notices, "late"), entry(notices, "failure"), schedule=LATE)
+    dag_run = {
+        "dag_id": "web",
+        "dag_run_id": "scheduled__2026-11-01T06:00:00+00:00",
+        "data_interval_start": "2026-11-01T05:00:00Z",
+        "data_interval_end": "2026-11-01T06:00:00Z",
+        "start_date": "2026-11-01T06:00:04Z",
+        "state": "running",
+        "conf": {},
+    }
+    run_is_late(config_dir=str(config.folder), pipeline="web", context={"dag_run": dag_run, "deadline": {}})
+    (notice,) = told(notices)
+    assert notice["event"] == "late"
+    assert notice["text"].startswith(f"web {WINDOW}: Late: not finished within 45m\nLook at: The run is running since 2026")
+    assert "/dags/web/runs/scheduled__2026-11-01T06%3A00%3A00%2B00%3A00" in notice["text"]

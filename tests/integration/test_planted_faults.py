@@ -1,0 +1,291 @@
+"""Faults planted from outside, behind the back of the code under test: with a client of their own in the topics and in the ledger, or
+in the step's result. Each must close the delivery gate, and the message must name the place that disagrees."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from shipper.config import load_cluster
+from shipper.dev.kafka import KafkaServer
+from shipper.plan.window import parse_window
+from shipper.report.results import DeliveryGateResult, RunFolder
+from spark_jobs.context import RunContext
+from spark_jobs.steps import run_steps
+
+from .world import WINDOW, World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+GATE = "gate_delivery:local"
+#: Begin of a line → suffix of the topic that it goes to; other lines go to the one without. Topics cannot be mended: a test each.
+KINDS = {"500": "-errors", "gone": "-gone", "twice": "-twice", "changed": "-changed"}
+
+
+class Shipped:
+    """A window that was shipped once for all tests. A test sees what it broke itself: what an earlier one broke is known, and the
+    ledger and the step's result are mended after each."""
+
+    def __init__(self, root: Path, bootstrap: str) -> None:
+        self.world = World(root, bootstrap, topics={"": 3} | dict.fromkeys(KINDS.values(), 2))
+        self.write_pipeline()
+        # Some chunks each, a byte order mark, and a file that goes to several topics.
+        self.world.write_log("a.log", b"".join(b"200 line %05d of the first file\n" % n for n in range(4_000)))
+        self.world.write_log("b.log", b"\xef\xbb\xbf500 marked\n" + b"500 an error\n200 fine\n" * 500)
+        self.world.write_log("c.log", b"".join(b"%s %d\n" % (kind.encode(), n) for n in range(100) for kind in list(KINDS)[1:]))
+        self.world.write_log("empty.log", b"")
+        self.mend: list[Callable[[], object]] = []
+        self.known: set[str] = set()
+
+    def write_pipeline(self) -> None:
+        routes = [{"when": f"value LIKE '{begin} %'", "topic": self.world.topic(to)} for begin, to in KINDS.items()]
+        read_back = {"check": "read_back", "mode": "full", "timeout": "30s"}
+        self.world.write_pipeline(
+            topic=None,
+            routes=[*routes, {"topic": self.world.topic()}],
+            gates={"delivery": [{"check": "sum_closes"}, {"check": "checksum"}, read_back]},
+            delivery={"chunk_size": "64kB", "batch_size": "64kB", "tuning": "off", "lease": "2s", "lease_wait": "30s"},
+        )
+
+    def context(self, run_id: str = "r1") -> RunContext:
+        world, window = self.world, parse_window(WINDOW)
+        config = world.root / "config"
+        folder = RunFolder(str(world.root / "runs"), world.name, window.start, window.end, run_id)
+        return RunContext(world.pipeline, {"local": load_cluster(config, "local")}, config, window, folder)
+
+    def steps(self, *steps: str, run_id: str = "r1") -> int:
+        context = self.context(run_id)
+        try:
+            return run_steps(context, steps)
+        finally:
+            context.stop_spark()
+
+    def gate(self, run_id: str = "r1") -> DeliveryGateResult:
+        found = self.context(run_id).folder.find("gate_delivery.local", DeliveryGateResult)
+        assert found is not None
+        return found
+
+    def open_checks(self) -> dict[str, str]:
+        """Runs the gate once more; check → what it expected and observed, for those that do not hold because of this test, without
+        the summaries. The gate must be closed."""
+        assert self.steps(GATE) == 1
+        gate = self.gate()
+        assert gate.status == "failed"
+        found = self._open()
+        assert any(name in str(gate.error) for name in found) or re.search(r"and \d+ more", str(gate.error))
+        return found
+
+    def _open(self) -> dict[str, str]:
+        checks = [check for check in self.gate().checks if not check.passed and check.check not in self.known]
+        return {
+            check.check: f"{check.expected} | {check.observed}" for check in checks if not check.expected.startswith("all of")
+        }
+
+    def look_first(self) -> None:
+        """What is open before the test breaks anything."""
+        self.known = set()
+        self.steps(GATE)
+        self.known = set(self._open())
+
+    def count(self, name: str) -> tuple[int | None, ...]:
+        count = next(count for count in self.gate().account if count.name == name)
+        return count.spark, count.receipts, count.ledger, count.read_back
+
+    def edit_ship_result(self, change: Callable[[dict[str, Any]], None]) -> None:
+        path = Path(self.context().folder.path("ship.local.json"))
+        text = path.read_text()
+        self.mend.append(lambda: path.write_text(text))
+        fields = json.loads(text)
+        change(fields)
+        path.write_text(json.dumps(fields))
+
+    @property
+    def client(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.world.bootstrap}
+
+    def read(self, topic: str, partition: int) -> list[Any]:
+        """Messages of one partition, by a client of the test's own."""
+        settings = {
+            "group.id": "test",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+        consumer = Consumer(self.client | settings)
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        found: list[Any] = []
+        while (message := consumer.poll(20)) is not None and message.error() is None:
+            found.append(message)
+        consumer.close()
+        return found
+
+    def produce(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
+        producer = Producer(self.client)
+        producer.produce(topic, value, key, partition)
+        assert producer.flush(20) == 0
+
+    def chunk_records(self, topic: str | None = None) -> list[tuple[list[Any], dict[str, Any]]]:
+        """(key, value) of the ledger's chunks with records, as they lie in the topic."""
+        ledger = self.world.cluster.ledger_topic(self.world.name)
+        pairs = [(json.loads(m.key()), json.loads(m.value())) for m in self.read(ledger, 1) if m.value()]
+        return [(key, value) for key, value in pairs if key[0] == "chunk" and value["records"] and topic in (None, key[-1])]
+
+    def write_ledger(self, key: list[Any], value: dict[str, Any] | None) -> None:
+        before = [found for other, found in self.chunk_records() if other == key]
+        self._write_ledger(key, value)
+        self.mend.append(lambda: self._write_ledger(key, before[-1] if before else None))
+
+    def _write_ledger(self, key: list[Any], value: dict[str, Any] | None) -> None:
+        text = None if value is None else json.dumps(value).encode()
+        ledger = self.world.cluster.ledger_topic(self.world.name)
+        self.produce(ledger, 1, json.dumps(key, separators=(",", ":")).encode(), text)
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaServer) -> Shipped:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    made = Shipped(tmp_path_factory.mktemp("planted"), kafka.bootstrap)
+    assert made.steps("plan", "gate_source", "ship:local", GATE) == 0, made.gate().error
+    return made
+
+
+@pytest.fixture
+def shipped(window: Shipped) -> Iterator[Shipped]:
+    window.look_first()
+    yield window
+    while window.mend:
+        window.mend.pop()()
+
+
+def test_without_a_fault_every_place_counts_the_same(shipped: Shipped) -> None:
+    gate, topic = shipped.gate(), shipped.world.topic()
+    assert gate.status == "succeeded"
+    assert shipped.count("read") == (5_301, 5_301, 5_301, None)
+    assert shipped.count(topic) == (None, 4_500, 4_500, 4_500)
+    assert shipped.count(f"{topic}-errors") == (None, 501, 501, 501)
+    assert all(count.agrees for count in gate.account)
+    assert {found.topic: found.read_back for found in gate.topics}[topic] == 4_500
+    assert "5,301 records read back from 11 of 11 partitions" in gate.scope
+    by_name = {check.check: check for check in gate.checks}
+    assert all(check.passed for check in gate.checks)
+    assert by_name["sum_closes(lines)"].expected == "5,301 by the tasks' receipts (5,301 delivered)"
+    assert by_name["sum_closes(files)"].observed == "they do"
+    assert by_name["checksum(values)"].passed
+    # A second run sends nothing, and has nothing to read back.
+    assert shipped.steps("plan", "gate_source", "ship:local", GATE, run_id="r2") == 0
+    assert "nothing was sent" in shipped.gate("r2").scope
+
+
+def test_a_chunk_that_is_gone_from_the_topic(shipped: Shipped) -> None:
+    topic = shipped.world.topic("-gone")
+    _, value = shipped.chunk_records(topic)[0]
+    admin = AdminClient(shipped.client)
+    behind = shipped.read(topic, value["partition"])[value["records"] - 1].offset() + 1
+    for future in admin.delete_records([TopicPartition(topic, value["partition"], behind)]).values():
+        future.result()
+    found = shipped.open_checks()
+    assert f"sum_closes({topic})" not in found
+    assert f"({-value['records']:+,})" in found[f"read_back({topic})"]
+    assert "in the topic, read back" in found[f"read_back({topic})"].split(" | ")[1]
+    assert "is deleted" in found[f"read_back({topic}, partition {value['partition']})"]
+    assert shipped.count(topic)[1:] == (100, 100, 100 - value["records"])
+
+
+def test_a_ledger_record_that_is_gone(shipped: Shipped) -> None:
+    topic = f"{shipped.world.topic()}-errors"
+    key, value = shipped.chunk_records(topic)[0]
+    shipped.write_ledger(key, None)
+    found = shipped.open_checks()
+    assert "in the ledger, read anew" in found[f"sum_closes({topic})"].split(" | ")[1]
+    assert f"({-value['records']:+,})" in found[f"sum_closes({topic})"]
+    [of_file] = [text for name, text in found.items() if name.endswith(".log: records)")]
+    assert "in the ledger" in of_file.split(" | ")[1]
+    assert any(key[2] in name for name in found)
+    # The read-back stands by the receipts: the ledger is alone.
+    assert "by the tasks' receipts and in the topic, read back" in found[f"read_back({topic})"].split(" | ")[0]
+    assert f"checksum(file {key[2]} to {topic})" in found
+
+
+def test_a_ledger_record_without_data(shipped: Shipped) -> None:
+    topic = shipped.world.topic()
+    key, value = shipped.chunk_records(topic)[0]
+    beyond = [*key[:-2], 1_000_000, topic]
+    shipped.write_ledger(beyond, value | {"last": 1_000_050, "records": 50, "checksum": 7, "end": False})
+    found = shipped.open_checks()
+    assert "4,550 in the ledger, read anew (+50)" in found[f"sum_closes({topic})"]
+    assert "4,500 by the tasks' receipts and in the topic, read back" in found[f"read_back({topic})"]
+    assert f"checksum(file {key[2]} to {topic})" in found
+    assert "checksum(values)" in found
+
+
+def test_a_chunk_that_is_in_the_topic_twice(shipped: Shipped) -> None:
+    topic = shipped.world.topic("-twice")
+    _, value = shipped.chunk_records(topic)[0]
+    for message in shipped.read(topic, value["partition"])[: value["records"]]:
+        shipped.produce(topic, value["partition"], message.key(), message.value())
+    found = shipped.open_checks()
+    assert set(found) == {f"read_back({topic})", f"read_back({topic}, partition {value['partition']})"}
+    assert f"in the topic, read back ({value['records']:+,})" in found[f"read_back({topic})"]
+
+
+def test_a_ledger_record_that_counts_a_chunk_twice(shipped: Shipped) -> None:
+    topic = shipped.world.topic()
+    key, value = shipped.chunk_records(topic)[0]
+    shipped.write_ledger([*key[:-2], key[-2] + 1, topic], value)
+    found = shipped.open_checks()
+    assert f"in the ledger, read anew ({value['records']:+,})" in found[f"sum_closes({topic})"]
+
+
+def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_checksum(shipped: Shipped) -> None:
+    """One line of the topic replaced by another of the same length: nothing that only counts can see it."""
+    topic = shipped.world.topic("-changed")
+    partition = next(number for number in range(2) if shipped.read(topic, number))
+    [first, *_] = shipped.read(topic, partition)
+    behind = shipped.read(topic, partition)[1].offset()
+    for future in AdminClient(shipped.client).delete_records([TopicPartition(topic, partition, behind)]).values():
+        future.result()
+    shipped.produce(topic, partition, None, first.value()[:-1] + b"!")
+    found = shipped.open_checks()
+    assert set(found) == {f"read_back({topic}: checksum)", f"read_back({topic}, partition {partition}: checksum)"}
+
+
+@pytest.mark.parametrize(("figure", "where"), [("filtered", "filtered: noise"), ("quarantined", "quarantined: too_large")])
+def test_a_miscounted_filter_or_quarantine(shipped: Shipped, figure: str, where: str) -> None:
+    shipped.edit_ship_result(lambda fields: fields[figure].update({where.split(": ")[1]: 3}))
+    found = shipped.open_checks()
+    assert f"5,304 by the tasks' receipts (3 {figure} + 5,301 delivered) | 5,301" in found["sum_closes(lines)"]
+    assert f"sum_closes({where})" in found
+
+
+def test_a_count_of_sparks_that_is_off(shipped: Shipped) -> None:
+    shipped.edit_ship_result(lambda fields: fields.update(read=fields["read"] - 1))
+    found = shipped.open_checks()
+    assert "5,300 by Spark's own count (-1)" in found["sum_closes(read)"]
+    assert "5,301 by the tasks' receipts and in the ledger, read anew" in found["sum_closes(read)"]
+
+
+def test_a_file_whose_receipt_is_off_is_named(shipped: Shipped) -> None:
+    def lose_ten(fields: dict[str, Any]) -> None:
+        next(file for file in fields["files"] if file["path"].endswith("a.log"))["delivered"] -= 10
+
+    shipped.edit_ship_result(lose_ten)
+    found = shipped.open_checks()
+    names = [name for name in found if "a.log" in name]
+    assert len(names) == 2
+    assert not any("b.log" in name for name in found)
+
+
+def test_what_spark_computed_and_the_ledger_does_not_hold(shipped: Shipped) -> None:
+    shipped.edit_ship_result(lambda fields: fields.update(checksum=f"{int(fields['checksum'], 16) ^ 1:016x}"))
+    found = shipped.open_checks()
+    assert set(found) == {"checksum(values)"}
+    assert "by Spark's own count" in found["checksum(values)"]

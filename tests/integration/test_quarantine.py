@@ -1,0 +1,358 @@
+"""Rules, parsing and quarantine on real servers: files in, an independent reader out."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from shipper.testing.console_consumer import ReadRecord, read_records
+
+from .test_kill import Ship, prepare, wait_until
+from .world import World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+BOM = b"\xef\xbb\xbf"
+REGEX = r"^(?<service>[^ ]*) (?<status>\d{3}) "
+
+
+@pytest.fixture
+def make_world(tmp_path, kafka):
+    return lambda **options: World(tmp_path, kafka.bootstrap, **options)
+
+
+def parsed_and_routed(world: World, **changes: Any) -> None:
+    spec = {
+        "records": {
+            "parse": {"regex": REGEX},
+            "columns": {"target": "nullif(service, 'nobody')"},
+            "drop": {"comments": "value like '#%'", "health": "service = 'health' and status = '200'"},
+        },
+        "topic": None,
+        "routes": [{"when": "status >= '500'", "topic": world.topic("-errors")}, {"topic": f"{world.name}-{{target}}"}],
+        "quarantine": {"topic": world.topic("-q"), "max_rate": 0.5, "keep": "20B"},
+        "source": {"path": "logs", "settle": "0s", "split_size": "64KiB"},
+    }
+    world.write_pipeline(**(spec | changes))
+
+
+def quarantined(world: World) -> list[ReadRecord]:
+    return list(read_records(world.bootstrap, world.topic("-q")))
+
+
+def result_of(world: World, step: str) -> dict[str, Any]:
+    latest = max(world.root.glob(f"runs/{world.name}/*/*/{step}.json"), key=lambda path: path.stat().st_mtime)
+    return json.loads(latest.read_text())
+
+
+def quarantine(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return world.shipper("quarantine", *arguments)
+
+
+def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees(make_world):
+    world = make_world(topics={"-a": 2, "-errors": 1, "-q": 2})
+    parsed_and_routed(world)
+    large = random.Random(3).randbytes(1_500_000).replace(b"\n", b"").replace(b"\r", b"")
+    good = [b"a 200 line %d of many that are as they should be" % n for n in range(9_000)]
+    bad = {
+        b"no such line": ("unparseable", None),
+        b"\xffgarbage that is longer than is kept": ("unparseable", None),
+        b"nobody 200 has no topic": ("unroutable", None),
+        b"x/y 200 is no topic's name": ("unroutable", None),
+        b"q 200 would be taken for quarantine": ("unroutable", None),
+        b"a 200 " + large: ("too_large", "-a"),
+    }
+    dropped = [b"# a comment", b"health 200 ok"] * 500 + [b"# nobody"]
+    fits = [b"a 200 " + b"x" * 2_000_000, b"health 503 oh", b"a 200 caf\xe9"]
+    lines = [*good, *bad, *dropped, *fits]
+    random.Random(5).shuffle(lines)
+    world.write_log("many.log", b"\n".join(lines))
+    world.write_log("bom.log", BOM + b"unparseable\na 200 after it\n")
+    bad[BOM + b"unparseable"] = ("unparseable", None)
+    shipped = Counter([*good, *fits, b"a 200 after it"])
+
+    account = world.run()
+
+    assert world.read("-a") + world.read("-errors") == shipped
+    assert world.read("-errors") == Counter([b"health 503 oh"])
+    found = quarantined(world)
+    run_id = result_of(world, "ship.local")["run_id"]
+    assert Counter(record.value for record in found) == Counter(value[:20] for value in bad)
+    assert {record.key for record in found} == {None}
+    whole = {value[:20]: value for value in bad}
+    for record in found:
+        reason, topic = bad[whole[record.value]]
+        headers = dict(record.headers)
+        name = "bom.log" if record.value.startswith(BOM) else "many.log"
+        content = (world.logs / name).read_bytes()
+        start = int(headers.pop("shipper-split"))
+        split = content[0 if start == 0 else content.index(b"\n", start - 1) + 1 :].split(b"\n")
+        assert split[int(headers.pop("shipper-record")) - 1] == whole[record.value]
+        expected = {
+            "shipper-reason": reason,
+            "shipper-pipeline": world.name,
+            "shipper-file": f"file:{world.logs / name}",
+            "shipper-run": run_id,
+            **({"shipper-topic": world.topic(topic)} if topic else {}),
+        }
+        assert headers == {key: value.encode() for key, value in expected.items()}
+
+    reasons = dict(Counter(reason for reason, _ in bad.values()))
+    filtered = {"comments": 501, "health": 500}
+    assert (account["filtered"], account["quarantined"]) == (filtered, reasons)
+    assert account["read"] == len(lines) + 2
+    assert account["delivered"] == shipped.total()
+    ship = result_of(world, "ship.local")
+    spark = {f"filtered: {rule}": count for rule, count in filtered.items()}
+    spark |= {f"quarantined: {reason}": count for reason, count in reasons.items() if reason != "too_large"}
+    assert ship["observed"] == {"read": len(lines) + 2, **spark}
+    assert {topic["topic"]: topic["quarantine"] for topic in ship["topics"]} == {
+        world.topic("-a"): False, world.topic("-errors"): False, world.topic("-q"): True,
+    }  # fmt: skip
+    assert account["topics"][world.topic("-q")]["ledger"] == len(bad)
+    many = next(file for file in ship["files"] if file["path"].endswith("many.log"))
+    assert many["filtered"] == filtered
+    assert sum(many["quarantined"].values()) == len(bad) - 1
+
+    # Nothing is read again, whatever was dropped or quarantined; and what is in quarantine counts against a limit that is lower now.
+    parsed_and_routed(world, quarantine={"topic": world.topic("-q"), "max_rate": 0.0001})
+    world.fails(
+        code=1, says=r"7 of 9,011 records of pipeline .* are in quarantine \(0\.08%\), and `quarantine\.max_rate` allows 0\.01%"
+    )
+    assert result_of(world, "ship.local")["read"] == 0
+    parsed_and_routed(world)
+    again = world.run()
+    assert (again["read"], again["delivered"], again["before"]) == (0, 0, shipped.total() + len(bad))
+    assert world.read("-a") + world.read("-errors") == shipped
+    assert len(quarantined(world)) == len(bad)
+    assert world.shipper("ledger", "verify", world.name).returncode == 0
+
+    replays(world, shipped, len(bad))
+
+
+def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
+    """What follows needs nothing but what is in quarantine now."""
+    listed = json.loads(quarantine(world, "list", world.name, "--json").stdout)["local"]
+    assert sum(row["records"] for row in listed) == bad
+    assert sum((Counter(row["reasons"]) for row in listed), Counter()) == {"unparseable": 3, "unroutable": 3, "too_large": 1}
+    assert "too_large 1" in " ".join(quarantine(world, "list", world.name).stdout.split())
+    assert "no such line" in quarantine(world, "show", world.name).stdout
+
+    records = [json.loads(line) for line in quarantine(world, "show", world.name, "--json").stdout.splitlines()]
+    assert len(records) == bad
+    path = world.root / "repaired.jsonl"
+    as_shown = path.with_name("as-shown.jsonl")
+    as_shown.write_text("\n".join(map(json.dumps, records)))
+    refused = quarantine(world, "replay", world.name, str(as_shown))
+    assert refused.returncode == 2
+    assert "Nothing was sent" in " ".join(refused.stderr.split())
+
+    by_value = {record.get("value"): record for record in records}
+    changes = {"no such line": {"value": "a 200 repaired é"}, "nobody 200 has no to": {"value_base64": "//8=", "key": "k"}}
+    repaired = [
+        by_value[value] | {"topic": world.topic("-a"), "cut": False, "value": None} | change for value, change in changes.items()
+    ]
+    path.write_text("\n".join(map(json.dumps, repaired[:1])))
+    assert "1 records sent, 0 were sent before" in quarantine(world, "replay", world.name, str(path)).stdout
+    repaired[0]["value"] = "edited once more"
+    path.write_text("\n".join(map(json.dumps, repaired)))
+    second = quarantine(world, "replay", world.name, str(path))
+    assert "1 records sent, 1 were sent before" in second.stdout, second.stderr
+    assert "skipped: file:" in second.stderr
+    assert world.read("-a") + world.read("-errors") == shipped + Counter(["a 200 repaired é".encode(), b"\xff\xff"])
+    [with_key] = [record for record in read_records(world.bootstrap, world.topic("-a")) if record.key]
+    assert (with_key.key, with_key.value) == (b"k", b"\xff\xff")
+
+    assert len(quarantine(world, "show", world.name, "--json").stdout.splitlines()) == bad - 2
+    assert len(quarantine(world, "show", world.name, "--json", "--replayed").stdout.splitlines()) == bad
+    path.write_text(json.dumps(repaired[0] | {"record": 1_000_000}))
+    assert "is not in quarantine" in quarantine(world, "replay", world.name, str(path)).stderr
+    path.write_text(json.dumps(repaired[0] | {"topic": world.topic("-q")}))
+    assert "is no topic that pipeline" in " ".join(quarantine(world, "replay", world.name, str(path)).stderr.split())
+    # A replay is a run: the next ship takes over from it, and finds that all is there.
+    assert world.run()["delivered"] == 0
+
+
+def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name(make_world):
+    world = make_world(topics={"": 1, "-q": 1})
+    checks = [
+        {"check": "matches", "regex": "^[a-z]+ ", "severity": "quarantine"},
+        {"check": "condition", "name": "small", "sql": "size < 1000", "severity": "quarantine"},
+        {"check": "not_null", "column": "key", "severity": "quarantine"},
+    ]
+    world.write_pipeline(
+        records={
+            "columns": {"size": "try_cast(get(split(value, ' '), 1) AS INT)"},
+            "drop": {"comments": "value like '#%'"},
+            "key": "nullif(split(value, ' ')[0], 'nobody')",
+        },
+        quarantine={"topic": world.topic("-q"), "max_rate": 0.9, "keep": "20B"},
+        gates={"source": [{"check": "rows", "on": "full"}, *checks]},
+    )
+    good = [b"web %d" % n for n in range(500)]
+    bad = {
+        b"WEB 7": "matches(value)",
+        b"web x": "condition(small)",
+        b"web 1000": "condition(small)",
+        b"nobody 5": "not_null(key)",
+    }
+    world.write_log("a.log", b"\n".join([*good[:250], *bad, b"# 1 2 3", *good[250:]]))
+
+    account = world.run()
+
+    assert world.read() == Counter(good)
+    assert {record.value: dict(record.headers)["shipper-reason"].decode() for record in quarantined(world)} == bad
+    assert account["quarantined"] == dict(Counter(bad.values()))
+    assert account["filtered"] == {"comments": 1}
+    gate = result_of(world, "gate_source")
+    assert [(check["check"], check["passed"], check["severity"]) for check in gate["checks"][1:]] == [
+        ("matches(value)", False, "quarantine"),
+        ("condition(small)", False, "quarantine"),
+        ("not_null(key)", False, "quarantine"),
+    ]
+    assert gate["checks"][0]["observed"] == "504 rows in all files", "what is dropped is not looked at"
+    observed = result_of(world, "ship.local")["observed"]
+    assert {name: observed[name] for name in observed if name.startswith("quarantined")} == {
+        f"quarantined: {reason}": count for reason, count in Counter(bad.values()).items()
+    }
+    assert world.run()["read"] == 0
+
+
+def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_sent_twice(make_world):
+    world = make_world(topics={"-a": 1, "-q": 1})
+    spec = {
+        "records": {"columns": {"service": "split_part(value, ' ', 1)"}},
+        "topic": None,
+        "routes": [{"topic": f"{world.name}-{{service}}"}],
+        "delivery": {"lease": "2s", "lease_wait": "30s", "metadata_wait": "3s", "transaction_timeout": "20s"},
+    }
+    large = b"a " + random.Random(3).randbytes(1_500_000).replace(b"\n", b"")
+    lines = [b"a first", large, b"b has no topic yet", b"a last"]
+    world.write_log("a.log", b"\n".join(lines) + b"\n")
+    world.write_pipeline(**spec)
+    world.fails(code=1, says=r"-b")
+    # The quarantine came later: it changes nothing of what the ledger holds.
+    world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "0B"})
+    world.fails(code=1, says=r"-b")
+    assert [record.value for record in quarantined(world)] == [b""]
+    raise_limit(world, "-a", 3_000_000)
+    world.client.create_topics({world.topic("-b"): 1}, replication_factor=1)
+    account = world.run()
+    assert account["delivered"] + account["before"] == 4
+    assert world.read("-a") == Counter([b"a first", b"a last"])
+    assert world.read("-b") == Counter([b"b has no topic yet"])
+    assert len(quarantined(world)) == 1
+    assert world.run()["read"] == 0
+
+
+def raise_limit(world: World, suffix: str, limit: int) -> None:
+    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, world.topic(suffix), incremental_configs=[entry])
+    for future in AdminClient({"bootstrap.servers": world.bootstrap}).incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_fails_the_run(make_world):
+    world = make_world(topics={"": 1, "-errors": 1, "-q": 1})
+    spec = {
+        "topic": None,
+        "records": {"parse": {"json": "service STRING, status INT"}, "drop": {"ok": "status = 204"}, "key": "service"},
+        "routes": [{"when": "status >= 500", "topic": world.topic("-errors")}, {"topic": world.topic()}],
+    }
+    good = [b'{"service": "a", "status": 200, "more": [1, {}]}', b'{"status": 503}', b' {"service": "b"} ']
+    bad = [
+        b'{"service": "a"',
+        b'{"status": "many"}',
+        b'[{"service": "a"}]',
+        b'{"a": 1} and more',
+        b"{}x",
+        b"",
+        b'"text"',
+        b"null",
+    ]
+    world.write_log("a.log", b"\n".join([*good, b'{"status": 204}', *bad]) + b"\n")
+    world.write_pipeline(**spec)
+    world.fails(code=1, says=r"a\.log \(split at byte 0\), record 5: it cannot be parsed as `records\.parse` says")
+    assert world.read() + world.read("-errors") == Counter()
+    world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0})
+    account = world.run()
+    assert (account["filtered"], account["quarantined"]) == ({"ok": 1}, {"unparseable": len(bad)})
+    assert {record.key: record.value for record in read_records(world.bootstrap, world.topic())} == {b"a": good[0], b"b": good[2]}
+    assert world.read("-errors") == Counter([good[1]])
+    assert Counter(record.value for record in quarantined(world)) == Counter(bad)
+
+
+def test_lines_that_are_dropped_or_quarantined_leave_bundles_whole(make_world):
+    world = make_world(topics={"": 1, "-q": 1})
+    world.write_pipeline(
+        records={"bundle": {}, "parse": {"regex": r"^(?<n>\d+) "}, "drop": {"thirds": "int(n) % 3 = 0"}},
+        quarantine={"topic": world.topic("-q"), "max_rate": 1.0},
+    )
+    numbers = range(3_000)
+    lines = [b"%d of many" % n if n % 5 else b"bad %d" % n for n in numbers]
+    world.write_log("a.log", b"\n".join(lines) + b"\n")
+    account = world.run()
+    kept = [line for n, line in zip(numbers, lines, strict=True) if n % 5 and n % 3]
+    assert lines_of(*[record.value for record in read_records(world.bootstrap, world.topic())]) == Counter(kept)
+    assert world.read("-q") == Counter(lines[::5])
+    assert account["filtered"] == {"thirds": sum(1 for n in numbers if n % 5 and n % 3 == 0)}
+    assert world.run()["read"] == 0
+
+
+def _reached(world: World, records: float, ship: Ship) -> bool:
+    return world.ledger_count() >= records or not ship.running
+
+
+def test_killed_in_the_middle_and_run_again_each_line_is_in_one_place(make_world):
+    world = make_world(topics={"": 2, "-q": 2})
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "split_size": "1MiB"},
+        records={"parse": {"regex": r"^(?<n>\d+) "}, "drop": {"sevenths": "int(n) % 7 = 0"}},
+        quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "100B"},
+        delivery={
+            "chunk_size": "200kB", "lanes": 2, "lease": "2s", "lease_wait": "60s", "metadata_wait": "30s",
+            "transaction_timeout": "20s", "rate_limit": "600kB/s",
+        },
+    )  # fmt: skip
+    numbers = range(120_000)
+    line = b"%d a log line of about the usual length, with a number of its own"
+    lines = [line % n if n % 11 else b"bad %d" % n for n in numbers]
+    world.write_log("a.log", b"\n".join(lines) + b"\n")
+    prepare(world, "killed")
+    for share in (0.2, 0.5):
+        ship = Ship(world, "killed")
+        try:
+            wait_until(partial(_reached, world, share * len(lines), ship))
+            assert ship.running, "".join(ship.lines)
+        finally:
+            ship.signal_all(signal.SIGKILL)
+            ship.wait()
+    there = world.ledger_count()
+    assert 0 < there < 0.85 * len(lines)
+
+    account = world.run()
+
+    good = [text for n, text in zip(numbers, lines, strict=True) if n % 11 and n % 7]
+    assert world.read() == Counter(good)
+    assert world.read("-q") == Counter(lines[::11])
+    assert account["delivered"] + account["before"] + sum(account["quarantined"].values()) == len(good) + len(lines[::11])
+    assert account["before"] >= there
+    assert (
+        account["filtered"]["sevenths"] + account["delivered"] + account["before"] + account["quarantined"].get("unparseable", 0)
+        == account["read"] + account["unread"]
+    )
+    assert world.run()["read"] == 0
+    assert world.shipper("ledger", "verify", world.name).returncode == 0
+    export = subprocess.run(
+        world.command("ledger", "export", world.name), capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    filtered = sum((json.loads(row)["filtered"] or {}).get("sevenths", 0) for row in export)
+    assert filtered == len(lines) - len(good) - len(lines[::11])

@@ -1,0 +1,137 @@
+import datetime as dt
+
+import pytest
+
+from shipper.ledger.chunks import Chunks
+from shipper.ledger.figures import figures
+from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
+from shipper.terms import FileId, SplitId
+from spark_jobs.accounting import account
+
+NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+A, B = FileId("/a", 100, 1), FileId("/b", 100, 1)
+OURS, EARLIER = 7, 3
+
+
+def value(
+    first, last, records=None, *, generation=OURS, checksum=0, partition=0, end=False, bundles=None, reasons=None, filtered=None
+):
+    count = last - first if records is None else records
+    return ChunkValue(
+        last=last, end=end, records=count, bytes=10 * count, checksum=checksum, digest="d", generation=generation, run_id="r",
+        window="w", partition=partition, bundles=bundles, reasons=reasons, filtered=filtered,
+    )  # fmt: skip
+
+
+def ledger(*chunks):
+    """``chunks``: (file, split start, first, topic, value)."""
+    found = Chunks("p")
+    for file, start, first, topic, chunk in chunks:
+        found.add(ChunkKey(SplitId(file, start), first, topic), chunk)
+    return figures(found, {A: [0, 50], B: [0]}, OURS)
+
+
+def ship(**fields):
+    times = {"window_start": NOW, "window_end": NOW, "started_at": NOW, "finished_at": NOW}
+    return ShipResult(cluster="c", pipeline="p", run_id="r", generation=OURS, **times, **fields)
+
+
+def planned(file):
+    return file, PlannedFile(path=file.path, size_bytes=100, modified_ms=1, splits=1)
+
+
+def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
+    found = ledger(
+        (A, 0, 0, "t", value(0, 10, generation=EARLIER, checksum=2**64 - 1)),
+        (A, 0, 10, "t", value(10, 30, checksum=5, end=True)),
+        (A, 50, 0, "t", value(0, 4, checksum=2**64 - 2, partition=1)),
+        (A, 50, 0, "u", value(0, 6, 2, partition=None)),
+        (A, 50, 6, "", value(6, 6, end=True)),
+    )
+    assert found.topics == {"t": 34, "u": 2}
+    assert found.files[A].lines == 36
+    assert found.files[A].records == 36
+    assert found.files[A].checksum == 2
+    assert found.sent_to("t").records == 24
+    assert found.sent_to("t").checksum == 3
+    assert set(found.sent["t"]) == {0, 1}
+    assert set(found.sent["u"]) == {None}
+    assert found.files[B].records == 0
+
+
+def test_bundles_are_lines_to_count_and_records_to_move_offsets():
+    found = ledger((A, 0, 0, "t", value(0, 1000, bundles=10, end=True)))
+    assert (found.sent_to("t").records, found.sent_to("t").kafka_records) == (1000, 10)
+
+
+def test_a_sum_that_closes_in_every_place():
+    result = ship(
+        read=36, unread=5, observed={"read": 36, "filtered: health": 4, "quarantined: bad": 2},
+        filtered={"health": 4}, quarantined={"bad": 2},
+        topics=[TopicAccount(topic="t", delivered=20, before=15), TopicAccount(topic="q", quarantine=True, delivered=2)],
+        files=[
+            FileAccount(path="/a", records=36, delivered=20, before=10, filtered={"health": 4}, quarantined={"bad": 2}),
+            FileAccount(path="/b", records=5, delivered=0, before=5, unread=True),
+        ],
+    )  # fmt: skip
+    found = account(
+        result,
+        [planned(A), planned(B)],
+        ledger(
+            (A, 0, 0, "t", value(0, 10, generation=EARLIER)),
+            (A, 0, 10, "t", value(10, 34, 20)),
+            (A, 0, 34, "q", value(34, 36, reasons={"bad": 2}, checksum=99)),
+            (A, 0, 0, "", value(0, 36, 4, filtered={"health": 4})),
+            (A, 0, 36, "", value(36, 36, end=True)),
+            (B, 0, 0, "t", value(0, 5, generation=EARLIER, end=True)),
+        ),
+    )
+    for one in [*found.sums, *found.files]:
+        assert len({figure.value for figure in one.figures}) == 1, one
+    assert [count.name for count in found.counts] == ["read", "filtered: health", "quarantined: bad", "q", "t"]
+    assert (found.read, found.quarantined) == (36, 2)
+    filtered = found.counts[1]
+    assert (filtered.spark, filtered.receipts, filtered.ledger) == (4, 4, 4)
+    assert {figure.value for figure in found.checksums[0].figures} == {
+        None,
+        write_checksum(0),
+    }  # quarantined records are in no sum
+    assert {topic.topic: topic.ledger for topic in found.topics} == {"t": 35, "q": 2}
+
+
+def test_a_filter_rule_that_spark_did_not_observe_has_no_figure_to_compare():
+    found = account(ship(read=3, filtered={"health": 3}), [], ledger())
+    (rule,) = [one for one in found.sums if one.name == "filtered: health"]
+    assert [figure.value for figure in rule.figures] == [3, 0, None]
+
+
+def test_a_topic_that_only_the_ledger_knows_is_held_against_nothing():
+    found = account(ship(), [planned(A)], ledger((A, 0, 0, "stray", value(0, 3, end=True))))
+    (sent,) = [one for one in found.sums if one.name == "stray"]
+    assert [figure.value for figure in sent.figures] == [0, 3]
+
+
+def test_a_file_that_the_plan_does_not_know_has_no_figure_in_the_ledger():
+    found = account(ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), [planned(A)], ledger())
+    assert any(figure.value is None for one in found.files for figure in one.figures)
+
+
+@pytest.mark.parametrize("added", [0, 2**64 - 3])
+def test_sparks_checksum_and_what_the_tasks_added_is_the_ledgers(added):
+    sent = 2**63 + 5
+    spark = (sent - added) % 2**64
+    result = ship(
+        read=10, checksum=write_checksum(spark), checksum_added=write_checksum(added),
+        files=[FileAccount(path="/a", records=10, delivered=10, before=0, checksums={"t": write_checksum(sent)})],
+    )  # fmt: skip
+    found = account(result, [planned(A)], ledger((A, 0, 0, "t", value(0, 10, checksum=sent, end=True))))
+    assert {figure.value for figure in found.checksums[0].figures} == {write_checksum(sent)}
+    assert {figure.value for figure in found.file_checksums[0].figures} == {write_checksum(sent)}
+
+
+def test_a_checksum_that_was_not_asked_for_has_no_figure_unless_nothing_was_read():
+    read = account(ship(read=1, files=[FileAccount(path="/a", records=1, delivered=1, before=0)]), [planned(A)], ledger())
+    assert read.checksums[0].figures[0].value is None
+    idle = account(ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]), [planned(A)], ledger())
+    assert idle.checksums[0].figures[0].value == write_checksum(0)

@@ -1,0 +1,176 @@
+"""What is read back, and what it is held against. The reader is a fake: what a real one finds is tests/integration's."""
+
+import datetime as dt
+from collections import Counter
+
+import pytest
+
+from shipper.config.delivery_checks import ReadBackCheck
+from shipper.config.models import Pipeline
+from shipper.errors import StepResultError
+from shipper.ledger.figures import LedgerFigures, Tally
+from shipper.readback import UNKNOWN, Seen
+from shipper.report.results import Count, ShipResult, TopicAccount
+from spark_jobs.accounting import Account
+from spark_jobs.read_back import look
+
+NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+
+
+class FakeReader:
+    """Topics by partition: (end, what is in there since the ship began)."""
+
+    def __init__(self, topics):
+        self.topics = topics
+        self.spans = {}
+
+    def ends(self, wanted):
+        return {topic: [end for end, _ in parts] for topic, parts in self.topics.items() if wanted(topic)}
+
+    def read(self, spans, taker, patience_seconds):
+        self.spans = spans
+        return {(topic, number): self.topics[topic][number][1] for topic, number in spans}
+
+
+def ship(ends_before, hour=0, **delivered):
+    start = NOW + dt.timedelta(hours=hour)
+    topics = [TopicAccount(topic=name, delivered=count, quarantine=name == "q") for name, count in delivered.items()]
+    return ShipResult(
+        cluster="c", pipeline="p", run_id="r", window_start=start, window_end=start, started_at=NOW, finished_at=NOW,
+        topics=topics, ends_before=ends_before,
+    )  # fmt: skip
+
+
+def sent(**by_topic):
+    """topic → {partition: (records, checksum)}."""
+    tallies = {t: {n: Tally(r, r, c) for n, (r, c) in parts.items()} for t, parts in by_topic.items()}
+    return LedgerFigures(sent=tallies)
+
+
+def looked(reader, shipped, ledger, mode="full", others=None):
+    check = ReadBackCheck(check="read_back", mode=mode)
+    pipeline = Pipeline.model_validate({"pipeline": "p", "source": "x", "topic": "t", "clusters": ["c"]})
+    account = Account(topics=[t.model_copy() for t in shipped.topics], counts=[Count(name=t.topic) for t in shipped.topics])
+    return look(check, pipeline, shipped, ledger, account, reader, lambda: others), account
+
+
+def figures(sums):
+    return {one.name: [figure.value for figure in one.figures] for one in sums}
+
+
+def test_full_holds_every_partition_against_the_ledger_and_every_topic_against_all():
+    reader = FakeReader({"t": [(30, Seen(10, 5)), (7, Seen(3, 2**64 - 1))], "other": [(9, Seen(9, 9))]})
+    found, account = looked(reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 2**64 - 1)}))
+    assert figures(found.topics) == {"t": [13, 13, 13], "t: checksum": ["0000000000000004"] * 2}
+    assert figures(found.partitions)["t, partition 1"] == [3, 3]
+    assert {place: (span.start, span.end) for place, span in reader.spans.items()} == {("t", 0): (12, 30), ("t", 1): (3, 7)}
+    assert account.topics[0].read_back == account.counts[0].read_back == 13
+    assert found.scope == "13 records read back from 2 of 2 partitions"
+
+
+def test_topics_and_partitions_that_were_made_during_the_ship_are_read_from_their_beginning():
+    reader = FakeReader({"t": [(10, Seen(4)), (8, Seen(5))], "new": [(3, Seen(2))]})
+    looked(reader, ship({"t": [6]}, t=9, new=2), sent(t={0: (4, 0), 1: (5, 0)}, new={0: (2, 0)}))
+    assert {place: span.start for place, span in reader.spans.items()} == {("t", 0): 6, ("t", 1): 0, ("new", 0): 0}
+
+
+def test_a_topic_that_got_nothing_is_read_too():
+    reader = FakeReader({"t": [(2, Seen(1))], "errors": [(5, Seen(4))]})
+    found, _ = looked(reader, ship({"t": [0], "errors": [0]}, t=1), sent(t={0: (1, 0)}))
+    assert figures(found.topics)["errors"] == [0, 0, 4]
+
+
+def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_for_another_window():
+    parts = dict.fromkeys(range(8), (5, 0))
+    reader = FakeReader({"t": [(9, Seen(5)) for _ in range(8)]})
+    chosen = []
+    for hour in (0, 0, *range(1, 24)):
+        found, account = looked(reader, ship({"t": [0] * 8}, hour, t=40), sent(t=parts), "sample")
+        chosen.append(tuple(number for _, number in reader.spans))
+        assert len(chosen[-1]) == 2
+        assert len(found.partitions) == 4  # a count and a checksum each
+        assert found.topics == []
+        assert account.topics[0].read_back is None
+    assert chosen[0] == chosen[1]
+    assert {number for numbers in chosen for number in numbers} == set(range(8))
+
+
+def test_a_sample_prefers_partitions_that_got_something():
+    reader = FakeReader({"t": [(9, Seen(5)) for _ in range(8)]})
+    looked(reader, ship({"t": [0] * 8}, t=5), sent(t={6: (5, 0)}), "sample")
+    assert ("t", 6) in reader.spans
+
+
+def test_a_sample_of_records_with_keys_is_all_partitions():
+    reader = FakeReader({"t": [(9, Seen(5)) for _ in range(8)]})
+    found, _ = looked(reader, ship({"t": [0] * 8}, t=40), sent(t={None: (40, 0)}), "sample")
+    assert len(reader.spans) == 8
+    assert figures(found.topics)["t"] == [40, 40, 40]
+    assert found.partitions == []
+
+
+def test_with_others_at_least_as_many_and_no_checksum():
+    reader = FakeReader({"t": [(99, Seen(50, 1))]})
+    found, _ = looked(reader, ship({"t": [0]}, t=40), sent(t={0: (40, 7)}), others="somebody writes")
+    assert all(one.at_least for one in [*found.topics, *found.partitions])
+    assert figures(found.topics) == {"t": [40, 40, 50]}
+    assert "somebody writes" in found.scope
+
+
+def test_offsets_reads_nothing():
+    reader = FakeReader({"t": [(30, None), (7, None)]})
+    found, _ = looked(reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 0)}), "offsets")
+    assert reader.spans == {}
+    assert figures(found.topics) == {"t": [13, 22]}
+    assert figures(found.partitions) == {"t, partition 0": [10, 18], "t, partition 1": [3, 4]}
+    assert all(one.at_least for one in [*found.topics, *found.partitions])
+
+
+@pytest.mark.parametrize("mode", ["offsets", "full"])
+def test_a_topic_that_is_gone_has_nothing_of_what_was_sent(mode):
+    found, _ = looked(FakeReader({}), ship({"t": [0]}, t=13), sent(t={0: (13, 5)}), mode)
+    assert figures(found.topics)["t"][-1] == 0
+    assert "is not there" in found.topics[0].remark
+
+
+def test_a_topic_that_was_made_anew_says_so():
+    found, _ = looked(FakeReader({"t": [(3, Seen())]}), ship({"t": [50]}, t=13), sent(t={0: (13, 5)}))
+    assert figures(found.topics)["t"] == [13, 13, 0]
+    assert "partition 0 ends at 3, and ended at 50 before the ship" in found.topics[0].remark
+
+
+@pytest.mark.parametrize("mode", ["offsets", "full"])
+def test_an_end_that_nobody_knew_has_no_figure(mode):
+    reader = FakeReader({"t": [(3, Seen(3)), (3, Seen(3))]})
+    found, _ = looked(reader, ship({"t": [0, UNKNOWN]}, t=6), sent(t={0: (3, 0), 1: (3, 0)}), mode)
+    assert figures(found.topics)["t"][-1] is None
+    assert "partition 1 had no leader" in found.topics[0].figures[-1].where
+
+
+def test_what_was_deleted_before_it_could_be_read_is_said():
+    reader = FakeReader({"t": [(30, Seen(4, begins=20))]})
+    found, _ = looked(reader, ship({"t": [0]}, t=13), sent(t={0: (13, 0)}))
+    assert "partition 0 begins at offset 20 by now" in found.topics[0].remark
+
+
+def test_offsets_that_were_not_noted_cannot_be_guessed():
+    with pytest.raises(StepResultError, match="not noted"):
+        looked(FakeReader({"t": [(3, Seen(3))]}), ship(None, t=3), sent(t={0: (3, 0)}))
+
+
+def test_nothing_sent_is_nothing_to_read():
+    found, _ = looked(FakeReader({"t": [(3, Seen(3))]}), ship(None), sent())
+    assert figures(found.topics) == {"all topics": [0, 0]}
+
+
+def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
+    ledger = sent(q={0: (3, 9)})
+    ledger.reasons.update({"too_large": 2, "unparseable": 1})
+    reader = FakeReader({"q": [(99, Seen(3, 9, Counter(too_large=2, other=1)))]})
+    found, _ = looked(reader, ship({"q": [0]}, q=3), ledger, others="somebody writes")
+    assert not any(one.at_least for one in found.topics)
+    counted = figures(found.topics)
+    assert counted["q"] == [3, 3, 3]
+    assert counted["quarantined: too_large"] == [2, 2]
+    assert counted["quarantined: unparseable"] == [1, 0]
+    assert counted["quarantined: other"] == [0, 1]
