@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
-from rich.table import Column, Table
 
 from shipper.config.models import Pipeline
 from shipper.delivery.replay import InQuarantine, Place, Repaired, in_quarantine
@@ -121,13 +120,12 @@ def _rows(found: InQuarantine) -> list[dict[str, Any]]:
 def _print_rows(ledger: OpenLedger, rows: list[dict[str, Any]]) -> None:
     total, replayed = sum(row["records"] for row in rows), sum(row["replayed"] for row in rows)
     out.print(f"{ledger.pipeline.name} on {ledger.cluster.name}: {total:,} records in quarantine, {replayed:,} of them replayed")
-    if not rows:
-        return
-    table = Table("run", "file", "reasons", *(Column(head, justify="right") for head in ("records", "replayed")), "topic")
     for row in rows[:_SHOWN]:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in row["reasons"].items())
-        table.add_row(row["run"], row["file"], reasons, f"{row['records']:,}", f"{row['replayed']:,}", ", ".join(row["topics"]))
-    out.print(table)
+        after = f" ({row['replayed']:,} replayed)" if row["replayed"] else ""
+        out.print(
+            f"  {reasons}{after}: {row['file']}, run {row['run']}, in {', '.join(row['topics'])}", markup=False, soft_wrap=True
+        )
     if len(rows) > _SHOWN:
         out.print(f"… and {len(rows) - _SHOWN:,} more; --run, --file and --reason choose, --json lists all.")
 

@@ -25,12 +25,16 @@ def rules(pipeline: Pipeline) -> tuple[str, ...]:
 def reasons(pipeline: Pipeline) -> tuple[str, ...]:
     """Why Spark sends a record to quarantine, in the order in which it asks."""
     unparseable = (UNPARSEABLE,) if pipeline.records.parse is not None else ()
-    return (*unparseable, *(check.title for check in quarantining(pipeline)))
+    return (*unparseable, *quarantine_checks(pipeline))
 
 
-def quarantining(pipeline: Pipeline) -> tuple[RecordCheck, ...]:
-    """The source gate's checks that send the records that fail them to quarantine."""
-    return tuple(check for check in pipeline.gates.source if isinstance(check, RecordCheck) and check.severity == "quarantine")
+def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
+    """Title → conditions of the checks with severity `quarantine`, each true of a record that is right."""
+    found: dict[str, list[str]] = {}
+    for check in pipeline.gates.source:
+        if isinstance(check, RecordCheck) and check.severity == "quarantine":
+            found.setdefault(check.title, []).append(check.condition())
+    return found
 
 
 def fate(pipeline: Pipeline) -> Column | None:
@@ -39,7 +43,9 @@ def fate(pipeline: Pipeline) -> Column | None:
     conditions = [F.expr(sql) for sql in pipeline.records.drop.values()]
     if pipeline.records.parse is not None:
         conditions.append(~is_parsed(pipeline.records.parse))
-    conditions += [~F.coalesce(F.expr(check.condition()), F.lit(False)) for check in quarantining(pipeline)]
+    for right in quarantine_checks(pipeline).values():
+        all_right = F.expr(" AND ".join(f"({condition})" for condition in right))
+        conditions.append(~F.coalesce(all_right, F.lit(False)))
     if not conditions:
         return None
     chosen = F.lit(None).cast("tinyint")

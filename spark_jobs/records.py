@@ -15,7 +15,7 @@ from shipper.config.checks import InWindowCheck, MatchesCheck, RecordCheck
 from shipper.config.models import Pipeline, Route
 from shipper.config.sql import column
 from shipper.errors import ConfigError
-from spark_jobs.fates import FATE, counts, fate, is_dropped, quarantining
+from spark_jobs.fates import FATE, counts, fate, is_dropped, quarantine_checks
 from spark_jobs.listing import first_line
 from spark_jobs.parsing import PARSED, parse_faults, with_parsed
 
@@ -67,9 +67,10 @@ def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = No
     """
     frame = with_columns(frame, pipeline)
     mapping, decided = pipeline.records, fate(pipeline)
+    if mapping.key is not None and quarantine_checks(pipeline):
+        frame = frame.withColumn("key", F.expr(mapping.key))
     if decided is not None:
-        keyed = mapping.key is not None and bool(quarantining(pipeline))  # a check may be about the key
-        frame = (frame.withColumn("key", F.expr(str(mapping.key))) if keyed else frame).withColumn(FATE, decided)
+        frame = frame.withColumn(FATE, decided)
     value = _as_bytes(frame, mapping.value)
     named = not fixed_topics(pipeline)
     if named:

@@ -32,30 +32,13 @@ def faults_of_check(
 def faults_without_quarantine(source: Sequence[SourceCheck], delivery: Sequence[DeliveryCheck]) -> Iterator[Fault]:
     """(place below `gates`, why) of the checks that mean nothing in a pipeline without `quarantine`."""
     for index, check in enumerate(source):
-        if _quarantines(check):
-            yield (
-                ("source", index, check.check, "severity"),
-                "it needs `quarantine`: there is no topic that the records could go to",
-            )
+        if isinstance(check, RecordCheck) and check.severity == "quarantine":
+            why = "`quarantine` needs a topic to go to: add `quarantine: {topic: …}` to the pipeline"
+            yield ("source", index, check.check, "severity"), why
     for index, last in enumerate(delivery):
         if isinstance(last, QuarantineRateCheck):
             why = "it needs `quarantine`: without it no record goes there, and the first bad one fails the run"
             yield ("delivery", index, last.check, "check"), why
-
-
-def _quarantines(check: Check) -> bool:
-    return isinstance(check, RecordCheck) and check.severity == "quarantine"
-
-
-def doubled_reasons(source: Sequence[SourceCheck]) -> Iterator[Fault]:
-    """(place below `gates`, why) of checks that would send records to quarantine for the same reason as one before them."""
-    reasons: set[str] = set()
-    for index, check in enumerate(source):
-        if _quarantines(check) and check.title in reasons:
-            why = f"{check.title} is the reason of a check above already: nobody could tell their records apart"
-            yield ("source", index, check.check, "severity"), why
-        if _quarantines(check):
-            reasons.add(check.title)
 
 
 def _time_faults(check: FilesPerCheck, source_path: str) -> Iterator[Fault]:

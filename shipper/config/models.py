@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
 from shipper.config.base import THE_KEY, Model, refuse
-from shipper.config.check_rules import doubled_reasons, faults_of_check, faults_without_quarantine
+from shipper.config.check_rules import faults_of_check, faults_without_quarantine
 from shipper.config.checks import FilesCheck, RowsCheck, SourceCheck
 from shipper.config.delivery import Delivery
 from shipper.config.delivery_checks import DeliveryCheck, SumClosesCheck
@@ -348,7 +348,6 @@ class Pipeline(Model):
         topics = None if routes is None else [route.topic for route in routes]
         if "quarantine" in info.data and info.data["quarantine"] is None:
             refuse(faults_without_quarantine(gates.source, gates.delivery))
-        refuse(doubled_reasons(gates.source))
         refuse(
             (("source", index, check.check, *path), why)
             for index, check in enumerate(gates.source)

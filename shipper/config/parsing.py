@@ -50,7 +50,11 @@ class Parse(Model):
     @classmethod
     def _fields_can_be_named(cls, value: Literal[True] | str | None) -> Literal[True] | str | None:
         if isinstance(value, str):
-            names = ddl_names(value)
+            try:
+                names = ddl_names(value)
+            except ValueError as error:
+                refuse([((), str(error))])
+                raise
             refuse(
                 ((), f"field {name!r}: a column's name has letters, digits and '_' only, and does not begin with a digit")
                 for name in names

@@ -51,14 +51,19 @@ def test_a_pipeline_that_is_not_there_names_those_that_are(world):
 
 def test_validate_shows_wrong_sql_of_all_pipelines_with_file_and_line(world):
     world.write_pipeline(
-        records={"columns": {"a": "no_such_function(value)"}, "key": "missing_column"},
+        records={
+            "columns": {"a": "no_such_function(value)"},
+            "key": "missing_column",
+            "parse": {"regex": "(?<b>x{2)"},
+            "drop": {"text": "b"},
+        },
         topic=None,
         routes=[{"when": "length(value)", "topic": world.topic()}, {"topic": world.topic()}],
     )
     done = world.shipper("validate")
     flat = " ".join(done.stderr.split())
     assert done.returncode == 2
-    for field in ("records.columns.a", "records.key", r"routes[0].when"):
+    for field in ("records.columns.a", "records.key", r"routes[0].when", "records.parse.regex", "records.drop.text"):
         assert ".yaml:" in flat
         assert field in flat, flat
     assert "Traceback" not in done.stderr

@@ -23,6 +23,7 @@ from shipper.terms import FileId, SplitId
 from shipper.testing.bundles import unbundle
 from spark_jobs import cutter
 from spark_jobs.bundles import bundled
+from spark_jobs.sorting import Limits
 
 LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))
 ODD = st.one_of(LINE, st.none(), st.binary(max_size=40), st.just(b"\n"))
@@ -88,8 +89,14 @@ class Shipment:
     def gaps(self, split: SplitId, topic: str, first: int, last: int) -> list[tuple[int, int]]:
         return self.there.gaps(first, last)
 
+    def quarantines(self, split: SplitId) -> frozenset[str]:
+        return frozenset()
+
     def add(self, split: int, first: int, last: int, end: bool, records: Records) -> None:
         self.added.append((first, last, end, records))
+
+    def send_full(self) -> None:
+        pass
 
 
 def order(bundle: BundleOrder | None, *, bom: bool = False) -> ShipOrder:
@@ -111,7 +118,7 @@ def cut(lines: list[bytes], given: ShipOrder, there: tuple[int, int] | None = No
     if there is not None:
         shipment.there.add(*there)
     pieces = cutter.pieces(iter([pa.record_batch(columns)]), given.chunk_size_bytes)
-    cutter.ship(pieces, given, shipment)  # type: ignore[arg-type]
+    cutter.ship(pieces, given, shipment, Limits(given, lambda topic: None))  # type: ignore[arg-type]
     return shipment
 
 

@@ -133,14 +133,11 @@ def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_
     assert "the smallest shares add up to 1.2, more than all there is" in found
 
 
-def test_a_check_that_quarantines_needs_a_quarantine_and_a_reason_of_its_own(tmp_path: Path) -> None:
+def test_a_check_that_quarantines_needs_a_quarantine(tmp_path: Path) -> None:
     check = "{check: not_null, column: host, severity: quarantine}"
     (found,) = faults_of(tmp_path, check)
-    assert found == "gates.source[0].severity: it needs `quarantine`: there is no topic that the records could go to"
-    there = "topic: logs.web\nquarantine: {topic: bad.web}\n"
-    assert faults_of(tmp_path, check, more=there) == []
-    (found,) = faults_of(tmp_path, f"{check}\n    - {check}", more=there)
-    assert found.startswith("gates.source[1].severity: not_null(host) is the reason of a check above already")
+    assert found.startswith("gates.source[0].severity: `quarantine` needs a topic to go to: add `quarantine: {topic: …}`")
+    assert faults_of(tmp_path, check, more="topic: logs.web\nquarantine: {topic: bad.web}\n") == []
 
 
 WRITTEN = {

@@ -1,0 +1,277 @@
+"""Rules, parsing and quarantine: what is refused at load, what the digest covers, what the ledger says."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from shipper.config import load_all, load_pipeline
+from shipper.config.models import Pipeline
+from shipper.config.parsing import ddl_names, regex_groups
+from shipper.delivery.archive import old_chunks
+from shipper.delivery.preflight import missing_topics
+from shipper.delivery.replay import Place, in_quarantine
+from shipper.ledger.control import Control
+from shipper.ledger.inventory import Inventory, absent_topics, entries, findings
+from shipper.ledger.records import (
+    ChunkKey,
+    ChunkValue,
+    Replay,
+    ReplayKey,
+    Void,
+    decode,
+    encode_chunk,
+    encode_replay,
+    encode_void,
+    subject,
+)
+from shipper.ledger.state import FileRecords, LedgerRecords
+from shipper.plan.window import parse_moment
+from shipper.report.results import ShipResult, TopicAccount
+from shipper.terms import FileId, LogRecord, SplitId
+from spark_jobs.account import too_many_quarantined
+from spark_jobs.sorting import Limits
+
+SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
+WINDOW = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z"
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("pipelines", "clusters"):
+        (tmp_path / "config" / folder).mkdir(parents=True)
+    Path("config/clusters/local.yaml").write_text("cluster: local\nbootstrap: 127.0.0.1:9092\n")
+    return Path("config")
+
+
+def written(config: Path, more: str) -> Path:
+    (config / "pipelines" / "web.yaml").write_text(SHORTEST + more)
+    return config
+
+
+def faults(config: Path, more: str) -> list[str]:
+    return [str(fault).removeprefix("config/pipelines/web.yaml:") for fault in load_all(written(config, more)).faults]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            "quarantine: {topic: logs.web}\n",
+            "5:21: quarantine.topic: 'logs.web' is a route's topic too: nobody could tell its records from those in quarantine; name another",
+        ),
+        (
+            "quarantine: {topic: 'bad/name'}\n",
+            "5:21: quarantine.topic: found 'bad/name'; a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters; "
+            "no {column} here",
+        ),
+        (
+            "records: {parse: {regex: '(\\d+)'}}\n",
+            "5:26: records.parse.regex: found '(\\\\d+)'; no named group: write (?<name>…) around each part of the line that is to be a column",
+        ),
+        (
+            "records: {parse: {regex: '(?P<a>x)'}}\n",
+            "5:26: records.parse.regex: found '(?P<a>x)'; a named group is written (?<name>…) here, as in Java, not (?P<name>…)",
+        ),
+        (
+            "records: {parse: {regex: '(?<a_b>x)'}}\n",
+            "5:26: records.parse.regex: found '(?<a_b>x)'; 'a_b' is no name of a group: Java takes letters and digits only, a letter first",
+        ),
+        ("records: {parse: {regex: '(?<a>x)(?<a>y)'}}\n", "5:26: records.parse.regex: group 'a' is named twice"),
+        (
+            "records: {parse: {regex: '(?<a>x)', json: true}}\n",
+            "5:11: records.parse: `regex` and `json` contradict each other: a line is parsed in one way; remove one of them",
+        ),
+        ("records: {parse: {}}\n", "5:11: records.parse: `parse` needs `regex` or `json`"),
+        (
+            "records: {parse: {json: 'status'}}\n",
+            "5:25: records.parse.json: 'status' is no field: a schema is written `service STRING, status INT`",
+        ),
+        (
+            "records: {parse: {regex: '(?<value>x)'}}\n",
+            "5:11: records.parse: 'value' is taken: every record has it; name this column otherwise",
+        ),
+        (
+            "records:\n  parse: {regex: '(?<a>x)'}\n  columns: {A: value}\n",
+            "7:13: records.columns.A: 'A' is a column of `records.parse` already; choose another name",
+        ),
+        (
+            "records: {drop: {Health Checks: 'true'}}\n",
+            "5:18: records.drop.Health Checks: a name has lower-case letters, digits, '_' and '-' only, begins with a letter and has 64 "
+            "characters at most",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_at_load(config: Path, more: str, expected: str) -> None:
+    assert faults(config, more) == [expected]
+
+
+def test_parsed_columns_can_be_used_by_routes_and_checks(config: Path) -> None:
+    more = "records: {parse: {regex: '(?<service>x)'}}\ngates: {source: [{check: not_null, column: service}]}\n"
+    assert faults(config, more) == []
+    (config / "pipelines" / "web.yaml").write_text((SHORTEST + more).replace("logs.web\n", "logs.{service}\n"))
+    assert not load_all(config).faults
+
+
+def test_groups_are_numbered_as_java_numbers_them() -> None:
+    pattern = r"^(?<client>\S+) (a)(?:b)(?=c)(?<!d)[(](?<url>\(x\)) \Q(\E [a[(]&&[^)]] (?<st>\d)"
+    assert regex_groups(pattern) == ["client", None, "url", "st"]
+
+
+def test_a_schemas_fields_are_found_in_nested_types() -> None:
+    assert ddl_names("a STRING, b STRUCT<x: INT, y: DECIMAL(1, 2)>, `c` ARRAY<INT>") == ["a", "b", "c"]
+
+
+def test_the_digest_of_pipelines_that_use_none_of_it_is_what_it_was_before() -> None:
+    """Worked out by the version before. Another digest would have every shipped file refused."""
+    spec = {"pipeline": "a", "source": "x", "topic": "t", "clusters": ["c"]}
+    records = {"columns": {"a": "value"}, "bundle": {}}
+    assert Pipeline.model_validate(spec | {"records": records}).transform_digest() == "482dbef1b497"
+    assert Pipeline.model_validate(spec | {"records": records, "quarantine": {"topic": "q"}}).transform_digest() == "482dbef1b497"
+
+
+def test_rules_and_parsing_are_in_the_digest_and_quarantine_is_not(config: Path) -> None:
+    digests = [
+        load_pipeline(written(config, more), "web").transform_digest()
+        for more in (
+            "",
+            "records: {drop: {a: 'true'}}\n",
+            "records: {drop: {a: 'false'}}\n",
+            "records: {parse: {regex: '(?<a>x)'}}\n",
+            "records: {parse: {json: true}}\n",
+            "records: {parse: {json: 'a INT'}}\n",
+        )
+    ]
+    assert len(set(digests)) == len(digests)
+    with_quarantine = load_pipeline(written(config, "quarantine: {topic: q, keep: 0B, max_rate: 0.5}\n"), "web")
+    assert with_quarantine.transform_digest() == digests[0]
+
+
+def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
+    pipeline = load_pipeline(written(config, "quarantine: {topic: q}\n"), "web")
+    assert missing_topics(pipeline, {"logs.web": 1}) == ["q"]
+
+
+# Too large or not.
+
+
+def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -> Limits:
+    preflight = SimpleNamespace(limits={"t": limit}, settings=SimpleNamespace(compression=compression))
+    order: Any = SimpleNamespace(preflight=preflight)
+    return Limits(order, lambda topic: asked)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_record_is_too_large_only_if_it_does_not_fit_compressed(compression: str) -> None:
+    assert limits(compression).fits("t", b"x" * 2_000_000)
+    assert not limits(compression).fits("t", random.Random(1).randbytes(1_000_000))
+    assert limits(compression).fits("t", random.Random(1).randbytes(985_000))
+
+
+def test_without_a_codec_the_size_alone_decides() -> None:
+    assert not limits("none").fits("t", b"x" * 1_000_000)
+    assert limits("none").fits("t", b"x" * 999_900)
+
+
+@pytest.mark.parametrize(("asked", "fits"), [(3_000_000, True), (500_000, False), (None, True)])
+def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(asked: int | None, fits: bool) -> None:
+    found = limits("none", asked=asked)
+    assert found.surely("other") < 16_000
+    assert found.fits("other", b"x" * 1_000_000) is fits
+
+
+def test_limits_know_every_codec_of_the_pipeline() -> None:
+    for name in Pipeline.model_json_schema()["$defs"]["Delivery"]["properties"]["compression"]["enum"]:
+        assert name == "none" or pa.Codec.is_available(name)
+
+
+# The ledger.
+
+FILE = FileId("s3a://logs/a.log", 100, 7)
+SPLIT = SplitId(FILE, 0)
+GOOD = ChunkValue(10, True, 5, 50, 0, "d", 3, "run-1", WINDOW, without="2,4-5")
+BAD = ChunkValue(6, False, 3, 30, 0, "d", 3, "run-1", WINDOW, reasons={"too_large": 1, "unparseable": 2}, ordinals="2,4-5")
+DROPPED = ChunkValue(10, False, 2, 0, 0, "d", 3, "run-1", WINDOW, filtered={"health": 2})
+REPLAY = Replay("t", 5, 9, 11, "replay-1", WINDOW)
+
+
+def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
+    chunks = [(ChunkKey(SPLIT, 0, "t"), GOOD), (ChunkKey(SPLIT, 2, "q"), BAD), (ChunkKey(SPLIT, 0, ""), DROPPED)]
+    records = [*(encode_chunk("web", key, value) for key, value in chunks), *extra]
+    log = [LogRecord(offset, 0, key, value) for offset, (key, value) in enumerate(records)]
+    return LedgerRecords(FileRecords("web").feed(log), [], Control("web"), 0, len(log))
+
+
+def replayed(ordinal: int, value: Replay = REPLAY) -> tuple[bytes, bytes]:
+    return encode_replay("web", ReplayKey(SPLIT, ordinal), value)
+
+
+def test_dropped_and_quarantined_lines_complete_a_file_and_nothing_is_wrong_with_them() -> None:
+    inventory = Inventory()
+    for of_path in entries(ledger()):
+        inventory.add(of_path, "web", lambda file: [0])
+        assert list(findings(of_path, lambda file: [0])) == []
+        assert list(absent_topics(of_path, {"t": 1, "q": 1}.get)) == []
+    tally = inventory.files[FILE]
+    assert (tally.records, tally.filtered, tally.quarantined, tally.complete) == (8, 2, 3, 1)
+
+
+def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
+    twice = encode_chunk("web", ChunkKey(SPLIT, 5, "q"), replace(BAD, records=1, ordinals="5", reasons={"unparseable": 1}))
+    [of_path] = entries(ledger(twice))
+    assert "overlap" in {finding.kind for finding in findings(of_path, lambda file: [0])}
+
+
+def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
+    key, value = replayed(4)
+    record = LogRecord(9, 0, key, value)
+    assert decode("web", record) == (ReplayKey(SPLIT, 4), REPLAY)
+    assert subject("web", record) == ("replay", FILE.path)
+    found = in_quarantine(ledger((key, value)))
+    assert found.topics == ["q"]
+    assert found.replay_of(Place(FILE.path, 0, 5)) == REPLAY
+    assert found.replay_of(Place(FILE.path, 0, 6)) is None
+    assert found.find(Place(FILE.path, 0, 4)) is None  # ordinal 3 was shipped
+
+
+def test_a_file_that_is_shipped_anew_can_be_replayed_anew() -> None:
+    void = encode_void("web", FILE, Void(20, "run-2"))
+    assert in_quarantine(ledger(replayed(4), void)).chunks == []
+    again = encode_chunk("web", ChunkKey(SPLIT, 4, "q"), replace(BAD, generation=20, run_id="run-2"))
+    found = in_quarantine(ledger(replayed(4), void, again))
+    assert len(found.chunks) == 1
+    assert found.replay_of(Place(FILE.path, 0, 5)) is None
+
+
+def test_replays_are_archived_with_what_they_replay() -> None:
+    old = old_chunks("web", ledger(replayed(4)), parse_moment("2026-11-02"))
+    assert len(old) == 4
+    assert old_chunks("web", ledger(replayed(4)), parse_moment("2026-11-01")) == []
+
+
+# The limit.
+
+
+@pytest.mark.parametrize(
+    ("sent", "before", "dropped", "fails"), [(1, 0, 0, False), (2, 0, 0, True), (0, 2, 0, True), (1, 0, 1, True)]
+)
+def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_came_there(
+    sent: int, before: int, dropped: int, fails: bool
+) -> None:
+    pipeline = Pipeline.model_validate(
+        {"pipeline": "web", "source": "x", "topic": "t", "clusters": ["c"], "quarantine": {"topic": "q", "max_rate": 0.01}}
+    )
+    assert pipeline.quarantine is not None
+    moment = parse_moment("2026-11-01")
+    result = ShipResult(
+        pipeline="web", window_start=moment, window_end=moment, run_id="r", started_at=moment, finished_at=moment, cluster="c",
+        read=60, unread=40, filtered={"rule": dropped}, topics=[TopicAccount(topic="q", quarantine=True, delivered=sent, before=before)],
+    )  # fmt: skip
+    assert bool(too_many_quarantined(result, pipeline.quarantine)) is fails
