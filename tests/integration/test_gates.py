@@ -229,6 +229,64 @@ def test_no_log_content_in_results_or_on_stderr(
     assert SECRET not in out + err + "".join(logged)
 
 
+def numbered(count: int) -> bytes:
+    return b"".join(b"line %07d\n" % i for i in range(count))
+
+
+def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"})
+    logs.write("large.log", numbered(100_000))  # 1.3 MB
+    figures = {"rows": "count(*)", "all": "sum(crc32(value))", "first": "min(value)", "last": "max(value)"}
+    figures["distinct"] = "count(DISTINCT value)"
+    setting = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    before = jobs_so_far(spark)
+    found = logs.view([rows()]).measure("sample", figures)
+    assert found == logs.view([rows()]).measure("sample", figures)
+    assert cost(spark, before)[1] == 2, "one scan each"
+    assert found["rows"] == found["distinct"]
+    assert abs(found["rows"] - 3 * 64 * 1024 / 13) < 5
+    assert found["first"] == "line 0000000"
+    assert "line 006" < found["last"] < "line 008", "the third piece begins at two thirds"
+    assert spark.conf.get("spark.sql.files.maxPartitionBytes") == setting
+
+
+def test_a_sample_of_a_large_compressed_file_is_its_first_lines(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Logs(spark, tmp_path, gates={"sample_files": 2, "sample_piece": "64KiB"})
+    logs.write("large.log.gz", numbered(200_000))
+    logs.write("small.log", numbered(10))
+    found = logs.view([rows()]).measure("sample", {"rows": "count(*)", "last": "max(value)"})
+    assert found == {"rows": 40_010, "last": "line 0039999"}
+
+
+def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(spark: SparkSession, tmp_path: Path) -> None:
+    routes = [{"topic": "logs.{file_name}"}]
+    logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"}, routes=routes)
+    logs.write("a.log", numbered(10))
+    logs.write("b.log", numbered(20_000))
+    logs.write("c.log.gz", numbered(200_000))
+    limits = {f"logs.{name}": {"min": 0.0001} for name in ("a.log", "b.log", "c.log.gz")}
+    (result,) = evaluate(logs, {"check": "route_rate", "topics": limits})
+    assert result.passed, result.observed
+
+
+def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_same(logs: Logs) -> None:
+    content = numbered(2000)
+    logs.write("1.log", content)
+    logs.write("2.log", content.replace(b"0001000", b"x001000"))
+    (result,) = evaluate(logs, {"check": "duplicate_files"})
+    assert result.passed
+    logs.write("sub/3.log", content)
+    (result,) = evaluate(logs, {"check": "duplicate_files"})
+    assert closed([result])
+    assert result.observed == "1 file with the content of another: 1.log = 3.log"
+    (logs.folder / "1.log").rename(logs.folder / "gone.log")
+    plan = logs.plan()
+    (logs.folder / "gone.log").unlink()
+    (result,) = evaluate(logs, {"check": "duplicate_files", "severity": "warn"}, plan=plan)
+    assert closed([result])
+    assert "gone.log cannot be compared with the others" in result.observed
+
+
 EIGHT = [
     rows(),
     not_null("host"),

@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from shipper.config.checks import SizeVsHistoryCheck
+from shipper.config.models import Pipeline
+from shipper.plan.window import Window
 from shipper.report.past import past_runs
 from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport, ShipResult
+from spark_jobs.context import RunContext
+from spark_jobs.source_view import SourceView
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -108,3 +113,22 @@ def test_a_pipeline_that_has_failed_for_weeks_does_not_have_all_its_reports_read
         leave(tmp_path, hour, first_cause="plan: no files")
     assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=2)) == [0]
     assert past_runs(str(tmp_path), "web", START + 9 * HOUR, most=1) == []
+
+
+@pytest.mark.parametrize(
+    ("alike", "found"),
+    [("any", [0, 24, 120, 144, 150, 168]), ("time_of_day", [0, 24, 120, 144, 168]), ("time_of_week", [0, 168])],
+)
+def test_a_window_is_compared_with_earlier_ones_that_are_as_long_and_alike(tmp_path, alike, found):
+    for hour in (0, 24, 120, 144, 150, 168, 336):
+        leave(tmp_path / "runs", hour)
+    leave(tmp_path / "runs", 168, hours=24)
+    spec = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}
+    check = SizeVsHistoryCheck(check="size_vs_history", alike=alike)
+    start = START + 336 * HOUR
+    at = {"window_start": start, "window_end": start + HOUR, "started_at": start, "finished_at": start}
+    # `shipper gates` leaves its own results elsewhere.
+    folder = RunFolder(str(tmp_path / "elsewhere"), "web", start, start + HOUR, "r1")
+    context = RunContext(Pipeline.model_validate(spec), {}, tmp_path / "config", Window(start, start + HOUR), folder)
+    view = SourceView(context, PlanResult(pipeline="web", run_id="r1", **at))
+    assert hours(view.history(check)) == found
