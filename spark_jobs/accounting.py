@@ -122,7 +122,7 @@ def _counts(
     quarantined = [
         Count(
             name=f"quarantined: {reason}",
-            spark=ship.observed.get(f"quarantined: {reason}"),
+            spark=_without_settled(ship, reason),
             receipts=ship.quarantined.get(reason, 0),
             ledger=ledger.reasons[reason],
         )
@@ -130,6 +130,12 @@ def _counts(
     ]
     sent = [Count(name=topic.topic, receipts=topic.delivered, ledger=ledger.sent_to(topic.topic).records) for topic in topics]
     return [read, *filtered, *quarantined, *sent]
+
+
+def _without_settled(ship: ShipResult, reason: str) -> int | None:
+    """Spark sees every record that belongs into quarantine, those too that an earlier ship has put there."""
+    seen = ship.observed.get(f"quarantined: {reason}")
+    return None if seen is None else seen - ship.settled.get(reason, 0)
 
 
 def _names(prefix: str, counted: Mapping[str, int], observed: Mapping[str, int]) -> list[str]:

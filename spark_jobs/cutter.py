@@ -172,6 +172,8 @@ class _PieceShipment:
             wanted = _NO_ORDINALS if group.reason in self._order.reasons else group.rows
             self._adjust(self._hashes(shipped) - self._hashes(wanted))
             self._adjust_for_bom(shipped)
+            if settled := len(group.rows) - len(rows):
+                self._shipment.receipt.split(self._piece.split).count_settled(group.reason, settled)
             if len(rows):
                 new.append(replace(group, rows=rows))
         order = self._order

@@ -234,7 +234,7 @@ class _Ship:
                 # The first pass has counted these lines as read; what they add is what they deliver.
                 for split in receipt.splits.values():
                     split.records = split.before = split.adjusted = 0
-                    split.filtered = {}
+                    split.filtered, split.settled = {}, {}
                 for topic in receipt.topics.values():
                     topic.before = 0
             receipts += outcome.receipts
@@ -298,6 +298,7 @@ class _Ship:
         result.files = file_accounts(self._plan.files, left, receipts, self._context, taken.chunks)
         result.filtered = added(file.filtered for file in result.files)
         result.quarantined = added(file.quarantined for file in result.files)
+        result.settled = added(split.settled for receipt in receipts for split in receipt.splits.values())
         if quarantine and result.status != "failed" and (fault := too_many_quarantined(result, quarantine)):
             self._failed(TooManyQuarantined(fault))
         if result.checksum is not None:

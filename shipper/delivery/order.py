@@ -106,6 +106,9 @@ class SplitReceipt:
     """Rule → lines that it took."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Reason → records that were sent to quarantine."""
+    settled: dict[str, int] = field(default_factory=dict)
+    """Reason → records that belong into quarantine and were dealt with before: they are there, or were shipped when it was decided
+    otherwise."""
     seconds: float = 0.0
     """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
 
@@ -114,6 +117,9 @@ class SplitReceipt:
 
     def count_quarantined(self, reason: str, records: int) -> None:
         self.quarantined[reason] = self.quarantined.get(reason, 0) + records
+
+    def count_settled(self, reason: str, records: int) -> None:
+        self.settled[reason] = self.settled.get(reason, 0) + records
 
     def add_checksum(self, topic: str, checksum: int) -> None:
         self.checksums[topic] = (self.checksums.get(topic, 0) + checksum) % (1 << 64)

@@ -299,6 +299,7 @@ class TaskShipment:
             topic.delivered, topic.bytes = topic.delivered + moved, topic.bytes + value.bytes
             for reason, count in (value.reasons or {}).items():
                 split.count_quarantined(reason, count)
+                split.count_settled(reason, -min(count, split.settled.get(reason, 0)))
             split.delivered += moved if value.reasons is None else 0
             split.add_checksum(key.topic, value.checksum)
         self._by_predecessors = []

@@ -273,6 +273,8 @@ class ShipResult(StepResult):
     """Rule of `records.drop` → lines it took out, by the receipts."""
     quarantined: dict[str, int] = {}
     """Reason → records that this run sent to the quarantine topic, by the receipts."""
+    settled: dict[str, int] = {}
+    """Reason → records of the files that were read which belong there and were dealt with before, by the receipts."""
     observed: dict[str, int] = {}
     """Spark's own count of the same, by name as in `Count`: `read`, `filtered: RULE`, `quarantined: REASON`."""
     ends_before: dict[str, list[int]] | None = None

@@ -61,6 +61,7 @@ class Shipment:
         self._cluster, self._commits = cluster, commits
         self.receipt = Receipt(0)
         self.sent = 0
+        self.handed_over: Counter[str] = Counter()
 
     def quarantines(self, split: SplitId) -> frozenset[str]:
         return self._state.quarantines if self._state else frozenset()
@@ -72,6 +73,7 @@ class Shipment:
         return self._state is not None and self._state.end is not None
 
     def add(self, split: int, first: int, last: int, end: bool, records: Records) -> None:
+        self.handed_over.update(records.reasons or {})
         if self._commits():
             self._cluster.commit(first, last, end, records)
             self.sent += 1
@@ -130,6 +132,7 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
             done = run(cluster, lines, bad, limit, piece, lambda last=last: last or data.draw(st.booleans()), quarantine)
             split = done.receipt.split(7)
             assert split.records == count
+            assert split.settled.get("check", 0) + done.handed_over["check"] == sum(1 for n in bad if not dropped[n])
             assert split.filtered == ({"rule": sum(dropped)} if any(dropped) else {})
     finally:
         cutter.MOST_RUNS, held.MOST_RUNS = before  # type: ignore[misc]
