@@ -1,4 +1,4 @@
-"""The command line: ``shipper validate · schema · plan · run · ledger · quarantine · dev · demo``.
+"""The command line: ``shipper validate · schema · plan · gates · run · ledger · quarantine · dev · demo``.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -29,7 +30,7 @@ from shipper.ledger_commands import app as ledger_app
 from shipper.plan.window import Window, parse_window
 from shipper.quarantine_commands import app as quarantine_app
 from shipper.report import schema as report_schema
-from shipper.report.results import ClusterPlan, PlanResult, RunFolder, RunReport
+from shipper.report.results import ClusterPlan, GateResult, PlanResult, RunFolder, RunReport
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -195,6 +196,54 @@ def _plan_row(cluster: ClusterPlan) -> list[str]:
     return [cluster.cluster, *(f"{n:,}" for n in counts), format_bytes(cluster.left_bytes), f"{cluster.records_there:,}", missing]
 
 
+@app.command(epilog="Example: `shipper gates web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
+def gates(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    window: WindowText,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Runs the source gate alone, on all files of the window, shipped or not. Sends nothing and asks no cluster.
+
+    Exit code 1 if the gate is closed.
+    """
+    with tempfile.TemporaryDirectory(prefix="shipper-gates-") as folder:
+        steps = (runner.PLAN, runner.GATE_SOURCE)
+        job, run_folder = _job(pipeline, window, config, steps, reship=False, runs_uri=folder, source_only=True)
+        code = runner.run_job(job, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        result = run_folder.find(runner.GATE_SOURCE, GateResult)
+        if result is None:
+            plan = run_folder.find(runner.PLAN, PlanResult)
+            raise StepResultError(
+                plan.error
+                if plan is not None and plan.error
+                else f"the gate's process ended with code {code} and left no result; run `{' '.join(job.command())}` to see why"
+            )
+    if as_json:
+        print(result.model_dump_json(indent=1))
+    else:
+        _show_gate(result)
+    raise typer.Exit(code)
+
+
+def _show_gate(result: GateResult) -> None:
+    window = Window(result.window_start, result.window_end)
+    scans = "no scan of the lines" if not result.scans else f"{result.scans} scan{'s' if result.scans > 1 else ''} of the lines"
+    out.print(f"[bold]{result.pipeline}[/] {window}   {result.scope or 'nothing was looked at'}   {scans}")
+    table = Table("", "check", "severity", "expected", "observed")
+    for check in result.checks:
+        mark = "[green]✓[/]" if check.passed else "[red]✗[/]" if check.severity == "block" else "[yellow]![/]"
+        table.add_row(mark, *(escape(text) for text in (check.check, check.severity, check.expected, check.observed)))
+    if result.checks:
+        out.print(table)
+    if result.error:
+        err.print(result.error, style="red", markup=False, soft_wrap=True)
+    elif result.status == "skipped":
+        out.print(f"skipped: {result.scope}")
+    else:
+        out.print("[green]✓[/] The gate is open.")
+
+
 @app.command(epilog="Example: `shipper run web_access --window 2026-11-01T06:00/2026-11-01T07:00`; again: 0 sent")
 def run(
     pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
@@ -295,11 +344,18 @@ def _show_closed(result: RunReport) -> None:
 
 
 def _job(
-    name: str, window: str, config: Path, steps: tuple[str, ...], *, reship: bool, runs_uri: str | None = None
+    name: str,
+    window: str,
+    config: Path,
+    steps: tuple[str, ...],
+    *,
+    reship: bool,
+    runs_uri: str | None = None,
+    source_only: bool = False,
 ) -> tuple[runner.Job, RunFolder]:
     parsed = parse_window(window)
     pipeline = load_pipeline(config, name)
-    job = runner.Job(pipeline, config, parsed.start, parsed.end, runner.new_run_id(), steps, reship, runs_uri)
+    job = runner.Job(pipeline, config, parsed.start, parsed.end, runner.new_run_id(), steps, reship, runs_uri, source_only)
     uri = runs_uri or resolve_uri(config, pipeline.runs_uri)
     return job, RunFolder(uri, name, parsed.start, parsed.end, job.run_id)
 

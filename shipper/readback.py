@@ -205,10 +205,6 @@ class ReadBack:
         heard_at = time.monotonic()
         while waiting:
             messages = _answer(consumer)
-            for event in filter(Message.error, messages):
-                place = self._end_of_partition(event)
-                if place in waiting and int(event.offset() or 0) >= waiting[place].end:
-                    del waiting[place]
             for place, run in _runs(filterfalse(Message.error, messages)):
                 heard_at = time.monotonic()
                 if place not in waiting:
@@ -219,6 +215,11 @@ class ReadBack:
                     consumer.incremental_unassign([TopicPartition(*place)])  # others may go on writing to it for ever
                     run = [message for message in run if int(message.offset() or 0) < end]
                 takers[place[0]](seen[place], run)
+            # After the records that came with it: it is said of a partition when they have been fetched, not when they have been counted.
+            for event in filter(Message.error, messages):
+                place = self._end_of_partition(event)
+                if place in waiting and int(event.offset() or 0) >= waiting[place].end:
+                    del waiting[place]
             if waiting and time.monotonic() - heard_at > patience:
                 where = ", ".join(f"{topic}-{number}" for topic, number in sorted(waiting)[:5])
                 raise OutcomeUnknown(

@@ -49,6 +49,8 @@ class Job:
     reship: bool = False
     runs_uri: str | None = None
     """In place of the pipeline's."""
+    source_only: bool = False
+    """Whether the plan leaves the clusters alone; for a look at the source that also works while they are down."""
 
     def command(self) -> list[str]:
         """argv of the process that runs the steps. Holds no secret: those are read from the config by the job itself."""
@@ -58,6 +60,7 @@ class Job:
             *("--window", f"{self.window_start.isoformat()}/{self.window_end.isoformat()}"),
             *(["--reship"] if self.reship else []),
             *(["--runs-uri", self.runs_uri] if self.runs_uri else []),
+            *(["--source-only"] if self.source_only else []),
             *self.steps,
         ]
         if runner.spark_submit is None:

@@ -38,6 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--runs-uri", help="in place of the pipeline's runs_uri")
     parser.add_argument("--reship", action="store_true", help="send files again that are there already")
     parser.add_argument(
+        "--source-only", action="store_true", help="plan without asking a cluster: all files count as left to ship"
+    )
+    parser.add_argument(
         "steps", nargs="+", metavar="STEP", help="plan, gate_source, ship:CLUSTER, gate_delivery:CLUSTER, report; or check"
     )
     arguments = parser.parse_args(argv)
@@ -79,11 +82,12 @@ def _run(arguments: argparse.Namespace) -> int:
     runs_uri = resolve_uri(arguments.config, arguments.runs_uri or pipeline.runs_uri)
     context = RunContext(
         pipeline=pipeline,
-        clusters={name: load_cluster(arguments.config, name) for name in pipeline.clusters},
+        clusters={} if arguments.source_only else {name: load_cluster(arguments.config, name) for name in pipeline.clusters},
         config_dir=arguments.config,
         window=window,
         folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
         reship=arguments.reship,
+        source_only=arguments.source_only,
         has_gate=any(step.partition(":")[0] in (GATE_SOURCE, GATE_DELIVERY) for step in arguments.steps),
     )
     try:

@@ -32,6 +32,8 @@ class RunContext:
     window: Window
     folder: RunFolder
     reship: bool = False
+    source_only: bool = False
+    """Whether the plan asks no cluster: every file of the window is then left to ship, as far as anyone knows."""
     has_gate: bool = False
     """Whether a gate is among the steps that this process runs."""
     _spark: SparkSession | None = field(default=None, repr=False)

@@ -5,11 +5,10 @@ A line that is dropped is not filtered out: a chunk is an interval of ordinals, 
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from shipper.config.check_base import RecordCheck
 from shipper.config.models import Pipeline
 from shipper.config.quarantine import UNPARSEABLE, UNROUTABLE
 from spark_jobs.parsing import is_parsed
@@ -32,9 +31,8 @@ def reasons(pipeline: Pipeline) -> tuple[str, ...]:
 def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
     """Title → conditions of the checks with severity `quarantine`, each true of a record that is right."""
     found: dict[str, list[str]] = {}
-    checks: tuple[Any, ...] = pipeline.gates.source
-    for check in checks:
-        if check.severity == "quarantine":
+    for check in pipeline.gates.source:
+        if isinstance(check, RecordCheck) and check.severity == "quarantine":
             found.setdefault(check.title, []).append(check.condition())
     return found
 

@@ -42,6 +42,9 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         topics=list(dict.fromkeys(route.topic for route in pipeline.routes)),
     )
     _check_limits(context, result, pattern)
+    if context.source_only:
+        result.finished_at = dt.datetime.now(dt.UTC)
+        return result
     if files:
         sample = take_sample(context.spark, [file.id.path for file in files], pipeline.delivery.compression)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines

@@ -100,7 +100,8 @@ def look(
     for one in found:
         of_topic = next((topic for topic in account.topics if topic.topic == one.topic), TopicAccount(topic=one.topic))
         _hold_against(looked, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine)
-    _fill(account, found, seen, ledger, looked)
+    exact = [one for one in found if who is None or one.topic in quarantine]  # of the others it is known only that all is there
+    _fill(account, exact, seen, ledger, looked)
     total = sum(len(one.spans) for one in found)
     looked.scope = (
         f"{sum(part.records for part in seen.values()):,} records read back from {len(spans):,} of {total:,} partitions"

@@ -36,6 +36,12 @@ def of_exception(error: Exception) -> str:
     return _of_text(str(error), type(error).__name__)
 
 
+def is_unreadable_file(error: Exception) -> bool:
+    """Whether it is a file that Spark could not read, and nothing that an expression does to its lines."""
+    condition = _CONDITION.match(str(error))
+    return condition is not None and condition[1].startswith("FAILED_READ_FILE")
+
+
 def of_exception_info(info: Mapping[str, Any]) -> str | None:
     """For the ``exception_info`` of a result of Great Expectations; None if there was no exception.
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from shipper.config.checks import InWindowCheck, MatchesCheck, RecordCheck
 from shipper.config.models import Pipeline, Route
+from shipper.config.sql import column
 from shipper.errors import ConfigError
 from spark_jobs.fates import FATE, counts, fate, is_dropped, quarantine_checks
 from spark_jobs.listing import first_line
 from spark_jobs.parsing import PARSED, parse_faults, with_parsed
 
-_TOPIC = "topic!"
+#: Names that no column of a pipeline can have.
+TOPIC_COLUMN = "topic!"
 _GLOB_CHARACTERS = re.compile(r"([\\*?\[\]{}])")
 _FILES = StructType([StructField("file_path", StringType()), StructField("file_name", StringType())])
 _LINES = StructType([StructField("value", StringType()), *_FILES.fields, StructField("split", LongType())])
@@ -43,9 +47,15 @@ def with_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def gate_frame(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """What the content checks of the source gate look at: the line, the named columns, and the key if there is one."""
-    frame = with_columns(frame, pipeline).drop("split", "file_path", "file_name", PARSED)
-    return frame if pipeline.records.key is None else frame.withColumn("key", F.expr(pipeline.records.key))
+    """What the content checks of the source gate look at, of every line that `records.drop` leaves: the line, the named columns, the key
+    if there is one, and the topic's name. What no check asks for is not computed."""
+    frame = with_columns(frame, pipeline)
+    for condition in pipeline.records.drop.values():
+        frame = frame.where(~F.coalesce(F.expr(condition), F.lit(False)))
+    if pipeline.records.key is not None:
+        frame = frame.withColumn("key", F.expr(pipeline.records.key))
+    names = _first_match(pipeline, _topic_name)
+    return frame.withColumn(TOPIC_COLUMN, names).drop("split", "file_path", "file_name", PARSED)
 
 
 def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = None) -> DataFrame:
@@ -64,14 +74,14 @@ def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = No
     value = _as_bytes(frame, mapping.value)
     named = not fixed_topics(pipeline)
     if named:
-        frame = frame.withColumn(_TOPIC, topic(pipeline))
-    if fates is not None and (counted := counts(pipeline, F.col(f"`{_TOPIC}`") if named else None)):
+        frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline))
+    if fates is not None and (counted := counts(pipeline, F.col(f"`{TOPIC_COLUMN}`") if named else None)):
         frame = frame.observe(fates, *counted)
     if mapping.drop:
         value = F.when(~F.coalesce(is_dropped(pipeline), F.lit(False)), value)
     columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
-        columns.append((F.col(f"`{_TOPIC}`") if named else topic(pipeline)).alias("topic"))
+        columns.append((F.col(f"`{TOPIC_COLUMN}`") if named else topic(pipeline)).alias("topic"))
     if mapping.key is not None:
         columns.append(_as_bytes(frame, mapping.key).alias("key"))
     if mapping.headers and mapping.bundle is None:
@@ -144,13 +154,13 @@ def fixed_topics(pipeline: Pipeline) -> tuple[str, ...]:
 def topic(pipeline: Pipeline) -> Column:
     """Index into ``fixed_topics``, or the name. First match wins; the last route has no condition (the config says so)."""
     fixed = fixed_topics(pipeline)
-    routes = pipeline.routes
+    return _first_match(pipeline, lambda route: F.lit(fixed.index(route.topic)) if fixed else _topic_name(route))
 
-    def target(route: Route) -> Column:
-        return F.lit(fixed.index(route.topic)) if fixed else _topic_name(route)
 
-    chosen = target(routes[-1])
-    for route in reversed(routes[:-1]):
+def _first_match(pipeline: Pipeline, target: Callable[[Route], Column]) -> Column:
+    *conditional, last = pipeline.routes
+    chosen = target(last)
+    for route in reversed(conditional):
         chosen = F.when(F.expr(str(route.when)), target(route)).otherwise(chosen)
     return chosen
 
@@ -186,6 +196,21 @@ def expressions(pipeline: Pipeline) -> Iterator[Expression]:
     for index, route in enumerate(pipeline.routes):
         if route.when is not None:
             yield Expression(f"routes[{index}].when", route.when, "condition")
+    for index, check in enumerate(pipeline.gates.source):
+        if isinstance(check, RecordCheck):
+            yield Expression(f"gates.source[{index}].{check.sql_field}", check.condition(), "condition")
+        if isinstance(check, InWindowCheck):
+            yield Expression(f"gates.source[{index}].column", column(check.column), "timestamp")
+
+
+def _regex_faults(spark: SparkSession, pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Spark compiles a regex when it meets the first record."""
+    for index, check in enumerate(pipeline.gates.source):
+        if isinstance(check, MatchesCheck):
+            try:
+                spark._jvm.java.util.regex.Pattern.compile(check.regex)
+            except Exception as error:
+                yield f"gates.source[{index}].regex", f"{check.regex!r} is no Java regular expression: {first_line(error)}"
 
 
 def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]:
@@ -203,6 +228,9 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]
         except Exception as error:
             faults.append((f"records.columns.{name}", f"{sql!r}: {first_line(error)}"))
             frame = frame.withColumn(name, F.lit(None).cast("string"))
+    if pipeline.records.key is not None:
+        with suppress(Exception):  # shown as the fault of `records.key`
+            frame = frame.withColumn("key", F.expr(pipeline.records.key))
     wanted = {"condition": "boolean", "timestamp": "timestamp"}
     for expression in expressions(pipeline):
         try:
@@ -213,6 +241,7 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[tuple[str, str]]
         want = wanted.get(expression.kind)
         if want and found != want and not (want == "timestamp" and found in ("string", "timestamp_ntz", "date")):
             faults.append((expression.field, f"{expression.sql!r} is of type {found}; it must be {want}"))
+    faults += _regex_faults(spark, pipeline)
     if pipeline.records.bundle is not None and not faults:
         faults = _of_line(spark, pipeline)[1]
     return faults

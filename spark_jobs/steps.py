@@ -5,17 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import traceback
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from pyspark.sql import DataFrame
-
+from shipper.config import resolve_uri
 from shipper.errors import ShipperError, UsageError
 from shipper.report.page import render
+from shipper.report.past import past_runs
 from shipper.report.results import (
     CheckResult,
     DeliveryGateResult,
     GateResult,
-    PlannedFile,
+    PastRun,
     PlanResult,
     RunReport,
     ShipResult,
@@ -26,10 +26,11 @@ from spark_jobs.context import RunContext, say
 from spark_jobs.gate_delivery import gate_delivery
 from spark_jobs.plan import plan
 from spark_jobs.reason import of_exception
-from spark_jobs.records import gate_frame, lines
 from spark_jobs.ship import ship
+from spark_jobs.source_view import SourceView
 
 G = TypeVar("G", bound=GateResult)
+_HISTORY_RUNS = 30
 
 
 def now() -> dt.datetime:
@@ -126,22 +127,12 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
         return result
     from spark_jobs import gates  # Great Expectations takes seconds to import
 
-    gate = context.pipeline.gates
-    sample = _sample([file for file in left if file.size_bytes] or left, gate.sample_files)
-    result.scope = f"content: {len(sample)} of {len(left)} files that are left to ship"
-
-    def content(on: Literal["sample", "full"]) -> DataFrame:
-        chosen = sample if on == "sample" else left
-        return gate_frame(lines(context.spark, [file.path for file in chosen]), context.pipeline)
-
-    result.checks = gates.evaluate_source(gate.source, planned, content)
+    pipeline, view = context.pipeline, SourceView(context, planned)
+    listing = gates.Listing(planned, pipeline.source.path, view.history, view.duplicates, view.marked)
+    source = gates.Source(listing, view.measure, tuple(pipeline.fixed_topics()))
+    evaluated = gates.evaluate_source(pipeline.gates.source, source)
+    result.checks, result.scans, result.scope = evaluated.results, evaluated.scans, view.scope
     return _close_if_needed(result, "before shipping: not one byte was sent")
-
-
-def _sample(files: Sequence[PlannedFile], count: int) -> list[PlannedFile]:
-    """The same files each time, spread evenly over the list, which is in the order of paths and so mostly of time."""
-    count = min(count, len(files))
-    return [files[index * len(files) // count] for index in range(count)]
 
 
 def _close_if_needed(result: G, what_it_means: str) -> G:
@@ -171,6 +162,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         gate_source=gate,
         ships=[shipped for shipped in ships if shipped],
         delivery_gates=[closed for closed in delivery_gates if closed],
+        history=_history(context),
         first_cause=_first_cause(expected),
         page=folder.path("report.html"),
         started_at=started_at,
@@ -179,6 +171,16 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
     folder.write_text("report.html", render(found))
     say(f"report: {found.page}")
     return found
+
+
+def _history(context: RunContext) -> list[PastRun]:
+    """Empty if it cannot be had: a report is worth more than its history."""
+    try:
+        runs_uri = resolve_uri(context.config_dir, context.pipeline.runs_uri)
+        return past_runs(runs_uri, context.pipeline.name, context.window.start, most=_HISTORY_RUNS)
+    except OSError as error:
+        say(f"report: the runs before this one cannot be listed, so the page shows none ({error})")
+        return []
 
 
 def _first_cause(expected: Sequence[tuple[str, StepResult | None]]) -> str | None:

@@ -17,9 +17,10 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
 from shipper.config.base import THE_KEY, Model, refuse
-from shipper.config.checks import FilesCheck, NotNullCheck, RowsCheck, SourceCheck
+from shipper.config.check_rules import faults_of_check, faults_without_quarantine
+from shipper.config.checks import FilesCheck, RowsCheck, SourceCheck
 from shipper.config.delivery import Delivery
-from shipper.config.delivery_checks import DeliveryCheck, QuarantineRateCheck, SumClosesCheck
+from shipper.config.delivery_checks import DeliveryCheck, SumClosesCheck
 from shipper.config.mapping import GIVEN_COLUMNS, Records
 from shipper.config.notify import Notify
 from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
@@ -152,7 +153,10 @@ class Gates(Model):
     """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
 
     sample_files: StrictInt = Field(default=4, ge=1)
-    """How many files a `sample` is."""
+    """How many pieces of files a `sample` is: that many files, spread evenly over the list, or several pieces of each if there are fewer."""
+    sample_piece_bytes: Bytes = Field(default=4_000_000, alias="sample_piece", ge=64 * 2**10)
+    """Most bytes in a piece; a smaller file is one piece. Plain text and bzip2 are cut at any place, and pieces are spread over the file;
+    of another compressed file that is larger, the piece is its first 40,000 lines."""
     source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
     """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
     delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
@@ -338,34 +342,17 @@ class Pipeline(Model):
 
     @field_validator("gates")
     @classmethod
-    def _checked_columns_exist(cls, gates: Gates, info: ValidationInfo) -> Gates:
+    def _checks_fit_the_pipeline(cls, gates: Gates, info: ValidationInfo) -> Gates:
+        records, source, routes = (info.data.get(name) for name in ("records", "source", "routes"))  # what is broken is not there
+        columns = None if records is None else ["value", *(["key"] if records.key is not None else []), *records.named_columns]
+        topics = None if routes is None else [route.topic for route in routes]
         if "quarantine" in info.data and info.data["quarantine"] is None:
-            refuse(
-                (
-                    ("delivery", index, check.check, "check"),
-                    "it needs `quarantine`: without it no record goes there, and the first bad one fails the run",
-                )
-                for index, check in enumerate(gates.delivery)
-                if isinstance(check, QuarantineRateCheck)
-            )
-        if "records" not in info.data:
-            return gates
-        records: Records = info.data["records"]
-        known = ["value", *(["key"] if records.key is not None else []), *records.named_columns]
+            refuse(faults_without_quarantine(gates.source, gates.delivery))
         refuse(
-            (("source", index, check.check, "column"), f"no column {check.column!r}{suggestion(check.column, known)}")
+            (("source", index, check.check, *path), why)
             for index, check in enumerate(gates.source)
-            if isinstance(check, NotNullCheck) and check.column not in known
+            for path, why in faults_of_check(check, columns=columns, source_path=source and source.path, topics=topics)
         )
-        return gates
-
-    @field_validator("gates")
-    @classmethod
-    def _quarantined_records_have_a_topic(cls, gates: Gates, info: ValidationInfo) -> Gates:
-        if info.data.get("quarantine", ...) is None:
-            why = "`quarantine` needs a topic to go to: add `quarantine: {topic: …}` to the pipeline"
-            severities: list[tuple[int, str, str]] = [(i, check.check, check.severity) for i, check in enumerate(gates.source)]
-            refuse((("source", i, check, "severity"), why) for i, check, severity in severities if severity == "quarantine")
         return gates
 
     def fixed_topics(self) -> Iterator[str]:

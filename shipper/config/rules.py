@@ -14,6 +14,7 @@ CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
 #: What each pattern of a field means, for people.
 PATTERN_MEANINGS = {
     NAME_PATTERN: "a name has lower-case letters, digits, '_' and '-' only, begins with a letter and has 64 characters at most",
+    COLUMN_PATTERN: "a name has letters, digits and '_' only, and does not begin with a digit",
     CLASS_PATTERN: "write the full name of a class: airflow.providers.slack.notifications.slack.SlackNotifier",
     MEMORY_PATTERN: "write gigabytes or megabytes as Spark does: 2g, 512m",
 }

@@ -7,8 +7,11 @@ What it does otherwise, and what is done here (each has a test):
 - Every column expectation holds on zero rows: an answer holds only if there was a row, or if it is about the number of rows.
 - An expectation that raises is one more ``success: false`` with an empty result: it becomes a fault, which blocks.
 - Results come back grouped by column: they are matched by an identity in the expectation's ``meta``, never by position.
-- The default result format puts values at fault into the results and costs 5 more scans: SUMMARY with no examples.
-- The Spark data source caches the whole frame unless told not to, the validator draws progress bars, and logs may quote values.
+- The default result format puts values at fault into the results: SUMMARY with no examples.
+- Its Spark data source caches the whole frame, and reads it for every other metric (7 scans for what one aggregate says): it gets
+  frames of figures, and never one of records.
+- It sends analytics, writes a docs site that loads its style from the internet, draws progress bars, and its logs may quote values:
+  all of it is off.
 """
 
 from __future__ import annotations
@@ -32,7 +35,6 @@ from great_expectations.data_context.types.base import (
 from great_expectations.datasource.fluent.interfaces import Batch
 from great_expectations.expectations.expectation import Expectation
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame
 
 from spark_jobs import reason
 
@@ -65,11 +67,8 @@ class Answer:
         return cls(False, {}, fault)
 
 
-def ask(questions: Sequence[Question], frame: pd.DataFrame | DataFrame) -> list[Answer]:
-    """One answer per question, in their order. Never raises: what cannot be answered says so, and does not hold.
-
-    On Spark a suite costs one scan for the row count and, if there are not-null expectations in it, one more for all of them.
-    """
+def ask(questions: Sequence[Question], frame: pd.DataFrame) -> list[Answer]:
+    """One answer per question, in their order. Never raises: what cannot be answered says so, and does not hold."""
     answers: dict[int, Answer] = {}
     built: dict[int, Expectation] = {}
     for index, question in enumerate(questions):
@@ -98,11 +97,9 @@ def _identified(expectation: Expectation, identity: int | str) -> Expectation:
     return expectation
 
 
-def _validate(
-    questions: Sequence[Question], built: Mapping[int, Expectation], frame: pd.DataFrame | DataFrame
-) -> dict[int, Answer]:
+def _validate(questions: Sequence[Question], built: Mapping[int, Expectation], frame: pd.DataFrame) -> dict[int, Answer]:
     guard = _identified(gxe.ExpectTableRowCountToBeBetween(min_value=1), _ROW_COUNT)
-    with _quiet():
+    with quiet():
         # Not add_expectation(): it takes two checks that differ in `meta` alone for one.
         suite = gx.ExpectationSuite(name="gate", expectations=[guard, *built.values()])
         results = _batch(frame).validate(suite, result_format=RESULT_FORMAT).results
@@ -134,7 +131,7 @@ def _judged(answer: Answer, rows: Answer, *, about_rows: bool) -> Answer:
     return Answer(answer.holds and (about_rows or count > 0), {**answer.figures, "rows": count})
 
 
-def _batch(frame: pd.DataFrame | DataFrame) -> Batch:
+def _batch(frame: pd.DataFrame) -> Batch:
     """In a context that lives in memory and belongs to this call alone. No docs site, no telemetry, no progress bars."""
     config = DataContextConfig(
         store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
@@ -142,14 +139,12 @@ def _batch(frame: pd.DataFrame | DataFrame) -> Batch:
         analytics_enabled=False,
     )
     context = gx.get_context(mode="ephemeral", project_config=config, cloud_mode=False)
-    sources = context.data_sources
-    source = sources.add_pandas("gate") if isinstance(frame, pd.DataFrame) else sources.add_spark("gate", persist=False)
-    whole = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("whole")
+    whole = context.data_sources.add_pandas("gate").add_dataframe_asset("frame").add_batch_definition_whole_dataframe("whole")
     return whole.get_batch({"dataframe": frame})
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps these loggers from writing errors with the values that caused them into the task's log."""
     loggers = [
         logging.getLogger("great_expectations"),

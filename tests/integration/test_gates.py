@@ -2,100 +2,51 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import gzip
 import logging
-import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from shipper.config.checks import FilesCheck, FreshnessCheck, NotNullCheck, RowsCheck
-from shipper.config.models import Pipeline
-from shipper.report.results import CheckResult, PlannedFile, PlanResult
-from spark_jobs.gates import closed, evaluate_source
-from spark_jobs.records import gate_frame, lines
+from shipper.report.results import CheckResult, PlanResult
+from spark_jobs.gates import closed
+from tests.integration.source_world import Logs, spark_session
 
 pytestmark = pytest.mark.spark
 
-END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 SECRET = "hunter2"
 NULLIF = {"host": "nullif(split(value, ' ')[0], '-')", "size": "try_cast(split(value, ' ')[1] AS INT)"}
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("gates").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.driver.bindAddress", "127.0.0.1")
-    # Off, so that what a test reads on stderr is Python's: Spark's executors log the values that they fail on.
-    session = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF").getOrCreate()
-    yield session
-    session.stop()
-
-
-class Logs:
-    """Files in a folder, planned and read as a run does it."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
-        self.columns: dict[str, str] = dict(NULLIF)
-        self.key: str | None = None
-        self.read: list[str] = []
-
-    def write(self, name: str, content: bytes) -> Path:
-        path = self.folder / name
-        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-        os.utime(path, (END.timestamp() - 300, END.timestamp() - 300))
-        return path
-
-    def plan(self) -> PlanResult:
-        files = [
-            PlannedFile(path=str(path), size_bytes=path.stat().st_size, modified_ms=path.stat().st_mtime_ns // 10**6, splits=1)
-            for path in sorted(self.folder.iterdir())
-        ]
-        times = {"window_start": END - dt.timedelta(hours=1), "window_end": END, "started_at": END, "finished_at": END}
-        return PlanResult(pipeline="web", run_id="r1", files=files, **times)
-
-    def evaluate(self, *checks: FilesCheck | FreshnessCheck | RowsCheck | NotNullCheck) -> list[CheckResult]:
-        plan = self.plan()
-        pipeline = Pipeline.model_validate(
-            {
-                "pipeline": "web",
-                "source": "/logs",
-                "topic": "t",
-                "clusters": ["c"],
-                "records": {"columns": self.columns, "key": self.key},
-            }
-        )
-
-        def content(on: str) -> DataFrame:
-            self.read.append(on)
-            paths = [file.path for file in plan.files]
-            return gate_frame(lines(self.spark, paths[:1] if on == "sample" else paths), pipeline)
-
-        return evaluate_source(checks, plan, content)
+    with spark_session("gates") as session:
+        yield session
 
 
 @pytest.fixture
 def logs(spark: SparkSession, tmp_path: Path) -> Logs:
-    made = Logs(spark, tmp_path)
+    made = Logs(spark, tmp_path, records={"columns": dict(NULLIF)})
     made.write("a.log", b"web1 200\nweb2 x\n- 300\n\xff\xfe 400\n")
     made.write("b.log.gz", b"web1 100\n" * 96)
+    made.pipeline["gates"] = {"sample_files": 1}
     return made
 
 
-def rows(**fields: object) -> RowsCheck:
-    return RowsCheck(check="rows", **fields)
+def evaluate(logs: Logs, *checks: dict[str, Any], plan: PlanResult | None = None) -> list[CheckResult]:
+    return logs.evaluation(checks, plan)[0].results
 
 
-def not_null(column: str, **fields: object) -> NotNullCheck:
-    return NotNullCheck(check="not_null", column=column, **fields)
+def rows(**fields: object) -> dict[str, Any]:
+    return {"check": "rows", **fields}
+
+
+def not_null(column: str, **fields: object) -> dict[str, Any]:
+    return {"check": "not_null", "column": column, **fields}
 
 
 def cost(spark: SparkSession, jobs_before: int) -> tuple[int, int]:
@@ -114,61 +65,130 @@ def jobs_so_far(spark: SparkSession) -> int:
 
 
 def test_each_check_passes_and_fails_on_real_files(logs: Logs) -> None:
-    checks = {
-        FilesCheck(check="files", min=2): "2 files",
-        FilesCheck(check="files", min=3): "2 files",
-        FreshnessCheck(check="freshness", max_age="5m"): "newest file 5m before the window's end",
-        FreshnessCheck(check="freshness", max_age="4m59s"): "newest file 5m before the window's end",
-        rows(min=4, max=4): "4 rows in the sample",
-        rows(min=5): "4 rows in the sample",
-        rows(min=100, on="full"): "100 rows in all files",
-        rows(min=None, max=99, on="full"): "100 rows in all files",
-        not_null("value"): "0 of 4 rows null (100 % not null) in the sample",
-        not_null("host"): "1 of 4 rows null (75 % not null) in the sample",
-        not_null("host", min_rate=0.99, on="full"): "1 of 100 rows null (99 % not null) in all files",
-        not_null("size", min_rate=0.995, on="full"): "1 of 100 rows null (99 % not null) in all files",
-    }
-    results = logs.evaluate(*checks)
-    assert [result.observed for result in results] == list(checks.values())
-    assert [result.passed for result in results] == [True, False] * 6
-    assert sorted(logs.read) == ["full", "sample"]
+    size = sum(file.size_bytes for file in logs.plan().files)
+    checks = [
+        ({"check": "files", "min": 2}, "2 files"),
+        ({"check": "files", "min": 3}, "2 files"),
+        ({"check": "total_bytes", "max": f"{size}B"}, f"{size} B ({size} bytes)"),
+        ({"check": "total_bytes", "max": f"{size - 1}B"}, f"{size} B ({size} bytes)"),
+        ({"check": "freshness", "max_age": "5m"}, "newest file 5m before the window's end"),
+        ({"check": "freshness", "max_age": "4m59s"}, "newest file 5m before the window's end"),
+        (rows(min=4, max=4), "4 rows in the sample"),
+        (rows(min=5), "4 rows in the sample"),
+        (rows(min=100, on="full"), "100 rows in all files"),
+        (rows(min=None, max=99, on="full"), "100 rows in all files"),
+        (not_null("value"), "0 of 4 rows null (100 % not null) in the sample"),
+        (not_null("host"), "1 of 4 rows null (75 % not null) in the sample"),
+        (not_null("host", min_rate=0.99, on="full"), "1 of 100 rows null (99 % not null) in all files"),
+        (not_null("size", min_rate=0.995, on="full"), "1 of 100 rows null (99 % not null) in all files"),
+    ]
+    evaluation, view = logs.evaluation([check for check, _ in checks])
+    assert [result.observed for result in evaluation.results] == [said for _, said in checks]
+    assert [result.passed for result in evaluation.results] == [True, False] * 7
+    assert evaluation.scans == 2
+    assert view.scope == "sample: 1 pieces of 1 of 2 files that are left to ship; full: all 2 files that are left to ship"
+
+
+LINES = b"".join(b"web%d 2026-11-01T11:%02d:00Z %d\n" % (i % 3, i % 60, 200 if i % 10 else 500) for i in range(200))
+JSON = b"".join(b'{"id": %d, "host": "web1"}\n' % i for i in range(200))
+COLUMNS = {
+    "host": "get(split(value, ' '), 0)",
+    "at": "get(split(value, ' '), 1)",
+    "status": "try_cast(get(split(value, ' '), 2) AS INT)",
+}
+ROUTES = [{"topic": "errors.web", "when": "status >= 500"}, {"topic": "logs.{host}"}]
+GOOD_AND_BAD = [
+    ({"check": "matches", "regex": r"^web\d \d{4}-"}, LINES, LINES.replace(b"web1 ", b"web1\t")),
+    ({"check": "matches", "regex": r"^\S+ .*'?$", "min_rate": 0.99}, LINES, LINES + b"it's\n" * 3),
+    ({"check": "json"}, JSON, JSON + b'{"id": 7\n'),
+    ({"check": "json"}, JSON, JSON + b'["a list"]\n'),
+    ({"check": "allowed", "column": "status", "values": [200, "500"]}, LINES, LINES + b"web1 2026-11-01T11:00:00Z 404\n"),
+    ({"check": "in_window", "column": "at"}, LINES, LINES + b"web1 2026-11-01T12:00:00Z 200\n"),
+    (
+        {"check": "in_window", "column": "at", "min_rate": 0.99},
+        LINES + b"web1 2026-11-01T10:59:59Z 200\n",
+        LINES + b"web1 noon 200\n" * 3,
+    ),
+    (
+        {"check": "in_window", "column": "at", "before": "1s", "after": "1s"},
+        LINES + b"web1 2026-11-01T10:59:59Z 200\n",
+        LINES + b"web1 2026-11-01T12:00:01Z 200\n",
+    ),
+    ({"check": "line_length", "min": "20B", "p50": "29B", "p99": "100B"}, LINES + b"x" * 2000, LINES + b"\n"),
+    ({"check": "line_length", "max": "100B"}, LINES, LINES + b"\xe4" * 101),
+    ({"check": "route_rate"}, LINES, LINES.replace(b" 500", b" 200")),
+    ({"check": "route_rate", "min_share": 0.1}, LINES, LINES + LINES.replace(b" 500", b" 200")),
+    (
+        {"check": "route_rate", "topics": {"errors.web": {"max": 0.1}, "logs.web1": {"min": 0.2}}},
+        LINES,
+        LINES.replace(b"web1", b"web2"),
+    ),
+    ({"check": "schema", "columns": 3, "delimiter": " "}, LINES, LINES.replace(b"Z 5", b"Z;5")),
+    ({"check": "schema", "fields": ["id", "host"]}, JSON, JSON + b'{"id": 7}\n'),
+    ({"check": "schema", "fields": ["id"], "optional": ["host"]}, JSON, JSON + b'{"id": 7, "new": 1}\n'),
+    ({"check": "schema", "fields": ["id"], "new_fields": "allow"}, JSON, JSON.replace(b'"id"', b'"ID"')),
+    ({"check": "condition", "name": "low", "sql": "status < 501 OR host = 'x'"}, LINES, LINES + b"web1 at 501\n"),
+    ({"check": "condition", "name": "low", "sql": "status < 501", "min_rate": 0.99}, LINES + b"web1\n", LINES + b"web1\n" * 3),
+    ({"check": "unique", "min_rate": 0.9}, JSON, JSON + JSON[:1000]),
+    ({"check": "unique", "column": "host", "min_rate": 0.01}, LINES, LINES * 10),
+]
+
+
+@pytest.mark.parametrize("case", range(len(GOOD_AND_BAD)), ids=[f"{case[0]['check']}{i}" for i, case in enumerate(GOOD_AND_BAD)])
+def test_each_check_of_lines_passes_and_fails_on_real_lines(spark: SparkSession, tmp_path: Path, case: int) -> None:
+    check, good, bad = GOOD_AND_BAD[case]
+    logs = Logs(spark, tmp_path, records={"columns": COLUMNS}, routes=ROUTES)
+    for content, passes in ((good, True), (bad, False)):
+        logs.write("a.log", content)
+        (result,) = evaluate(logs, {**check, "on": "full"})
+        assert result.passed is passes, result.observed
+        assert "could not be evaluated" not in result.observed
+        assert bool(closed([result])) is not passes
 
 
 def test_the_key_can_be_checked(logs: Logs) -> None:
-    logs.key = "host"
-    (result,) = logs.evaluate(not_null("key"))
+    logs.pipeline["records"]["key"] = "host"
+    (result,) = evaluate(logs, not_null("key"))
     assert result.observed.startswith("1 of 4 rows null")
 
 
 def test_empty_files_hold_no_column_check(logs: Logs) -> None:
     logs.write("a.log", b"")
-    results = logs.evaluate(rows(min=0), rows(), not_null("value"), not_null("host", min_rate=0.01))
+    (logs.folder / "b.log.gz").unlink()
+    results = evaluate(logs, rows(min=0), rows(), not_null("value"), not_null("host", min_rate=0.01))
     assert [result.passed for result in results] == [True, False, False, False]
     assert results[2].observed == "0 rows in the sample: nothing to judge by"
 
 
-def test_a_misspelt_column_blocks_and_the_other_checks_are_evaluated(logs: Logs) -> None:
-    typo, host = logs.evaluate(not_null("hots", severity="warn"), not_null("host", min_rate=0.7))
+def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evaluated(logs: Logs) -> None:
+    columns = logs.pipeline["records"]["columns"]
+    columns["typo"] = "hots"
+    typo, host = evaluate(logs, not_null("typo", severity="warn"), not_null("host", min_rate=0.7))
+    assert closed([typo, host]) == [typo, host], "no frame can be made at all"
+    assert "`hots` cannot be resolved" in typo.observed
+    del columns["typo"]
+    typo, host = evaluate(
+        logs, {"check": "condition", "name": "x", "sql": "hots = 1", "severity": "warn"}, not_null("host", min_rate=0.7)
+    )
     assert host.passed
     assert closed([typo]) == [typo]
-    assert typo.observed.endswith("there is no column 'hots'; there are: host, size, value")
+    assert "`hots` cannot be resolved" in typo.observed
 
 
 def test_a_truncated_file_blocks_and_is_named(logs: Logs) -> None:
     path = logs.write("b cut.log.gz", b"".join(b"line %d\n" % i for i in range(100_000)))
     path.write_bytes(path.read_bytes()[:20_000])
-    sample, full, column = logs.evaluate(rows(), rows(on="full", severity="warn"), not_null("value", on="full", severity="warn"))
+    sample, full, column = evaluate(logs, rows(), rows(on="full", severity="warn"), not_null("value", on="full", severity="warn"))
     assert sample.passed
     for result in closed([full, column]):
         assert f"{path} cannot be read: gone, not permitted, or corrupt (FAILED_READ_FILE" in result.observed
     assert len(closed([full, column])) == 2
 
 
-def test_a_file_that_vanished_after_the_plan_blocks(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_vanished_after_the_plan_blocks(logs: Logs) -> None:
     plan = logs.plan()
-    monkeypatch.setattr(logs, "plan", lambda: plan)
     (logs.folder / "a.log").unlink()
-    (result,) = logs.evaluate(rows(severity="warn"))
+    (result,) = evaluate(logs, rows(severity="warn"), plan=plan)
     assert closed([result])
     assert "a.log" in result.observed
 
@@ -199,9 +219,9 @@ def test_no_log_content_in_results_or_on_stderr(
     logs: Logs, capfd: pytest.CaptureFixture[str], logged: list[str], expression: str, condition: str
 ) -> None:
     logs.write("a.log", f"{SECRET} {SECRET}\n- {SECRET}\n".encode())
-    logs.columns["strict"] = expression
+    logs.pipeline["records"]["columns"]["strict"] = expression
     capfd.readouterr()
-    results = logs.evaluate(rows(), *(not_null(column) for column in ("host", "size", "strict", "value")))
+    results = evaluate(logs, rows(), *(not_null(column) for column in ("host", "size", "strict", "value")))
     assert [result.passed for result in results] == [True, False, False, False, True]
     assert f"could not be evaluated, so it blocks: Spark stopped with {condition};" in results[3].observed
     out, err = capfd.readouterr()
@@ -209,25 +229,102 @@ def test_no_log_content_in_results_or_on_stderr(
     assert SECRET not in out + err + "".join(logged)
 
 
-def test_a_suite_of_rows_and_three_columns_reads_the_files_twice(spark: SparkSession, logs: Logs) -> None:
+def numbered(count: int) -> bytes:
+    return b"".join(b"line %07d\n" % i for i in range(count))
+
+
+def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"})
+    logs.write("large.log", numbered(100_000))  # 1.3 MB
+    figures = {"rows": "count(*)", "all": "sum(crc32(value))", "first": "min(value)", "last": "max(value)"}
+    figures["distinct"] = "count(DISTINCT value)"
+    setting = spark.conf.get("spark.sql.files.maxPartitionBytes")
     before = jobs_so_far(spark)
-    results = logs.evaluate(rows(), *(not_null(column, min_rate=0.5) for column in ("value", "host", "size")))
-    assert not closed(results)
+    found = logs.view([rows()]).measure("sample", figures)
+    assert found == logs.view([rows()]).measure("sample", figures)
+    assert cost(spark, before)[1] == 2, "one scan each"
+    assert found["rows"] == found["distinct"]
+    assert abs(found["rows"] - 3 * 64 * 1024 / 13) < 5
+    assert found["first"] == "line 0000000"
+    assert "line 006" < found["last"] < "line 008", "the third piece begins at two thirds"
+    assert spark.conf.get("spark.sql.files.maxPartitionBytes") == setting
+
+
+def test_a_sample_of_a_large_compressed_file_is_its_first_lines(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Logs(spark, tmp_path, gates={"sample_files": 2, "sample_piece": "64KiB"})
+    logs.write("large.log.gz", numbered(200_000))
+    logs.write("small.log", numbered(10))
+    found = logs.view([rows()]).measure("sample", {"rows": "count(*)", "last": "max(value)"})
+    assert found == {"rows": 40_010, "last": "line 0039999"}
+
+
+def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(spark: SparkSession, tmp_path: Path) -> None:
+    routes = [{"topic": "logs.{file_name}"}]
+    logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"}, routes=routes)
+    logs.write("a.log", numbered(10))
+    logs.write("b.log", numbered(20_000))
+    logs.write("c.log.gz", numbered(200_000))
+    limits = {f"logs.{name}": {"min": 0.0001} for name in ("a.log", "b.log", "c.log.gz")}
+    (result,) = evaluate(logs, {"check": "route_rate", "topics": limits})
+    assert result.passed, result.observed
+
+
+def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_same(logs: Logs) -> None:
+    content = numbered(2000)
+    logs.write("1.log", content)
+    logs.write("2.log", content.replace(b"0001000", b"x001000"))
+    (result,) = evaluate(logs, {"check": "duplicate_files"})
+    assert result.passed
+    logs.write("sub/3.log", content)
+    (result,) = evaluate(logs, {"check": "duplicate_files"})
+    assert closed([result])
+    assert result.observed == "1 file with the content of another: 1.log = 3.log"
+    (logs.folder / "1.log").rename(logs.folder / "gone.log")
+    plan = logs.plan()
+    (logs.folder / "gone.log").unlink()
+    (result,) = evaluate(logs, {"check": "duplicate_files", "severity": "warn"}, plan=plan)
+    assert closed([result])
+    assert "gone.log cannot be compared with the others" in result.observed
+
+
+EIGHT = [
+    rows(),
+    not_null("host"),
+    not_null("size"),
+    {"check": "matches", "regex": "^web"},
+    {"check": "allowed", "column": "host", "values": ["web1"]},
+    {"check": "line_length", "p50": "100B", "p99": "1kB", "max": "1MB"},
+    {"check": "condition", "name": "large", "sql": "size > 99"},
+    {"check": "route_rate"},
+]
+
+
+def test_a_suite_of_eight_checks_reads_the_files_once(spark: SparkSession, logs: Logs) -> None:
+    for on in ("sample", "full"):
+        before = jobs_so_far(spark)
+        evaluation, _ = logs.evaluation([{**check, "on": on} for check in EIGHT])
+        assert not [result for result in evaluation.results if "could not be evaluated" in result.observed]
+        assert cost(spark, before) == (2, 1), "the second job adds up what the first found"
+        assert evaluation.scans == 1
+
+    before = jobs_so_far(spark)
+    evaluation, _ = logs.evaluation([*EIGHT, {"check": "unique"}])
+    assert cost(spark, before)[1] == evaluation.scans == 1
+
+    before = jobs_so_far(spark)
+    evaluation, _ = logs.evaluation([*EIGHT, rows(on="full")])
     assert cost(spark, before) == (4, 2)
+    assert evaluation.scans == 2
 
     before = jobs_so_far(spark)
-    logs.evaluate(rows(min=2), rows(max=9))
-    assert cost(spark, before) == (2, 1)
-
-    before = jobs_so_far(spark)
-    logs.evaluate(FilesCheck(check="files"), FreshnessCheck(check="freshness", max_age="1h"))
+    evaluate(logs, {"check": "files"}, {"check": "freshness", "max_age": "1h"}, {"check": "duplicate_files"})
     assert cost(spark, before) == (0, 0)
 
 
 def test_spark_is_left_as_it_was(spark: SparkSession, logs: Logs, capfd: pytest.CaptureFixture[str]) -> None:
     settings = dict(spark.conf.getAll)
     capfd.readouterr()
-    assert not closed(logs.evaluate(rows(), not_null("value", on="full"), FilesCheck(check="files")))
+    assert not closed(evaluate(logs, rows(), not_null("value", on="full"), {"check": "files"}, {"check": "unique"}))
     assert capfd.readouterr() == ("", ""), "no progress bars, no warnings"
     assert spark.sparkContext._jsc.sc().getPersistentRDDs().size() == 0, "nothing is cached"
     assert dict(spark.conf.getAll) == settings

@@ -128,6 +128,11 @@ class Shipped:
         consumer.close()
         return found
 
+    def delete_up_to(self, topic: str, partition: int, offset: int) -> None:
+        admin = AdminClient(self.client)  # it must outlive its futures
+        for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+            future.result(20)
+
     def produce(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
         producer = Producer(self.client)
         producer.produce(topic, value, key, partition)
@@ -188,10 +193,8 @@ def test_without_a_fault_every_place_counts_the_same(shipped: Shipped) -> None:
 def test_a_chunk_that_is_gone_from_the_topic(shipped: Shipped) -> None:
     topic = shipped.world.topic("-gone")
     _, value = shipped.chunk_records(topic)[0]
-    admin = AdminClient(shipped.client)
     behind = shipped.read(topic, value["partition"])[value["records"] - 1].offset() + 1
-    for future in admin.delete_records([TopicPartition(topic, value["partition"], behind)]).values():
-        future.result()
+    shipped.delete_up_to(topic, value["partition"], behind)
     found = shipped.open_checks()
     assert f"sum_closes({topic})" not in found
     assert f"({-value['records']:+,})" in found[f"read_back({topic})"]
@@ -251,8 +254,7 @@ def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_chec
     partition = next(number for number in range(2) if shipped.read(topic, number))
     [first, *_] = shipped.read(topic, partition)
     behind = shipped.read(topic, partition)[1].offset()
-    for future in AdminClient(shipped.client).delete_records([TopicPartition(topic, partition, behind)]).values():
-        future.result()
+    shipped.delete_up_to(topic, partition, behind)
     shipped.produce(topic, partition, None, first.value()[:-1] + b"!")
     found = shipped.open_checks()
     assert set(found) == {f"read_back({topic}: checksum)", f"read_back({topic}, partition {partition}: checksum)"}

@@ -181,6 +181,51 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
     assert world.run()["delivered"] == 0
 
 
+def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name(make_world):
+    world = make_world(topics={"": 1, "-q": 1})
+    checks = [
+        {"check": "matches", "regex": "^[a-z]+ ", "severity": "quarantine"},
+        {"check": "condition", "name": "small", "sql": "size < 1000", "severity": "quarantine"},
+        {"check": "not_null", "column": "key", "severity": "quarantine"},
+    ]
+    world.write_pipeline(
+        records={
+            "columns": {"size": "try_cast(get(split(value, ' '), 1) AS INT)"},
+            "drop": {"comments": "value like '#%'"},
+            "key": "nullif(split(value, ' ')[0], 'nobody')",
+        },
+        quarantine={"topic": world.topic("-q"), "max_rate": 0.9, "keep": "20B"},
+        gates={"source": [{"check": "rows", "on": "full"}, *checks]},
+    )
+    good = [b"web %d" % n for n in range(500)]
+    bad = {
+        b"WEB 7": "matches(value)",
+        b"web x": "condition(small)",
+        b"web 1000": "condition(small)",
+        b"nobody 5": "not_null(key)",
+    }
+    world.write_log("a.log", b"\n".join([*good[:250], *bad, b"# 1 2 3", *good[250:]]))
+
+    account = world.run()
+
+    assert world.read() == Counter(good)
+    assert {record.value: dict(record.headers)["shipper-reason"].decode() for record in quarantined(world)} == bad
+    assert account["quarantined"] == dict(Counter(bad.values()))
+    assert account["filtered"] == {"comments": 1}
+    gate = result_of(world, "gate_source")
+    assert [(check["check"], check["passed"], check["severity"]) for check in gate["checks"][1:]] == [
+        ("matches(value)", False, "quarantine"),
+        ("condition(small)", False, "quarantine"),
+        ("not_null(key)", False, "quarantine"),
+    ]
+    assert gate["checks"][0]["observed"] == "504 rows in all files", "what is dropped is not looked at"
+    observed = result_of(world, "ship.local")["observed"]
+    assert {name: observed[name] for name in observed if name.startswith("quarantined")} == {
+        f"quarantined: {reason}": count for reason, count in Counter(bad.values()).items()
+    }
+    assert world.run()["read"] == 0
+
+
 def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_sent_twice(make_world):
     world = make_world(topics={"-a": 1, "-q": 1})
     spec = {

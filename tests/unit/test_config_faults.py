@@ -99,12 +99,15 @@ def pipeline(more: str) -> str:
         pytest.param(
             pipeline("gates:\n  source:\n    - check: files\n    - check: freshnes\n      max_age: 1h\n"),
             "8:14: gates.source[1].check: unknown check 'freshnes'; did you mean 'freshness'? "
-            "allowed: files, freshness, rows, not_null",
+            "allowed: files, total_bytes, freshness, files_per, size_vs_history, duplicate_files, no_bom, rows, not_null, "
+            "matches, json, allowed, in_window, line_length, route_rate, schema, condition, unique",
             id="unknown check",
         ),
         pytest.param(
             pipeline("gates: {source: [{min: 1}]}\n"),
-            "5:18: gates.source[0]: `check` is missing; allowed: files, freshness, rows, not_null",
+            "5:18: gates.source[0]: `check` is missing; "
+            "allowed: files, total_bytes, freshness, files_per, size_vs_history, duplicate_files, no_bom, rows, not_null, "
+            "matches, json, allowed, in_window, line_length, route_rate, schema, condition, unique",
             id="check without a name",
         ),
         pytest.param(

@@ -1,49 +1,65 @@
 import datetime as dt
+from functools import partial
 
-import pandas as pd
 import pytest
+from pydantic import TypeAdapter
+from pyspark.errors import AnalysisException
 
-from shipper.config.checks import FilesCheck, FreshnessCheck, NotNullCheck, RowsCheck
+from shipper.config.checks import FilesCheck, SourceCheck
 from shipper.errors import SourceError
-from shipper.report.results import PlannedFile, PlanResult
-from spark_jobs.gates import closed, evaluate_source
+from shipper.report.results import PastRun, PlannedFile, PlanResult
+from spark_jobs.gates import Listing, Source, closed, evaluate_source, finding
 
 END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
-LINES = pd.DataFrame({"value": ["a", "b", "c"], "host": ["x", None, "z"]})
+HOUR = dt.timedelta(hours=1)
 
 
-def plan(*ages_seconds):
-    files = [
-        PlannedFile(path=f"/logs/{i}.log", size_bytes=10, modified_ms=int((END.timestamp() - age) * 1000), splits=1)
+def check(kind, **fields):
+    return TypeAdapter(SourceCheck).validate_python({"check": kind, **fields})
+
+
+files, fresh, rows = partial(check, "files"), partial(check, "freshness"), partial(check, "rows")
+not_null = partial(check, "not_null")
+
+
+def plan(*ages_seconds, paths=None, sizes=None, hours=1):
+    listed = [
+        PlannedFile(
+            path=paths[i] if paths else f"/logs/{i}.log",
+            size_bytes=sizes[i] if sizes else 10,
+            modified_ms=int((END.timestamp() - age) * 1000),
+            splits=1,
+        )
         for i, age in enumerate(ages_seconds)
     ]
-    times = {"window_start": END - dt.timedelta(hours=1), "window_end": END, "started_at": END, "finished_at": END}
-    return PlanResult(pipeline="web", run_id="r1", files=files, **times)
+    times = {"window_start": END - hours * HOUR, "window_end": END, "started_at": END, "finished_at": END}
+    return PlanResult(pipeline="web", run_id="r1", files=listed, **times)
 
 
-def no_content(on):
+def no_content(scope, figures):
     raise AssertionError("a check on the listing reads no content")
 
 
-def listing(check, *ages_seconds):
-    (result,) = evaluate_source([check], plan(*ages_seconds), no_content)
+class Lines:
+    """A scan of ``rows`` records in which every other aggregate gives what ``figures`` says, by its name without the check's number."""
+
+    def __init__(self, rows, **figures):
+        self.rows, self.figures, self.asked = rows, figures, []
+
+    def __call__(self, scope, figures):
+        self.asked.append((scope, len(figures)))
+        return {name: self.rows if name == "rows" else self.figures[name.split(".")[1]] for name in figures}
+
+
+def gate(checks, planned=None, measure=no_content, history=(), duplicates=(), marked=(), topics=("logs.web",)):
+    source = "s3a://logs/{window_start:%Y/%m/%d/%H}/"
+    listing = Listing(planned or plan(1), source, lambda check: history, lambda: list(duplicates), lambda: set(marked))
+    return evaluate_source(checks, Source(listing, measure, topics))
+
+
+def one(checked, *args, **options):
+    (result,) = gate([checked], *args, **options).results
     return result.passed, result.expected, result.observed
-
-
-def files(**fields):
-    return FilesCheck(check="files", **fields)
-
-
-def fresh(max_age="10m", **fields):
-    return FreshnessCheck(check="freshness", max_age=max_age, **fields)
-
-
-def rows(**fields):
-    return RowsCheck(check="rows", **fields)
-
-
-def not_null(column, **fields):
-    return NotNullCheck(check="not_null", column=column, **fields)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +76,7 @@ def not_null(column, **fields):
     ],
 )
 def test_files(check, count, result):
-    assert listing(check, *[60] * count) == result
+    assert one(check, plan(*[60] * count)) == result
 
 
 @pytest.mark.parametrize(
@@ -75,80 +91,315 @@ def test_files(check, count, result):
 )
 def test_freshness_is_the_newest_files_age_at_the_windows_end(ages_seconds, passed, observed):
     expected = "newest file ≤ 10m before the window's end"
-    assert listing(fresh("10m"), *ages_seconds) == (passed, expected, observed)
+    assert one(fresh(max_age="10m"), plan(*ages_seconds)) == (passed, expected, observed)
 
 
 @pytest.mark.parametrize(
-    ("check", "result"),
+    ("bounds", "passed", "expected"),
     [
-        (rows(), (True, "≥ 1 rows", "3 rows in the sample")),
-        (rows(min=4), (False, "≥ 4 rows", "3 rows in the sample")),
-        (rows(min=1, max=2, on="full"), (False, "1–2 rows", "3 rows in all files")),
-        (not_null("value"), (True, "no nulls", "0 of 3 rows null (100 % not null) in the sample")),
-        (not_null("host", on="full"), (False, "no nulls", "1 of 3 rows null (66.6666 % not null) in all files")),
-        (not_null("host", min_rate=0.66), (True, "≥ 66 % not null", "1 of 3 rows null (66.6666 % not null) in the sample")),
-        (not_null("host", min_rate=0.667), (False, "≥ 66.7 % not null", "1 of 3 rows null (66.6666 % not null) in the sample")),
+        ({"min": "30B"}, True, "≥ 30B"),
+        ({"min": "31B"}, False, "≥ 31B"),
+        ({"max": "29B"}, False, "≤ 29B"),
+        ({"min": "1B", "max": "1kB"}, True, "1B–1kB"),
     ],
 )
-def test_content_checks(check, result):
-    (found,) = evaluate_source([check], plan(1), lambda on: LINES)
-    assert (found.passed, found.expected, found.observed) == result
+def test_total_bytes(bounds, passed, expected):
+    assert one(check("total_bytes", **bounds), plan(1, 1, sizes=[10, 20])) == (passed, expected, "30 B (30 bytes)")
+
+
+def hourly(*hours):
+    return [f"s3a://logs/2026/11/01/{hour:02}/a.log" for hour in hours]
+
+
+@pytest.mark.parametrize(
+    ("paths", "passed", "observed"),
+    [
+        (hourly(9, 10, 11), True, "right in 3 parts"),
+        (hourly(9, 11), False, "1 of 3 parts wrong: 2026-11-01T10:00Z has 0"),
+        (hourly(9, 10, 11, 11, 11), False, "1 of 3 parts wrong: 2026-11-01T11:00Z has 3"),
+        (hourly(8, 9, 10, 11, 12), True, "right in 3 parts; 2 files outside the window"),
+        ([*hourly(9, 10, 11), "s3a://logs/x.log"], False, "right in 3 parts; 1 file without a time in the path"),
+        ([], False, "3 of 3 parts wrong: 2026-11-01T09:00Z has 0, 2026-11-01T10:00Z has 0, 2026-11-01T11:00Z has 0"),
+    ],
+)
+def test_a_missing_hour_is_named(paths, passed, observed):
+    planned = plan(*[60] * len(paths), paths=paths, hours=3)
+    assert one(check("files_per", every="1h", max=2), planned) == (passed, "1–2 files in every 1h", observed)
+
+
+def test_the_last_part_of_a_window_may_be_shorter():
+    planned = plan(60, 60, paths=hourly(9, 11), hours=3)
+    assert one(check("files_per", every="2h"), planned)[::2] == (True, "right in 2 parts")
+
+
+def past(*sizes):
+    at = {"window_start": END - 9 * HOUR, "window_end": END - 8 * HOUR}
+    return [PastRun(**at, run_id=f"r{i}", files=size // 10, bytes=size, records=1, seconds=1) for i, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fields", "passed", "observed"),
+    [
+        ([100, 90, 5000], {}, True, "150 B; median of 3 runs 100 B, 1.50 times that"),
+        ([100, 90, 5000], {"tolerance": 0.49}, False, "150 B; median of 3 runs 100 B, 1.50 times that"),
+        ([400, 400, 400], {}, False, "150 B; median of 3 runs 400 B, 0.38 times that"),
+        ([300, 300, 300], {}, True, "150 B; median of 3 runs 300 B, 0.50 times that"),
+        ([0, 0, 0], {}, False, "150 B; median of 3 runs 0 B"),
+        (
+            [200, 200],
+            {"of": "files", "min_runs": 1, "tolerance": 0.25},
+            True,
+            "15 files; median of 2 runs 20 files, 0.75 times that",
+        ),
+        (
+            [200, 200],
+            {"of": "files", "min_runs": 1, "tolerance": 0.2},
+            False,
+            "15 files; median of 2 runs 20 files, 0.75 times that",
+        ),
+    ],
+)
+def test_size_against_the_median_of_earlier_runs(sizes, fields, passed, observed):
+    planned = plan(*[1] * 15)
+    checked = check("size_vs_history", **fields)
+    (result,) = gate([checked], planned, history=past(*sizes)).results
+    assert (result.passed, result.observed) == (passed, observed)
+    assert result.expected.startswith("median of the last 10 runs ± ")
+    assert result.history == [float(size // (10 if fields.get("of") == "files" else 1)) for size in sizes]
+
+
+@pytest.mark.parametrize(("sizes", "said"), [([], "no earlier run"), ([5000, 5000], "2 earlier runs, 3 are needed")])
+def test_without_history_the_check_says_so_and_holds(sizes, said):
+    assert one(check("size_vs_history"), plan(1), history=past(*sizes)) == (
+        True,
+        "median of the last 10 runs ± 50 %",
+        f"10 B; no history to compare with yet ({said})",
+    )
+
+
+def test_duplicates_are_named_without_their_folders():
+    doubled = [["/logs/a/1.log", "/logs/b/1.log", "/logs/c/2.log"], ["/logs/x", "/logs/y"]]
+    passed, expected, observed = one(check("duplicate_files"), duplicates=doubled)
+    assert (passed, expected) == (False, "no two files with the same content")
+    assert observed == "3 files with the content of another: 1.log = 1.log = 2.log, x = y"
+    assert one(check("duplicate_files"))[::2] == (True, "all contents differ")
+    assert one(check("duplicate_files"), plan())[::2] == (False, "no files")
+
+
+def test_files_with_a_byte_order_mark_are_named():
+    assert one(check("no_bom"))[::2] == (True, "none")
+    assert one(check("no_bom"), plan())[::2] == (False, "no files")
+    assert one(check("no_bom"), marked=["/l/b.log", "/l/a.log"])[::2] == (False, "2 files with one: a.log, b.log")
+
+
+@pytest.mark.parametrize(
+    ("check", "lines", "result"),
+    [
+        (rows(), Lines(3), (True, "≥ 1 rows", "3 rows in the sample")),
+        (rows(min=4), Lines(3), (False, "≥ 4 rows", "3 rows in the sample")),
+        (rows(min=1, max=2, on="full"), Lines(3), (False, "1–2 rows", "3 rows in all files")),
+        (not_null(column="a"), Lines(3, good=3), (True, "100 % not null", "0 of 3 rows null (100 % not null) in the sample")),
+        (
+            not_null(column="a", min_rate=0.66),
+            Lines(3, good=2),
+            (True, "≥ 66 % not null", "1 of 3 rows null (66.6666 % not null) in the sample"),
+        ),
+        (
+            check("matches", regex="x", min_rate=0.667, on="full"),
+            Lines(3, good=2),
+            (False, "≥ 66.7 % with a match", "1 of 3 rows without a match (66.6666 % with a match) in all files"),
+        ),
+        (
+            check("line_length", min="2B", p50="9B", p99="1kB", max="2kB"),
+            Lines(200, shortest=2, longest=2000, p50=100, p99=198),
+            (True, "p50 ≤ 9B, p99 ≤ 1kB, each 2B–2kB", "2 to 2,000 bytes; 50 % ≤ 9B; 99 % ≤ 1kB in the sample"),
+        ),
+        (
+            check("line_length", p99="1kB"),
+            Lines(200, shortest=2, longest=2000, p99=197),
+            (False, "p99 ≤ 1kB", "2 to 2,000 bytes; 98.5 % ≤ 1kB in the sample"),
+        ),
+        (
+            check("line_length", max="1kB"),
+            Lines(200, shortest=2, longest=1001),
+            (False, "each ≤ 1kB", "2 to 1,001 bytes in the sample"),
+        ),
+        (
+            check("unique", min_rate=0.9),
+            Lines(10, kept=10, distinct=8),
+            (False, "≥ 90 % distinct", "2 of 10 values repeat another (80 % distinct) in the sample"),
+        ),
+        (
+            check("unique"),
+            Lines(10, kept=0, distinct=0),
+            (False, "100 % distinct", "no value among 10 rows to compare in the sample"),
+        ),
+        (
+            check("schema", fields=["a"], min_rate=0.5),
+            Lines(10, good=5, objects=9, complete=7, with_new=2),
+            (
+                True,
+                "≥ 50 % with the expected fields",
+                "50 % of 10 rows as expected (2 without an expected field, 2 with a new field, 1 no JSON object) in the sample",
+            ),
+        ),
+    ],
+)
+def test_content_checks(check, lines, result):
+    assert one(check, measure=lines) == result
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts", "passed", "expected", "observed"),
+    [
+        ({}, (1, 999), True, "no topic empty", "a 0.1 %, b 99.9 % of 1,000 rows in the sample"),
+        ({}, (1000, 0), False, "no topic empty", "b 0 %, a 100 % of 1,000 rows in the sample"),
+        ({"min_share": 0.01}, (9, 991), False, "≥ 1 % each", "a 0.9 %, b 99.1 % of 1,000 rows in the sample"),
+        (
+            {"topics": {"b": {"min": 0}}},
+            (1000, 0),
+            True,
+            "no topic empty; b 0 %–100 %",
+            "a 100 %, b 0 % of 1,000 rows in the sample",
+        ),
+        (
+            {"topics": {"b": {"max": 0.5}}},
+            (400, 600),
+            False,
+            "no topic empty; b 0 %–50 %",
+            "b 60 %, a 40 % of 1,000 rows in the sample",
+        ),
+        (
+            {"topics": {"a": {"min": 0.4}, "b": {"min": 0.5}}},
+            (400, 600),
+            True,
+            "a 40 %–100 %; b 50 %–100 %",
+            "a 40 %, b 60 % of 1,000 rows in the sample",
+        ),
+    ],
+)
+def test_shares_of_topics(fields, counts, passed, expected, observed):
+    measure = Lines(1000, topic0=counts[0], topic1=counts[1])
+    assert one(check("route_rate", **fields), measure=measure, topics=("a", "b")) == (passed, expected, observed)
 
 
 def test_a_share_just_below_the_limit_never_looks_like_the_limit():
-    frame = pd.DataFrame({"value": [None, *["x"] * 2_999_999]})
-    (found,) = evaluate_source([not_null("value")], plan(1), lambda on: frame)
-    assert not found.passed
-    assert found.observed == "1 of 3,000,000 rows null (99.9999 % not null) in the sample"
+    passed, _, observed = one(not_null(column="value"), measure=Lines(3_000_000, good=2_999_999))
+    assert not passed
+    assert observed == "1 of 3,000,000 rows null (99.9999 % not null) in the sample"
 
 
 def test_results_come_in_the_order_of_the_checks_and_each_scope_is_read_once():
-    asked = []
-
-    def content(on):
-        asked.append(on)
-        return LINES if on == "sample" else pd.concat([LINES, LINES])
-
-    checks = [not_null("host"), files(), rows(on="full"), fresh(), rows(), not_null("value", on="full"), not_null("host")]
-    results = evaluate_source(checks, plan(60), content)
+    measure = Lines(3, good=2)
+    host, all_values = not_null(column="host"), not_null(column="value", on="full")
+    checks = [host, files(), rows(on="full"), fresh(max_age="1h"), rows(), all_values, host]
+    found = gate(checks, measure=measure)
     names = ["not_null(host)", "files", "rows", "freshness", "rows", "not_null(value)", "not_null(host)"]
-    assert [result.check for result in results] == names
-    assert [result.passed for result in results] == [False, True, True, True, True, True, False]
-    assert [results[2].observed, results[4].observed] == ["6 rows in all files", "3 rows in the sample"]
-    assert sorted(asked) == ["full", "sample"]
+    assert [result.check for result in found.results] == names
+    assert [result.passed for result in found.results] == [False, True, True, True, True, False, False]
+    assert measure.asked == [("sample", 3), ("full", 2)]
+    assert found.scans == 2
 
 
-def test_zero_rows_fail_column_checks_with_their_own_severity():
-    results = evaluate_source([rows(min=0), not_null("value", severity="warn")], plan(1), lambda on: LINES.iloc[:0])
-    assert [(result.passed, result.severity) for result in results] == [(True, "block"), (False, "warn")]
-    assert results[1].observed == "0 rows in the sample: nothing to judge by"
-    assert closed(results) == []
+def test_zero_rows_fail_every_check_but_the_count_with_their_own_severity():
+    lines = Lines(0, good=0, kept=0, distinct=0, shortest=None, longest=None, topic0=0)
+    kinds = [not_null(column="a"), check("unique"), check("line_length", max="1kB"), check("route_rate", topics={"logs.web": {}})]
+    warned = [kind.model_copy(update={"severity": "warn"}) for kind in kinds]
+    first, *others = gate([rows(min=0), *warned], measure=lines).results
+    assert first.passed
+    assert [(result.passed, result.severity) for result in others] == [(False, "warn")] * 4
+    assert {result.observed for result in others} == {"0 rows in the sample: nothing to judge by"}
 
 
-def test_a_check_that_cannot_be_evaluated_blocks_even_if_it_would_only_warn():
-    results = evaluate_source([rows(), not_null("hots", severity="warn")], plan(1), lambda on: LINES)
-    assert results[0].passed
-    (closing,) = closed(results)
-    assert closing.check == "not_null(hots)"
-    assert closing.observed == "could not be evaluated, so it blocks: there is no column 'hots'; there are: host, value"
+def test_a_figure_that_is_null_or_missing_blocks_even_if_the_check_would_only_warn():
+    for figures in ({"shortest": 1, "longest": None}, {"shortest": None, "longest": 9}, {}):
+        (result,) = gate([check("line_length", min="1B", max="1kB", severity="warn")], measure=Lines(5, **figures)).results
+        assert closed([result]) == [result]
+        assert result.observed.startswith("could not be evaluated, so it blocks: ")
+
+
+class Failing:
+    """Spark, where every aggregate over column ``bad`` fails at a record, and ``typo`` is no column."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, scope, figures):
+        self.calls += 1
+        if any("`typo`" in aggregate for aggregate in figures.values()):
+            raise AnalysisException("[UNRESOLVED_COLUMN] there is no `typo`")
+        if any("`bad`" in aggregate for aggregate in figures.values()):
+            raise RuntimeError("[CAST_INVALID_INPUT] The value 'SECRET' cannot be cast")
+        return dict.fromkeys(figures, 7)
+
+
+def test_a_column_that_fails_on_a_record_takes_no_other_check_with_it():
+    measure = Failing()
+    found = gate([rows(), not_null(column="bad", severity="warn"), not_null(column="fine")], measure=measure)
+    assert [result.passed for result in found.results] == [True, False, True]
+    (closing,) = closed(found.results)
+    assert closing.check == "not_null(bad)"
+    assert closing.observed.startswith("could not be evaluated, so it blocks: Spark stopped with CAST_INVALID_INPUT")
+    assert "SECRET" not in closing.observed
+    assert (found.scans, measure.calls) == (4, 4), "all together, then each by itself"
+
+
+def test_what_spark_refuses_to_analyse_is_no_scan():
+    found = gate([rows(), not_null(column="typo")], measure=Failing())
+    assert [result.passed for result in found.results] == [True, False]
+    assert found.scans == 1
+
+
+def test_a_file_that_cannot_be_read_is_not_read_again_for_every_check():
+    calls = []
+
+    def measure(scope, figures):
+        calls.append(scope)
+        raise RuntimeError("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///logs/a.gz. ")
+
+    found = gate([rows(), not_null(column="a"), not_null(column="b", severity="warn")], measure=measure)
+    assert len(closed(found.results)) == 3
+    assert all("file:///logs/a.gz cannot be read" in result.observed for result in found.results)
+    assert (calls, found.scans) == (["sample"], 1)
 
 
 def test_content_that_cannot_be_read_blocks_its_checks_and_no_others():
-    def content(on):
-        if on == "full":
-            raise SourceError("cannot read /logs/0.log: denied")
-        return LINES
+    lines = Lines(3)
 
-    results = evaluate_source([files(), rows(), rows(on="full", severity="warn")], plan(1), content)
-    assert [result.passed for result in results] == [True, True, False]
-    assert closed(results) == [results[2]]
-    assert results[2].observed.endswith("cannot read /logs/0.log: denied")
+    def measure(scope, figures):
+        if scope == "full":
+            raise SourceError("cannot read /logs/0.log: denied")
+        return lines(scope, figures)
+
+    found = gate([files(), rows(), rows(on="full", severity="warn")], measure=measure).results
+    assert [result.passed for result in found] == [True, True, False]
+    assert closed(found) == [found[2]]
+    assert found[2].observed.endswith("cannot read /logs/0.log: denied")
+
+
+def test_a_history_or_a_comparison_that_cannot_be_had_blocks():
+    def denied(*_):
+        raise OSError("runs: permission denied")
+
+    listing = Listing(plan(1), "s3a://logs/", denied, denied, denied)
+    kinds = ("size_vs_history", "duplicate_files", "no_bom")
+    checks = [*(check(kind, severity="warn") for kind in kinds), files()]
+    found = evaluate_source(checks, Source(listing, no_content, ())).results
+    assert closed(found) == found[:3]
+    assert {result.observed for result in closed(found)} == {"could not be evaluated, so it blocks: runs: permission denied"}
+
+
+def test_a_check_of_severity_quarantine_is_reported_and_never_closes_the_gate():
+    (result,) = gate([not_null(column="a", severity="quarantine")], measure=Lines(3, good=1)).results
+    assert (result.passed, result.severity) == (False, "quarantine")
+    assert closed([result]) == []
+    (result,) = gate([not_null(column="typo", severity="quarantine")], measure=Failing()).results
+    assert closed([result]) == [result], "unless it cannot be evaluated"
 
 
 def test_a_check_that_nothing_could_fail_blocks():
-    (result,) = evaluate_source(
-        [FilesCheck.model_construct(check="files", severity="block", min=None, max=None)], plan(1), no_content
-    )
+    endless = FilesCheck.model_construct(check="files", severity="block", min=None, max=None)
+    (result,) = gate([endless]).results
     assert closed([result])
     assert "neither `min` nor `max`" in result.observed
 
@@ -157,6 +408,17 @@ def test_a_check_of_a_kind_that_shipper_does_not_know_blocks():
     class Strange:
         check, severity = "strange", "warn"
 
-    (result,) = evaluate_source([Strange()], plan(1), no_content)
+    (result,) = gate([Strange()]).results
     assert closed([result]) == [result]
     assert "there is no check 'strange'" in result.observed
+
+
+def test_when_great_expectations_and_plain_comparison_disagree_nothing_passes(monkeypatch):
+    def lenient(questions, frame):
+        return [finding.Answer(True, {"element_count": 1, "missing_count": 0})] * len(questions)
+
+    monkeypatch.setattr(finding, "ask", lenient)
+    good, bad = gate([files(), files(min=9)]).results
+    assert good.passed
+    assert closed([bad]) == [bad]
+    assert "Great Expectations and a plain comparison disagree" in bad.observed

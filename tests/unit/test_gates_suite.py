@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from spark_jobs.gates import suite
+from spark_jobs.gates.finding import Bound, Finding, Looked, judged
 from spark_jobs.gates.suite import RESULT_FORMAT, Answer, Question, ask
 
 gx = suite.gx
@@ -32,7 +33,7 @@ def plainly(expectations, frame=FRAME, **options):
 
 
 def test_an_unknown_expectation_is_dropped_by_gx_and_unwritable_here(monkeypatch):
-    with suite._quiet():
+    with suite.quiet():
         dropped = gx.ExpectationSuite(name="x", expectations=[{"type": "expect_nonsense", "kwargs": {}}])
     assert dropped.expectations == []
 
@@ -61,6 +62,22 @@ def test_column_checks_hold_on_zero_rows_in_gx_but_not_here():
     assert column.fault is None
 
 
+def test_gx_takes_a_figure_that_is_missing_for_right_and_here_it_is_a_fault():
+    frame = pd.DataFrame({"share": [None, float("nan")]}, dtype="float64")
+    assert plainly([gxe.ExpectColumnValuesToBeBetween(column="share", min_value=0.9)], frame).success
+    for missing in (None, float("nan")):
+        (result,) = judged([Looked("share", "warn", "≥ 90 %", Finding((Bound(missing, min=0.9),), "?"))])
+        assert (result.passed, result.severity) == (False, "block")
+        assert result.observed == "could not be evaluated, so it blocks: there is no figure to compare"
+
+
+def test_a_finding_without_bounds_does_not_hold():
+    found = judged(
+        [Looked("rows", "block", "a row", Finding((), "nothing")), Looked("a", "block", "1", Finding((Bound(1, 1, 1),), "1"))]
+    )
+    assert [(result.passed, result.observed) for result in found] == [(False, "nothing"), (True, "1")]
+
+
 def test_a_check_without_figures_is_a_fault():
     (answer,) = ask([Question(lambda: gxe.ExpectColumnToExist(column="a"), ("a",))], FRAME)
     assert answer == Answer.impossible("Great Expectations gave no figures for it")
@@ -69,7 +86,7 @@ def test_a_check_without_figures_is_a_fault():
 def test_an_expectation_that_raises_is_only_a_failure_in_gx_and_a_fault_here():
     raising = gxe.ExpectColumnMeanToBeBetween(column="text", min_value=1)
     frame = FRAME.assign(text=["SECRET"] * 4)
-    with suite._quiet():
+    with suite.quiet():
         (result,) = plainly([raising], frame).results
     assert not result.success
     assert result.result == {}

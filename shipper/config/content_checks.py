@@ -1,0 +1,276 @@
+"""The checks of the source gate that look at the lines. All that one scope (`sample`, `full`) has to answer is read in one pass."""
+
+from __future__ import annotations
+
+import datetime as dt
+from itertools import pairwise
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
+
+from shipper.config import sql
+from shipper.config.base import Model, refuse
+from shipper.config.check_base import ContentCheck, CountCheck, RateCheck, RecordCheck
+from shipper.config.rules import COLUMN_PATTERN
+from shipper.config.units import Bytes, Seconds, write_size
+
+
+class RowsCheck(CountCheck, ContentCheck):
+    """The number of lines."""
+
+    check: Literal["rows"]
+
+
+class NotNullCheck(RecordCheck):
+    """The share of records whose column is not null."""
+
+    check: Literal["not_null"]
+    column: str = Field(min_length=1)
+    """`value`, `key`, or a column of `records.columns`."""
+
+    def condition(self) -> str:
+        return f"{sql.column(self.column)} IS NOT NULL"
+
+    @property
+    def title(self) -> str:
+        return f"not_null({self.column})"
+
+
+class MatchesCheck(RecordCheck):
+    """The share of records in whose column the regex is found. Bytes that are no UTF-8 are looked at as U+FFFD."""
+
+    check: Literal["matches"]
+    column: str = Field(default="value", min_length=1)
+    """`value`, `key`, or a column of `records.columns`."""
+    regex: str = Field(min_length=1, examples=[r"^\S+ "])
+    """A Java regular expression. It may be found anywhere in the text: begin it with `^` and end it with `$` to match all of it."""
+
+    sql_field: ClassVar[str] = "regex"
+
+    def condition(self) -> str:
+        return f"{sql.column(self.column)} RLIKE {sql.literal(self.regex)}"
+
+    @property
+    def title(self) -> str:
+        return f"matches({self.column})"
+
+
+class JsonCheck(RecordCheck):
+    """The share of records whose column is a JSON object. Text after the object's end is not seen."""
+
+    check: Literal["json"]
+    column: str = Field(default="value", min_length=1)
+    """`value`, `key`, or a column of `records.columns`."""
+
+    def condition(self) -> str:
+        column = sql.column(self.column)
+        return f"ltrim({column}) LIKE '{{%' AND try_parse_json({column}) IS NOT NULL"
+
+    @property
+    def title(self) -> str:
+        return f"json({self.column})"
+
+
+class AllowedCheck(RecordCheck):
+    """The share of records whose column has one of some values."""
+
+    check: Literal["allowed"]
+    column: str = Field(min_length=1)
+    """`value`, `key`, or a column of `records.columns`."""
+    values: tuple[StrictStr | StrictInt, ...] = Field(min_length=1)
+    """The values that are right, compared as text: `200` is the column's `200`, be it text or a whole number."""
+
+    @field_validator("values")
+    @classmethod
+    def _values_differ(cls, values: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        texts = [str(value) for value in values]
+        refuse(((index,), f"{text!r} is named twice") for index, text in enumerate(texts) if text in texts[:index])
+        return values
+
+    def condition(self) -> str:
+        texts = ", ".join(sql.literal(str(value)) for value in self.values)
+        return f"CAST({sql.column(self.column)} AS STRING) IN ({texts})"
+
+    @property
+    def title(self) -> str:
+        return f"allowed({self.column})"
+
+
+class InWindowCheck(RateCheck):
+    """The share of records whose time lies in the window, or near it. A column that is text is read as a time; what is none, and
+    what is null, is not in the window."""
+
+    check: Literal["in_window"]
+    column: str = Field(min_length=1)
+    """A column of `records.columns`, of type TIMESTAMP, DATE or text such as `2026-11-01T06:00:00Z`. Without a zone it is UTC."""
+    before_seconds: Seconds = Field(default=0.0, alias="before")
+    """How long before the window's start is right: records that came late."""
+    after_seconds: Seconds = Field(default=0.0, alias="after")
+    """How long after the window's end is right: clocks that run ahead."""
+
+    whole: ClassVar[str] = (
+        "the records of a file would depend on the window that it is shipped in, and a rerun with a wider one would ship others"
+    )
+
+    def condition_in(self, start: dt.datetime, end: dt.datetime) -> str:
+        """As :meth:`RecordCheck.condition`, for one window."""
+        low = round((start.timestamp() - self.before_seconds) * 1000)
+        high = round((end.timestamp() + self.after_seconds) * 1000)
+        at = f"try_cast({sql.column(self.column)} AS TIMESTAMP)"
+        return f"{at} >= timestamp_millis({low}) AND {at} < timestamp_millis({high})"
+
+    @property
+    def title(self) -> str:
+        return f"in_window({self.column})"
+
+
+class LineLengthCheck(ContentCheck):
+    """The lengths of lines, in bytes without the line's end. Give one bound at least. `p50: 200B` says that at least 50 % of the lines
+    have at most 200 bytes; so bounds on percentiles are checked exactly, without sorting."""
+
+    check: Literal["line_length"]
+    min_bytes: Bytes | None = Field(default=None, alias="min", ge=1)
+    """No line is shorter."""
+    p50_bytes: Bytes | None = Field(default=None, alias="p50")
+    """The median is at most this."""
+    p99_bytes: Bytes | None = Field(default=None, alias="p99")
+    """99 % of the lines have at most this length."""
+    max_bytes: Bytes | None = Field(default=None, alias="max")
+    """No line is longer."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        named = {"min": self.min_bytes, "p50": self.p50_bytes, "p99": self.p99_bytes, "max": self.max_bytes}
+        given = [(name, value) for name, value in named.items() if value is not None]
+        if not given:
+            raise ValueError(f"it needs a bound, one of {', '.join(named)}: without one every length would pass")
+        for (low, small), (high, large) in pairwise(given):
+            if small > large:
+                raise ValueError(
+                    f"`{low}` ({write_size(small)}) is larger than `{high}` ({write_size(large)}): they must ascend in the order "
+                    f"{', '.join(named)}"
+                )
+        return self
+
+
+class Share(Model):
+    """Bounds on a share, 0–1."""
+
+    min: StrictFloat = Field(default=0.0, ge=0, le=1)
+    """The smallest share that is right. 0: the topic may be empty."""
+    max: StrictFloat = Field(default=1.0, gt=0, le=1)
+    """The largest share that is right."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"`min` ({self.min}) is larger than `max` ({self.max}): no share is right")
+        return self
+
+
+class RouteRateCheck(ContentCheck):
+    """The share of each topic in the records, by `routes`: no topic falls silent, and none swallows the others. A topic whose name is
+    known before reading must get a record at least, unless `topics` says otherwise; of topics with a `{column}` only those that
+    `topics` names are looked at. A sample may miss a rare topic: use `on: full`, or `min: 0` for it."""
+
+    check: Literal["route_rate"]
+    min_share: StrictFloat = Field(default=0.0, ge=0, lt=1)
+    """Smallest share of each topic whose name is known before reading. Even at 0 it must get a record."""
+    topics: dict[str, Share] = Field(default_factory=dict)
+    """Topic → bounds of its share, in place of `min_share`: `{errors.web: {min: 0.001, max: 0.05}}`; `min: 0` lets it be empty."""
+
+    @field_validator("topics")
+    @classmethod
+    def _shares_fit(cls, topics: dict[str, Share]) -> dict[str, Share]:
+        if (least := sum(share.min for share in topics.values())) > 1:
+            raise ValueError(f"the smallest shares add up to {least:.12g}, more than all there is")
+        return topics
+
+
+class SchemaCheck(RecordCheck):
+    """The share of lines with the fields that are expected: of JSON objects (`fields`, at their top level), or of lines cut at a
+    delimiter (`columns`). A field that is missing, a new one, and a line that is no JSON object are drift. Delimiters in quotes count."""
+
+    check: Literal["schema"]
+    column: str = Field(default="value", min_length=1)
+    """`value`, `key`, or a column of `records.columns`."""
+    fields: tuple[str, ...] = ()
+    """Names of the fields that every JSON object has."""
+    optional: tuple[str, ...] = ()
+    """Further fields that it may have."""
+    new_fields: Literal["fail", "allow"] = "fail"
+    """Whether a field that is in neither list is drift."""
+    columns: StrictInt | None = Field(default=None, ge=2)
+    """How many columns every line has."""
+    delimiter: str = Field(default=",", min_length=1)
+    """What is between two columns: one or more characters."""
+
+    sql_field: ClassVar[str] = "column"
+
+    @model_validator(mode="after")
+    def _one_format(self) -> Self:
+        if bool(self.fields) == (self.columns is not None):
+            raise ValueError("it needs `fields` (JSON objects) or `columns` (lines cut at a delimiter), and not both")
+        of_json = [name for name in ("optional", "new_fields") if name in self.model_fields_set]
+        if self.columns is not None and of_json:
+            raise ValueError(f"`{of_json[0]}` and `columns` contradict each other: it is about JSON objects; remove one of them")
+        if self.fields and "delimiter" in self.model_fields_set:
+            raise ValueError("`delimiter` and `fields` contradict each other: a JSON object has no delimiter; remove one of them")
+        if twice := sorted({name for name in (*self.fields, *self.optional) if (*self.fields, *self.optional).count(name) > 1}):
+            raise ValueError(f"{twice[0]!r} is named twice")
+        return self
+
+    def condition(self) -> str:
+        if self.columns is not None:
+            column, delimiter = sql.column(self.column), sql.literal(self.delimiter)
+            removed = f"octet_length({column}) - octet_length(replace({column}, {delimiter}, ''))"
+            return f"{removed} = {(self.columns - 1) * len(self.delimiter.encode())}"
+        return self.has_all() if self.new_fields == "allow" else f"{self.has_all()} AND NOT {self.has_new()}"
+
+    def keys(self) -> str:
+        """SQL: the names of the object's fields; null if it is no JSON object."""
+        return f"json_object_keys({sql.column(self.column)})"
+
+    def has_all(self) -> str:
+        return f"(size(array_except({sql.array(self.fields)}, {self.keys()})) = 0)"
+
+    def has_new(self) -> str:
+        return f"(size(array_except({self.keys()}, {sql.array((*self.fields, *self.optional))})) > 0)"
+
+    @property
+    def title(self) -> str:
+        return f"schema({self.column})"
+
+
+class ConditionCheck(RecordCheck):
+    """The share of records for which a Spark SQL condition is true. Null is not true."""
+
+    check: Literal["condition"]
+    name: str = Field(pattern=COLUMN_PATTERN, examples=["has_client"])
+    """What reports call it."""
+    sql: str = Field(min_length=1, examples=["status BETWEEN 100 AND 599"])
+    """The condition, over `value`, `key` and the columns of `records.columns`."""
+
+    sql_field: ClassVar[str] = "sql"
+
+    def condition(self) -> str:
+        return f"({self.sql})"
+
+    @property
+    def title(self) -> str:
+        return f"condition({self.name})"
+
+
+class UniqueCheck(RateCheck):
+    """The share of records that have their value to themselves: distinct values / records. It finds files or lines that came twice.
+    Counted exactly for up to some million records; beyond, on every n-th value by its hash, of which all copies are counted."""
+
+    check: Literal["unique"]
+    column: str = Field(default="value", min_length=1)
+    """`value`, `key`, or a column of `records.columns`. Nulls do not count."""
+
+    whole: ClassVar[str] = "it is about records against each other, and says of none that it is the one too many"
+
+    @property
+    def title(self) -> str:
+        return f"unique({self.column})"

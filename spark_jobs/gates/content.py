@@ -1,0 +1,199 @@
+"""What the checks of lines ask Spark for, and what they make of the figures. One function per check.
+
+A check names SQL aggregates over all records of its scope; those of all checks are computed in one pass, and one row of figures comes
+back. So a suite costs one scan for each scope, however many checks it has, and no value of a record ever leaves Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shipper.config import sql
+from shipper.config.checks import (
+    AllowedCheck,
+    ConditionCheck,
+    ContentCheck,
+    InWindowCheck,
+    JsonCheck,
+    LineLengthCheck,
+    MatchesCheck,
+    NotNullCheck,
+    RateCheck,
+    RecordCheck,
+    RouteRateCheck,
+    RowsCheck,
+    SchemaCheck,
+    Share,
+    UniqueCheck,
+)
+from shipper.config.units import write_size
+from shipper.report.results import PlanResult
+from spark_jobs.gates.finding import Bound, Finding
+from spark_jobs.gates.words import between, counted, figure, listed, rate, share
+from spark_jobs.records import TOPIC_COLUMN
+
+#: Asked for with every scope.
+ROWS = "count(*)"
+WHERE = {"sample": " in the sample", "full": " in all files"}
+_MOST_COMPARED, _SHORT_LINE_BYTES = 50_000, 100
+# Class → how a record that is right, and one that is not, is called.
+_WORDS: dict[type[RateCheck], tuple[str, str]] = {
+    NotNullCheck: ("not null", "null"),
+    MatchesCheck: ("with a match", "without a match"),
+    JsonCheck: ("JSON objects", "no JSON object"),
+    AllowedCheck: ("with an allowed value", "with another value"),
+    InWindowCheck: ("in the window", "outside the window"),
+    SchemaCheck: ("as expected", "with drift"),
+    ConditionCheck: ("true", "not true"),
+}
+
+Figures = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One check as figures to ask for."""
+
+    expected: str
+    figures: Mapping[str, str]
+    """Name → SQL aggregate."""
+    finding: Callable[[int, Figures], Finding]
+    """(number of records, the figures) → finding. For all but `rows`, there is a record."""
+
+
+def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> Measured:
+    """``topics``: those whose names are known before reading."""
+    match check:
+        case RowsCheck():
+            return _rows(check)
+        case SchemaCheck() if check.columns is None:
+            return _json_schema(check)
+        case RecordCheck():
+            return _share_of(check, check.condition())
+        case InWindowCheck():
+            return _share_of(check, check.condition_in(plan.window_start, plan.window_end))
+        case UniqueCheck():
+            return _unique(check, plan)
+        case LineLengthCheck():
+            return _line_length(check)
+        case RouteRateCheck():
+            return _route_rate(check, topics)
+    raise ValueError(f"there is no check {check.title!r}")
+
+
+def _rows(check: RowsCheck) -> Measured:
+    def finding(rows: int, _: Figures) -> Finding:
+        return Finding((Bound(rows, check.min, check.max),), counted(rows, "row") + WHERE[check.on])
+
+    return Measured(between(figure(check.min), figure(check.max), "rows"), {}, finding)
+
+
+def _share_of(check: RateCheck, condition: str) -> Measured:
+    right, wrong = _WORDS[type(check)]
+
+    def finding(rows: int, figures: Figures) -> Finding:
+        good = figures["good"]
+        observed = f"{rows - good:,} of {counted(rows, 'row')} {wrong} ({share(good, rows)} {right}){WHERE[check.on]}"
+        return Finding((Bound(good / rows, min=check.min_rate),), observed)
+
+    return Measured(_at_least(check.min_rate, right), {"good": f"count_if({condition})"}, finding)
+
+
+def _at_least(smallest: float, what: str) -> str:
+    return f"{'' if smallest == 1 else '≥ '}{rate(smallest)} {what}"
+
+
+def _json_schema(check: SchemaCheck) -> Measured:
+    figures = {
+        "good": f"count_if({check.condition()})",
+        "objects": f"count({check.keys()})",
+        "complete": f"count_if({check.has_all()})",
+        "with_new": f"count_if({check.has_new()})",
+    }
+
+    def finding(rows: int, found: Figures) -> Finding:
+        drift = {
+            "without an expected field": found["objects"] - found["complete"],
+            "with a new field": found["with_new"],
+            "no JSON object": rows - found["objects"],
+        }
+        words = ", ".join(f"{count:,} {what}" for what, count in drift.items() if count) or "no drift"
+        observed = f"{share(found['good'], rows)} of {counted(rows, 'row')} as expected ({words}){WHERE[check.on]}"
+        return Finding((Bound(found["good"] / rows, min=check.min_rate),), observed)
+
+    return Measured(_at_least(check.min_rate, "with the expected fields"), figures, finding)
+
+
+def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
+    """Distinct hashes. Of many records only every n-th hash is kept, so that the pass needs neither memory nor a shuffle of all of
+    them; all copies of a value have the same hash, so what is compared is right about the values that it is of."""
+    column = sql.column(check.column)
+    estimate = plan.total_bytes * max(1.0, plan.sample_ratio) / _SHORT_LINE_BYTES
+    every = 1
+    while estimate / every > _MOST_COMPARED:
+        every *= 2
+    hashed = f"xxhash64({column})"
+    kept = f"{column} IS NOT NULL" + (f" AND {hashed} % {every} = 0" if every > 1 else "")
+    figures = {"kept": f"count_if({kept})", "distinct": f"count(DISTINCT IF({kept}, {hashed}, NULL))"}
+
+    def finding(rows: int, found: Figures) -> Finding:
+        there, distinct = found["kept"], found["distinct"]
+        by = f", by every {every}th value" if every > 1 else ""
+        if not there:
+            return Finding((), f"no value among {counted(rows, 'row')} to compare{by}{WHERE[check.on]}")
+        observed = f"{there - distinct:,} of {counted(there, 'value')} repeat another ({share(distinct, there)} distinct{by}){WHERE[check.on]}"
+        return Finding((Bound(distinct / there, min=check.min_rate),), observed)
+
+    return Measured(_at_least(check.min_rate, "distinct"), figures, finding)
+
+
+def _line_length(check: LineLengthCheck) -> Measured:
+    length = "octet_length(value)"
+    quantiles = {
+        name: (bound, part)
+        for name, bound, part in (("p50", check.p50_bytes, 0.5), ("p99", check.p99_bytes, 0.99))
+        if bound is not None
+    }
+    figures = {"shortest": f"min({length})", "longest": f"max({length})"}
+    figures |= {name: f"count_if({length} <= {bound})" for name, (bound, _) in quantiles.items()}
+
+    def finding(rows: int, found: Figures) -> Finding:
+        shortest, longest = found["shortest"], found["longest"]
+        bounds = [Bound(found[name] / rows, min=part) for name, (_, part) in quantiles.items()]
+        bounds += [Bound(longest, max=check.max_bytes)] if check.max_bytes is not None else []
+        bounds += [Bound(shortest, min=check.min_bytes)] if check.min_bytes is not None else []
+        words = [f"{share(found[name], rows)} ≤ {write_size(bound)}" for name, (bound, _) in quantiles.items()]
+        return Finding(tuple(bounds), "; ".join([f"{shortest:,} to {longest:,} bytes", *words]) + WHERE[check.on])
+
+    words = [f"{name} ≤ {write_size(bound)}" for name, (bound, _) in quantiles.items()]
+    ends = [None if size is None else write_size(size) for size in (check.min_bytes, check.max_bytes)]
+    words += [f"each {between(*ends)}"] if any(ends) else []
+    return Measured(", ".join(words), figures, finding)
+
+
+def _route_rate(check: RouteRateCheck, topics: tuple[str, ...]) -> Measured:
+    names = list(dict.fromkeys((*topics, *check.topics)))
+    figures = {f"topic{i}": f"count_if({sql.column(TOPIC_COLUMN)} = {sql.literal(name)})" for i, name in enumerate(names)}
+
+    def finding(rows: int, found: Figures) -> Finding:
+        counts = [found[f"topic{i}"] for i in range(len(names))]
+        bounds = [bound for name, count in zip(names, counts, strict=True) for bound in _share_bounds(check, name, count, rows)]
+        # What is wrong comes first: a long list is cut off.
+        order = sorted(
+            range(len(names)), key=lambda i: all(bound.holds for bound in _share_bounds(check, names[i], counts[i], rows))
+        )
+        shown = listed([f"{names[i]} {share(counts[i], rows)}" for i in order], most=8)
+        return Finding(tuple(bounds), f"{shown} of {counted(rows, 'row')}{WHERE[check.on]}")
+
+    least = f"≥ {rate(check.min_share)} each" if check.min_share else "no topic empty"
+    limits = [f"{name} {between(rate(limit.min), rate(limit.max))}" for name, limit in check.topics.items()]
+    return Measured("; ".join([least, *limits] if set(topics) - set(check.topics) else limits), figures, finding)
+
+
+def _share_bounds(check: RouteRateCheck, name: str, count: int, rows: int) -> list[Bound]:
+    limit: Share | None = check.topics.get(name)
+    if limit is not None:
+        return [Bound(count / rows, limit.min, limit.max)]
+    return [Bound(count, min=1), Bound(count / rows, min=check.min_share)]

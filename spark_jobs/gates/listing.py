@@ -1,0 +1,155 @@
+"""What the checks of the listing found. One function per check."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shipper.config.checks import (
+    DuplicateFilesCheck,
+    FilesCheck,
+    FilesPerCheck,
+    FreshnessCheck,
+    NoBomCheck,
+    SizeVsHistoryCheck,
+    TotalBytesCheck,
+)
+from shipper.config.path_time import pattern_of_source
+from shipper.config.units import format_bytes, write_duration, write_size
+from shipper.report.results import PastRun, PlanResult
+from spark_jobs.gates.finding import Bound, Finding
+from spark_jobs.gates.words import between, counted, figure, listed, rate
+
+ListingCheck = (
+    FilesCheck | TotalBytesCheck | FreshnessCheck | FilesPerCheck | SizeVsHistoryCheck | DuplicateFilesCheck | NoBomCheck
+)
+_MOST_PARTS = 100_000
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The window's files, and what else is known without reading lines."""
+
+    plan: PlanResult
+    source_path: str
+    """As in the pipeline, with its placeholders."""
+    history: Callable[[SizeVsHistoryCheck], Sequence[PastRun]]
+    duplicates: Callable[[], list[list[str]]]
+    """Groups of paths with the same content."""
+    marked: Callable[[], set[str]]
+    """Paths of files that begin with a UTF-8 byte order mark."""
+
+
+def expected(check: ListingCheck) -> str:
+    match check:
+        case FilesCheck():
+            return between(figure(check.min), figure(check.max), "files")
+        case TotalBytesCheck():
+            return between(*(None if size is None else write_size(size) for size in (check.min_bytes, check.max_bytes)))
+        case FreshnessCheck():
+            return f"newest file ≤ {write_duration(check.max_age_seconds)} before the window's end"
+        case FilesPerCheck():
+            return f"{between(figure(check.min), figure(check.max), 'files')} in every {write_duration(check.every_seconds)}"
+        case SizeVsHistoryCheck():
+            return f"median of the last {check.runs} runs ± {rate(check.tolerance)}"
+        case DuplicateFilesCheck():
+            return "no two files with the same content"
+        case NoBomCheck():
+            return "no file begins with a byte order mark"
+
+
+def find(check: ListingCheck, listing: Listing) -> Finding:
+    """Raises what the history or the comparison of files raises: then the check cannot be evaluated."""
+    plan = listing.plan
+    match check:
+        case FilesCheck():
+            count = len(plan.files)
+            return Finding((Bound(count, check.min, check.max),), counted(count, "file"))
+        case TotalBytesCheck():
+            size = plan.total_bytes
+            return Finding((Bound(size, check.min_bytes, check.max_bytes),), f"{format_bytes(size)} ({size:,} bytes)")
+        case FreshnessCheck():
+            return _freshness(check, plan)
+        case FilesPerCheck():
+            return _files_per(check, listing)
+        case SizeVsHistoryCheck():
+            return _size_vs_history(check, plan, listing.history(check))
+        case DuplicateFilesCheck():
+            return _duplicate_files(listing)
+        case NoBomCheck():
+            return _no_bom(listing)
+
+
+def _freshness(check: FreshnessCheck, plan: PlanResult) -> Finding:
+    if not plan.files:
+        return Finding((), "no files")
+    age_ms = round(plan.window_end.timestamp() * 1000) - max(file.modified_ms for file in plan.files)
+    # Rounded up, so that a figure beyond the limit never looks like the limit.
+    age = write_duration(math.ceil(abs(age_ms / 1000)))
+    observed = f"newest file {age} {'before' if age_ms >= 0 else 'after'} the window's end"
+    return Finding((Bound(age_ms, max=round(check.max_age_seconds * 1000)),), observed)
+
+
+def _files_per(check: FilesPerCheck, listing: Listing) -> Finding:
+    plan, every = listing.plan, dt.timedelta(seconds=check.every_seconds)
+    parts = math.ceil((plan.window_end - plan.window_start) / every)
+    if parts > _MOST_PARTS:
+        raise ValueError(f"the window has {parts:,} parts of {write_duration(check.every_seconds)}, more than {_MOST_PARTS:,}")
+    where = check.path_time(pattern_of_source(listing.source_path) or "")
+    times = [where.find(file.path) for file in plan.files]
+    inside = [at for at in times if at is not None and plan.window_start <= at < plan.window_end]
+    counts = Counter((at - plan.window_start) // every for at in inside)
+    numbers = [counts[part] for part in range(parts)]
+    timeless = sum(at is None for at in times)
+
+    wrong = [part for part, count in enumerate(numbers) if not Bound(count, check.min, check.max).holds]
+    starts = [f"{plan.window_start + part * every:%Y-%m-%dT%H:%MZ} has {numbers[part]:,}" for part in wrong]
+    words = [
+        f"{len(wrong):,} of {counted(parts, 'part')} wrong: {listed(starts)}" if wrong else f"right in {counted(parts, 'part')}"
+    ]
+    if timeless:
+        words.append(f"{counted(timeless, 'file')} without a time in the path")
+    if outside := len(times) - timeless - len(inside):
+        words.append(f"{counted(outside, 'file')} outside the window")
+    return Finding(
+        (Bound(min(numbers), check.min, check.max), Bound(max(numbers), check.min, check.max), Bound(timeless, max=0)),
+        "; ".join(words),
+    )
+
+
+def _size_vs_history(check: SizeVsHistoryCheck, plan: PlanResult, runs: Sequence[PastRun]) -> Finding:
+    of_bytes = check.of == "bytes"
+    now = plan.total_bytes if of_bytes else len(plan.files)
+    history = tuple(float(run.bytes if of_bytes else run.files) for run in runs)
+    shown = format_bytes(now) if of_bytes else counted(now, "file")
+    if len(runs) < check.min_runs:
+        had = f"{counted(len(runs), 'earlier run')}, {check.min_runs} are needed" if runs else "no earlier run"
+        return Finding((Bound(len(runs), max=check.min_runs - 1),), f"{shown}; no history to compare with yet ({had})", history)
+    median = statistics.median(history)
+    low, high = median * (1 - check.tolerance), median * (1 + check.tolerance)
+    usual = format_bytes(median) if of_bytes else f"{median:,.12g} files"
+    ratio = f", {now / median:.2f} times that" if median else ""
+    return Finding((Bound(now, low, high),), f"{shown}; median of {counted(len(runs), 'run')} {usual}{ratio}", history)
+
+
+def _duplicate_files(listing: Listing) -> Finding:
+    if not listing.plan.files:
+        return Finding((), "no files")
+    groups = listing.duplicates()
+    doubled = sum(len(group) - 1 for group in groups)
+    names = [" = ".join(path.rsplit("/", 1)[-1] for path in group) for group in groups]
+    observed = f"{counted(doubled, 'file')} with the content of another: {listed(names)}" if doubled else "all contents differ"
+    return Finding((Bound(doubled, max=0),), observed)
+
+
+def _no_bom(listing: Listing) -> Finding:
+    if not listing.plan.files:
+        return Finding((), "no files")
+    marked = listing.marked()
+    names = sorted(path.rsplit("/", 1)[-1] for path in marked)
+    observed = f"{counted(len(marked), 'file')} with one: {listed(names)}" if marked else "none"
+    return Finding((Bound(len(marked), max=0),), observed)

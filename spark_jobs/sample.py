@@ -1,0 +1,81 @@
+"""The pieces of files that a `sample` is: the same ones each time, and cheap also where a file is huge."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from shipper.plan.files import split_starts
+from shipper.report.results import PlannedFile
+from spark_jobs.records import lines
+
+#: Of a compressed file larger than a piece, which can be read from its beginning only.
+HEAD_LINES = 40_000
+_MAX_PARTITION_BYTES = "spark.sql.files.maxPartitionBytes"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file, or the part of one that begins at ``index × piece_bytes``; ``index`` None: all of it, or its first lines."""
+
+    path: str
+    index: int | None = None
+    head: bool = False
+
+
+def pieces(files: Sequence[PlannedFile], count: int, piece_bytes: int) -> list[Piece]:
+    """``count`` pieces, or fewer if there are no more. Of more files than that one piece each of some, spread evenly over the list,
+    which is in the order of paths and so mostly of time; of fewer files several each, spread evenly over the file."""
+    chosen = [files[index * len(files) // count] for index in range(count)] if len(files) > count else list(files)
+    found = []
+    for number, file in enumerate(chosen):
+        slices = len(split_starts(file.path, file.size_bytes, piece_bytes))
+        if slices > 1:
+            share = (count - number + len(chosen) - 1) // len(chosen)  # of the pieces, as even as it goes
+            # One piece each: at another place of each file, so that they are not all beginnings.
+            at = [(2 * number + 1) * slices // (2 * len(chosen))] if share == 1 else [i * slices // share for i in range(share)]
+            found += [Piece(file.path, index) for index in dict.fromkeys(at)]
+        else:
+            found.append(Piece(file.path, head=file.size_bytes > piece_bytes))
+    return found
+
+
+def sample_lines(spark: SparkSession, chosen: Sequence[Piece], piece_bytes: int) -> DataFrame:
+    """The lines of the pieces, as ``lines`` gives them without the split. Reads nothing yet."""
+    whole = [piece.path for piece in chosen if piece.index is None and not piece.head]
+    frames = [_text(spark, whole)] if whole else []
+    frames += [_text(spark, [piece.path]).limit(HEAD_LINES) for piece in chosen if piece.head]
+    cut: dict[str, list[int]] = {}
+    for piece in chosen:
+        if piece.index is not None:
+            cut.setdefault(piece.path, []).append(piece.index)
+    frames += [_slices(spark, path, indexes, piece_bytes) for path, indexes in cut.items()]
+    return functools.reduce(DataFrame.unionAll, frames)
+
+
+def _text(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    return lines(spark, paths).drop("split")
+
+
+def _slices(spark: SparkSession, path: str, indexes: Sequence[int], piece_bytes: int) -> DataFrame:
+    """Some of the partitions that Spark cuts the file into: the others are never opened. Spark cuts a file of its own in order, at
+    multiples of the size that is set while its scan is planned; its line reader sees to lines that go over a cut."""
+    previous = spark.conf.get(_MAX_PARTITION_BYTES)
+    spark.conf.set(_MAX_PARTITION_BYTES, str(piece_bytes))
+    try:
+        frame = _text(spark, [path])
+        rows = frame._jdf.queryExecution().toRdd()  # type: ignore[operator]
+        rows.getNumPartitions()
+    finally:
+        spark.conf.set(_MAX_PARTITION_BYTES, str(previous))
+    jvm = spark._jvm
+    wanted = jvm.java.util.HashSet()
+    for index in indexes:
+        wanted.add(index)
+    # A Scala set is a function from an element to whether it is in there, which is what the pruning asks for.
+    chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
+    pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rows, chosen)
+    return DataFrame(spark._jsparkSession.internalCreateDataFrame(pruned, frame._jdf.schema(), False), spark)

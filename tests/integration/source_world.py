@@ -1,0 +1,100 @@
+"""The source gate on real files and real Spark, without a cluster: what the gate step does between plan and verdict."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from shipper.config.models import Pipeline
+from shipper.plan.files import split_starts
+from shipper.plan.window import Window
+from shipper.report.results import PlannedFile, PlanResult, RunFolder
+from spark_jobs.context import RunContext
+from spark_jobs.gates import Evaluation, Listing, Source, evaluate_source
+from spark_jobs.source_view import SourceView
+
+END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
+
+
+@contextmanager
+def spark_session(name: str) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        # Off, so that what a test reads on stderr is Python's: Spark's executors log the values that they fail on.
+        "spark.log.level": "OFF",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.files.openCostInBytes": "0",
+        "spark.sql.files.minPartitionNum": "1",
+    }
+    builder = SparkSession.builder.master("local[2]").appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+class Logs:
+    """Files below a folder, planned and read as a run does it. The window is the ``hours`` before ``END``."""
+
+    def __init__(self, spark: SparkSession, folder: Path, hours: int = 1, **pipeline: Any) -> None:
+        self.spark, self.root, self.hours = spark, folder, hours
+        self.folder = folder / "logs"
+        self.folder.mkdir()
+        self.pipeline: dict[str, Any] = {"pipeline": "web", "source": "logs", "topic": "logs.web", "clusters": ["c"], **pipeline}
+        if "routes" in pipeline:
+            del self.pipeline["topic"]
+
+    def write(self, name: str, content: bytes, *, age_seconds: float = 300) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
+        self.set_age(name, age_seconds)
+        return path
+
+    def set_age(self, name: str, seconds: float) -> None:
+        """How long before the window's end the file was written."""
+        os.utime(self.folder / name, (END.timestamp() - seconds,) * 2)
+
+    def plan(self) -> PlanResult:
+        files = [
+            PlannedFile(
+                path=str(path),
+                size_bytes=path.stat().st_size,
+                modified_ms=path.stat().st_mtime_ns // 10**6,
+                splits=len(split_starts(str(path), path.stat().st_size, 2**25)),
+            )
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file()
+        ]
+        times = {"window_start": END - dt.timedelta(hours=self.hours), "window_end": END, "started_at": END, "finished_at": END}
+        return PlanResult(pipeline="web", run_id="r1", files=files, **times)
+
+    def view(self, checks: Sequence[Any], plan: PlanResult | None = None) -> SourceView:
+        plan = plan or self.plan()
+        written = [check if isinstance(check, dict) else check.model_dump(by_alias=True) for check in checks]
+        gates = {"source": written, **self.pipeline.get("gates", {})}
+        model = Pipeline.model_validate({**self.pipeline, "gates": gates})
+        window = Window(plan.window_start, plan.window_end)
+        folder = RunFolder(str(self.root / "runs"), "web", window.start, window.end, "r1")
+        return SourceView(RunContext(model, {}, self.root / "config", window, folder, _spark=self.spark), plan)
+
+    def evaluation(self, checks: Sequence[Any], plan: PlanResult | None = None) -> tuple[Evaluation, SourceView]:
+        """``checks`` as in a pipeline's file."""
+        view = self.view(checks, plan)
+        pipeline = view.context.pipeline
+        listing = Listing(view.plan, pipeline.source.path, view.history, view.duplicates, view.marked)
+        source = Source(listing, view.measure, tuple(pipeline.fixed_topics()))
+        return evaluate_source(pipeline.gates.source, source), view

@@ -1,0 +1,98 @@
+"""What the source gate costs beside shipping the same 2,000,000 lines, round by round in one warm Spark session. `make scale` prints it."""
+
+import random
+import statistics
+import time
+
+import pytest
+
+from shipper.config import load_cluster, load_pipeline
+from shipper.config.models import Gates
+from shipper.plan.window import parse_window
+from shipper.report.results import GateResult, RunFolder, ShipResult
+from shipper.runner import GATE_SOURCE, PLAN, SHIP, new_run_id
+from spark_jobs.context import RunContext
+from spark_jobs.session import session
+from spark_jobs.steps import run_steps
+from tests.integration.conftest import kafka  # noqa: F401
+from tests.integration.world import WINDOW, World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3600)]
+
+FILES, LINES, ROUNDS = 8, 2_000_000, 5
+LIMITS = {"sample": 0.15, "full": 0.60}
+COLUMNS = {
+    "time": r"regexp_extract(value, '\\[([^\\]]+)\\]', 1)",
+    "at": "try_to_timestamp(time, 'dd/MMM/yyyy:HH:mm:ss Z')",
+    "status": r"regexp_extract(value, '\" (\\d{3}) ', 1)",
+}
+SUITE = [
+    {"check": "rows", "min": 1000},
+    {"check": "not_null", "column": "status"},
+    {"check": "matches", "regex": r"^\S+ \S+ \S+ \["},
+    {"check": "allowed", "column": "status", "values": [200, 404, 503]},
+    {"check": "in_window", "column": "at"},
+    {"check": "line_length", "p50": "200B", "p99": "1kB", "max": "64kB"},
+    {"check": "condition", "name": "agent", "sql": "value LIKE '%Mozilla%'"},
+    {"check": "route_rate"},
+]
+
+
+def write_logs(world):
+    chance = random.Random(1)
+    for file in range(FILES):
+        lines = (
+            f"10.{chance.randrange(256)}.{chance.randrange(256)}.7 - - [01/Nov/2026:{i % 24:02}:{i % 60:02}:{i % 59:02} +0000] "
+            f'"GET /items/{chance.randrange(10**9):09} HTTP/1.1" {chance.choice((200,) * 18 + (404, 503))} {chance.randrange(10**5):05} '
+            f'"-" "Mozilla/5.0 (X11; Linux x86_64)"'
+            for i in range(LINES // FILES)
+        )
+        world.write_log(f"{file}.log", "".join(f"{line}\n" for line in lines).encode())
+
+
+@pytest.fixture
+def world(tmp_path, kafka):  # noqa: F811
+    made = World(tmp_path, kafka.bootstrap, topics={"": 8, "-errors": 2})
+    made.write_pipeline(
+        topic=None,
+        routes=[{"when": "status >= '500'", "topic": made.topic("-errors")}, {"topic": made.topic()}],
+        records={"columns": COLUMNS},
+        runner={"cores": 2, "driver_memory": "2g"},
+    )
+    write_logs(made)
+    return made
+
+
+def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(world, capsys):
+    config = world.root / "config"
+    pipeline, window = load_pipeline(config, world.name), parse_window(WINDOW)
+    clusters = {"local": load_cluster(config, "local")}
+    spark = session(pipeline)
+    took = {"sample": [], "full": [], "ship": []}
+    for _ in range(ROUNDS + 2):  # the first two warm Java up
+        folder = RunFolder(str(world.root / "runs"), pipeline.name, window.start, window.end, new_run_id())
+        context = RunContext(pipeline, clusters, config, window, folder, reship=True, _spark=spark)
+        assert run_steps(context, [PLAN]) == 0
+        for on in ("sample", "full"):
+            gates = Gates.model_validate({"source": [{**check, "on": on} for check in SUITE]})
+            context.pipeline = pipeline.model_copy(update={"gates": gates})
+            began = time.monotonic()
+            assert run_steps(context, [GATE_SOURCE]) == 0
+            took[on].append(time.monotonic() - began)
+            result = folder.need(GATE_SOURCE, GateResult)
+            assert (len(result.checks), result.scans) == (len(SUITE), 1)
+            assert all(check.passed for check in result.checks)
+        context.pipeline = pipeline
+        assert run_steps(context, [f"{SHIP}:local"]) == 0
+        shipped = folder.need(f"{SHIP}.local", ShipResult)
+        assert shipped.delivered == LINES
+        took["ship"].append(shipped.ship_seconds)
+    spark.stop()
+
+    seconds = {what: statistics.median(rounds[2:]) for what, rounds in took.items()}
+    with capsys.disabled():
+        for what, rounds in took.items():
+            every = ", ".join(f"{one:.2f}" for one in rounds[2:])
+            print(f"\n{what:7} {seconds[what]:.2f} s  ({every})  {seconds[what] / seconds['ship']:.0%} of shipping", end="")
+    for on, limit in LIMITS.items():
+        assert seconds[on] <= limit * seconds["ship"], took

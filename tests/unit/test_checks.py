@@ -1,0 +1,230 @@
+"""The checks of a source gate: what is refused at load and how it says so, and the SQL that each makes of a user's words."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from shipper.config import load_all
+from shipper.config.check_base import RecordCheck
+from shipper.config.checks import (
+    AllowedCheck,
+    ConditionCheck,
+    FilesPerCheck,
+    InWindowCheck,
+    JsonCheck,
+    MatchesCheck,
+    NotNullCheck,
+    SchemaCheck,
+    SourceCheck,
+)
+from shipper.config.path_time import PathTime, pattern_of_source
+
+KINDS = get_args(get_args(SourceCheck)[0])
+
+
+def faults_of(tmp_path: Path, check: str, source: str = "s3a://logs/{window_start:%Y/%m/%d/%H}/", more: str = "") -> list[str]:
+    """Faults of a pipeline with this one check, from the field on."""
+    for folder in ("pipelines", "clusters"):
+        (tmp_path / "config" / folder).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "config" / "clusters" / "c.yaml").write_text("cluster: c\nbootstrap: 127.0.0.1:9092\n")
+    text = f"pipeline: web\nsource: '{source}'\nclusters: [c]\nrecords: {{columns: {{host: value}}}}\n"
+    text += (more or "topic: logs.web\n") + f"gates:\n  source:\n    - {check}\n"
+    (tmp_path / "config" / "pipelines" / "web.yaml").write_text(text)
+    return [str(fault).split(": ", 1)[1] for fault in load_all(tmp_path / "config").faults]
+
+
+@pytest.mark.parametrize(
+    ("check", "fault"),
+    [
+        ("{check: total_bytes}", "gates.source[0]: neither `min` nor `max`: every size would pass"),
+        ("{check: total_bytes, min: 2GB, max: 1GB}", "gates.source[0]: `min` (2GB) is larger than `max` (1GB): no size is right"),
+        ("{check: total_bytes, min: 200}", "gates.source[0].min: found 200; a size has a unit"),
+        (
+            "{check: files_per, every: 1h, min: 4, max: 3}",
+            "gates.source[0]: `min` (4) is larger than `max` (3): no number is right",
+        ),
+        (
+            "{check: files_per, every: 1m}",
+            "gates.source[0]: `time` is taken from `source.path` ('/%Y/%m/%d/%H/'): `every: 1m` needs a finer `time`",
+        ),
+        (
+            "{check: files_per, every: 1h, time: '%Y%m%d'}",
+            "gates.source[0]: `every: 1h` needs a finer `time` than '%Y%m%d', whose finest unit is 1d",
+        ),
+        ("{check: files_per, every: 1h, time: '%Y-%m %H'}", "gates.source[0].time: found '%Y-%m %H'; it names no full date"),
+        (
+            "{check: files_per, every: 1h, time: '%Y%m%d%M'}",
+            "gates.source[0].time: found '%Y%m%d%M'; it has minutes without hours",
+        ),
+        (
+            "{check: files_per, every: 1h, time: '%Y%m%d%I'}",
+            "gates.source[0].time: found '%Y%m%d%I'; %I is not known here; there are %Y",
+        ),
+        (
+            "{check: files_per, every: 1h, time: '%Y%Y%m%d%H'}",
+            "gates.source[0].time: found '%Y%Y%m%d%H'; a directive stands twice",
+        ),
+        ("{check: files_per, every: 0s}", "gates.source[0].every: found '0s'; it must be more than 0s"),
+        ("{check: size_vs_history, min_runs: 11}", "gates.source[0]: `min_runs` (11) is larger than `runs` (10)"),
+        ("{check: size_vs_history, of: lines}", "gates.source[0].of: found 'lines'; did you mean 'files'? allowed: files, bytes"),
+        ("{check: size_vs_history, tolerance: 0}", "gates.source[0].tolerance: found 0; it must be more than 0"),
+        (
+            "{check: matches, column: hots, regex: x}",
+            "gates.source[0].column: no column 'hots'; did you mean 'host'? allowed: value, host",
+        ),
+        ("{check: unique, column: key}", "gates.source[0].column: no column 'key'; allowed: value, host"),
+        ("{check: in_window, column: at}", "gates.source[0].column: no column 'at'"),
+        ("{check: matches, regex: ''}", "gates.source[0].regex: found ''; it must not be empty"),
+        ("{check: matches, regex: x, colum: host}", "gates.source[0].colum: unknown key; did you mean 'column'?"),
+        ("{check: allowed, column: host, values: []}", "gates.source[0].values: the list is empty; it needs an entry at least"),
+        ("{check: allowed, column: host, values: [1, '1']}", "gates.source[0].values[1]: '1' is named twice"),
+        ("{check: line_length}", "gates.source[0]: it needs a bound, one of min, p50, p99, max"),
+        ("{check: line_length, p50: 2kB, max: 1kB}", "gates.source[0]: `p50` (2kB) is larger than `max` (1kB): they must ascend"),
+        (
+            "{check: schema}",
+            "gates.source[0]: it needs `fields` (JSON objects) or `columns` (lines cut at a delimiter), and not both",
+        ),
+        ("{check: schema, fields: [a], columns: 3}", "gates.source[0]: it needs `fields` (JSON objects) or `columns`"),
+        ("{check: schema, columns: 3, optional: [a]}", "gates.source[0]: `optional` and `columns` contradict each other"),
+        ("{check: schema, fields: [a], delimiter: ';'}", "gates.source[0]: `delimiter` and `fields` contradict each other"),
+        ("{check: schema, fields: [a], optional: [a]}", "gates.source[0]: 'a' is named twice"),
+        (
+            "{check: condition, name: 1x, sql: 'true'}",
+            "gates.source[0].name: found '1x'; a name has letters, digits and '_' only",
+        ),
+        ("{check: not_null, column: host, min_rate: 0}", "gates.source[0].min_rate: found 0; it must be more than 0"),
+        ("{check: json, min_rate: 1.01}", "gates.source[0].min_rate: found 1.01; it must be at most 1"),
+        (
+            "{check: route_rate, topics: {logs.wbe: {min: 0.1}}}",
+            "gates.source[0].topics.logs.wbe: no route leads to topic 'logs.wbe'; did you mean 'logs.web'?",
+        ),
+        (
+            "{check: route_rate, topics: {logs.web: {min: 0.2, max: 0.1}}}",
+            "gates.source[0].topics.logs.web: `min` (0.2) is larger than `max` (0.1): no share is right",
+        ),
+        ("{check: rows, on: smaple}", "gates.source[0].on: found 'smaple'; did you mean 'sample'? allowed: sample, full"),
+    ],
+)
+def test_a_check_that_cannot_be_meant_is_refused_with_its_field(tmp_path: Path, check: str, fault: str) -> None:
+    (found,) = faults_of(tmp_path, check)
+    assert found.startswith(fault), found
+
+
+def test_files_per_needs_a_time_where_the_source_path_names_none(tmp_path: Path) -> None:
+    check = "{check: files_per, every: 1h}"
+    assert faults_of(tmp_path, check) == []
+    for source in ("s3a://logs/web/", "s3a://logs/{window_start:%Y}/*/{window_start:%m%d%H}/"):
+        (found,) = faults_of(tmp_path, check, source)
+        assert found.startswith("gates.source[0]: `time` is needed: `source.path` does not say where")
+    assert faults_of(tmp_path, "{check: files_per, every: 1h, time: '%Y%m%d%H'}", "s3a://logs/web/") == []
+
+
+def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_path: Path) -> None:
+    routes = "routes: [{topic: 'logs.{host}'}]\n"
+    assert faults_of(tmp_path, "{check: route_rate, topics: {logs.web1: {min: 0.1}}}", more=routes) == []
+    (found,) = faults_of(tmp_path, "{check: route_rate}", more=routes)
+    assert found.startswith("gates.source[0]: there is no topic to look at")
+    shares = "{check: route_rate, topics: {logs.a: {min: 0.6}, logs.b: {min: 0.6}}}"
+    (found,) = faults_of(tmp_path, shares, more=routes)
+    assert "the smallest shares add up to 1.2, more than all there is" in found
+
+
+def test_a_check_that_quarantines_needs_a_quarantine(tmp_path: Path) -> None:
+    check = "{check: not_null, column: host, severity: quarantine}"
+    (found,) = faults_of(tmp_path, check)
+    assert found.startswith("gates.source[0].severity: `quarantine` needs a topic to go to: add `quarantine: {topic: …}`")
+    assert faults_of(tmp_path, check, more="topic: logs.web\nquarantine: {topic: bad.web}\n") == []
+
+
+WRITTEN = {
+    "files": {},
+    "total_bytes": {"min": "1B"},
+    "freshness": {"max_age": "1h"},
+    "files_per": {"every": "1h", "time": "%Y%m%d%H"},
+    "not_null": {"column": "host"},
+    "matches": {"regex": "x"},
+    "allowed": {"column": "host", "values": ["x"]},
+    "in_window": {"column": "host"},
+    "line_length": {"max": "1kB"},
+    "schema": {"columns": 3},
+    "condition": {"name": "x", "sql": "true"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_only_checks_of_single_records_can_quarantine(tmp_path: Path, kind: type) -> None:
+    name = get_args(kind.model_fields["check"].annotation)[0]
+    fields = {"check": name, **WRITTEN.get(name, {})}
+    assert kind.model_validate(fields).title.startswith(name)
+    if issubclass(kind, RecordCheck):
+        assert kind.model_validate(fields | {"severity": "quarantine"}).condition()
+    else:
+        with pytest.raises(ValueError, match=r"`quarantine` takes single records out; .*: use `block` or `warn`"):
+            kind.model_validate(fields | {"severity": "quarantine"})
+
+
+@pytest.mark.parametrize(
+    ("check", "condition"),
+    [
+        (NotNullCheck(check="not_null", column="host"), "`host` IS NOT NULL"),
+        (MatchesCheck(check="matches", regex=r"^\d'\s"), r"`value` RLIKE '^\\d\'\\s'"),
+        (JsonCheck(check="json"), "ltrim(`value`) LIKE '{%' AND try_parse_json(`value`) IS NOT NULL"),
+        (AllowedCheck(check="allowed", column="host", values=("a'b", 200)), r"CAST(`host` AS STRING) IN ('a\'b', '200')"),
+        (
+            SchemaCheck(check="schema", columns=3, delimiter="||"),
+            "octet_length(`value`) - octet_length(replace(`value`, '||', '')) = 4",
+        ),
+        (ConditionCheck(check="condition", name="x", sql="a OR b"), "(a OR b)"),
+    ],
+)
+def test_conditions_quote_what_users_wrote(check: RecordCheck, condition: str) -> None:
+    assert check.condition() == condition
+
+
+def test_the_window_of_a_time_has_its_lateness_on_both_sides() -> None:
+    check = InWindowCheck.model_validate({"check": "in_window", "column": "at", "before": "1s", "after": "2s"})
+    start = dt.datetime(1970, 1, 1, 1, tzinfo=dt.UTC)
+    at = "try_cast(`at` AS TIMESTAMP)"
+    expected = f"{at} >= timestamp_millis(3599000) AND {at} < timestamp_millis(7202000)"
+    assert check.condition_in(start, start + dt.timedelta(hours=1)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "found"),
+    [
+        ("/%Y/%m/%d/%H/", "s3a://logs/2026/11/01/06/a.log", "2026-11-01T06:00"),
+        ("web-%Y%m%dT%H%M", "/logs/2026/web-20261101T0615.log.gz", "2026-11-01T06:15"),
+        ("%Y%m%d%H", "/logs/2025010100/2026110106.log", "2026-11-01T06:00"),
+        ("%Y-%j", "/logs/2026-305/a", "2026-11-01T00:00"),
+        ("%Y%m%d", "/logs/2026110106.log", None),
+        ("%Y%m%d%H", "/logs/2026130106.log", None),
+        ("a.%Y%m%d", "/logs/ax20261101", None),
+    ],
+)
+def test_a_paths_time_is_the_last_that_fits(pattern: str, path: str, found: str | None) -> None:
+    at = PathTime(pattern).find(path)
+    assert (at and f"{at:%Y-%m-%dT%H:%M}") == found
+    assert at is None or at.tzinfo is dt.UTC
+
+
+@pytest.mark.parametrize(
+    ("source", "pattern"),
+    [
+        ("s3a://logs/{window_start:%Y/%m/%d/%H}/", "/%Y/%m/%d/%H/"),
+        ("s3a://logs/{window_start:%Y}/{window_start:%m-%d}", "/%Y/%m-%d"),
+        ("logs/web-{window_start:%Y%m%d}*.log", "-%Y%m%d"),
+        ("logs/{window_start:%Y}/*/{window_start:%m}", None),
+        ("logs/", None),
+    ],
+)
+def test_the_time_in_a_path_is_taken_from_the_source(source: str, pattern: str | None) -> None:
+    assert pattern_of_source(source) == pattern
+
+
+def test_files_per_takes_its_own_time_before_the_sources() -> None:
+    check = FilesPerCheck.model_validate({"check": "files_per", "every": "1h", "time": "%Y%m%d%H"})
+    assert check.path_time("/%Y/%m/%d/%H/").pattern == "%Y%m%d%H"

@@ -1,0 +1,134 @@
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+
+from shipper.config.checks import SizeVsHistoryCheck
+from shipper.config.models import Pipeline
+from shipper.plan.window import Window
+from shipper.report.past import past_runs
+from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport, ShipResult
+from spark_jobs.context import RunContext
+from spark_jobs.source_view import SourceView
+
+START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+HOUR = dt.timedelta(hours=1)
+
+
+def leave(uri, hour, run_id="r1", *, sizes=(10, 20), read=5, unread=2, hours=1, **report):
+    """The report of a run of the window that begins at ``hour``."""
+    start = START + hour * HOUR
+    common = {"pipeline": "web", "window_start": start, "window_end": start + hours * HOUR, "run_id": run_id}
+    common |= {"started_at": start, "finished_at": start}
+    files = [PlannedFile(path=f"/l/{i}", size_bytes=size, modified_ms=0, splits=1) for i, size in enumerate(sizes)]
+    found = RunReport(
+        **(common | {"finished_at": start + dt.timedelta(seconds=90)} | report),
+        plan=PlanResult(**common, files=files),
+        ships=[ShipResult(**common, cluster=name, read=read, unread=unread) for name in ("a", "b")],
+    )
+    folder = RunFolder(str(uri), "web", start, start + hours * HOUR, run_id)
+    return Path(folder.write("report", found))
+
+
+def hours(runs):
+    return [(run.window_start - START) // HOUR for run in runs]
+
+
+def test_the_figures_of_a_run(tmp_path):
+    leave(tmp_path, 3)
+    (run,) = past_runs(str(tmp_path), "web", START + 9 * HOUR, most=5)
+    assert (run.files, run.bytes, run.records, run.seconds) == (2, 30, 7, 90.0)
+    assert (run.window_start, run.window_end, run.run_id) == (START + 3 * HOUR, START + 4 * HOUR, "r1")
+
+
+def test_the_latest_windows_before_this_one_oldest_first(tmp_path):
+    for hour in (7, 1, 5, 3, 4):
+        leave(tmp_path, hour)
+    assert hours(past_runs(str(tmp_path), "web", START + 5 * HOUR, most=2)) == [3, 4]
+    assert hours(past_runs(str(tmp_path), "web", START + 8 * HOUR, most=9)) == [1, 3, 4, 5, 7]
+    assert past_runs(str(tmp_path), "web", START + HOUR, most=9) == []
+
+
+def test_windows_that_are_not_wanted_do_not_count(tmp_path):
+    leave(tmp_path, 1)
+    leave(tmp_path, 2, hours=24)
+    found = past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9, wanted=lambda window: window[1] - window[0] == HOUR)
+    assert hours(found) == [1]
+
+
+def test_of_a_window_its_last_run_that_succeeded(tmp_path):
+    leave(tmp_path, 1, "20261101T010000-a", sizes=[1])
+    leave(tmp_path, 1, "20261101T020000-b", sizes=[2])
+    leave(tmp_path, 1, "20261101T030000-c", sizes=[4], first_cause="ship:a: no broker")
+    leave(tmp_path, 1, "20261101T040000-d", sizes=[8], status="failed", error="the disk is full")
+    assert [run.bytes for run in past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)] == [2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"\xff\xfe", b"[]", b"{}", b'{"pipeline": "web"}'],
+    ids=["empty", "cut", "binary", "list", "bare", "other"],
+)
+def test_a_broken_report_is_passed_over(tmp_path, text):
+    leave(tmp_path, 1)
+    leave(tmp_path, 2).write_bytes(text)
+    assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)) == [1]
+
+
+def test_what_is_no_run_of_this_pipeline_is_passed_over(tmp_path):
+    leave(tmp_path, 1)
+    other = leave(tmp_path, 2)
+    text = json.loads(other.read_text())
+    for name, value in {"pipeline": "other", "window_start": "2020-01-01T00:00:00Z", "run_id": "r9"}.items():
+        other.write_text(json.dumps(text | {name: value}))
+        assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)) == [1]
+    for name in ("ledger", "20261101T000000Z--nonsense", "20261101T050000Z--20261101T040000Z", ".tmp"):
+        (tmp_path / "web" / name / "r1").mkdir(parents=True)
+    (tmp_path / "web" / "20261101T030000Z--20261101T040000Z").write_text("a file where a folder should be")
+    (tmp_path / "web" / "20261101T040000Z--20261101T050000Z" / "r1").mkdir(parents=True)  # a run that was killed
+    assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)) == [1]
+
+
+def test_reports_with_fields_of_a_later_version_count(tmp_path):
+    report = leave(tmp_path, 1)
+    text = json.loads(report.read_text())
+    report.write_text(json.dumps(text | {"new": 1, "plan": text["plan"] | {"new": [2]}}))
+    assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)) == [1]
+
+
+def test_no_folder_is_no_history(tmp_path):
+    assert past_runs(str(tmp_path / "nowhere"), "web", START, most=9) == []
+    assert past_runs("memory://empty", "web", START, most=9) == []
+
+
+def test_history_lies_on_any_file_system():
+    leave("memory://runs", 1)
+    assert hours(past_runs("memory://runs", "web", START + 9 * HOUR, most=9)) == [1]
+
+
+def test_a_pipeline_that_has_failed_for_weeks_does_not_have_all_its_reports_read(tmp_path):
+    leave(tmp_path, 0)
+    for hour in range(1, 7):
+        leave(tmp_path, hour, first_cause="plan: no files")
+    assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=2)) == [0]
+    assert past_runs(str(tmp_path), "web", START + 9 * HOUR, most=1) == []
+
+
+@pytest.mark.parametrize(
+    ("alike", "found"),
+    [("any", [0, 24, 120, 144, 150, 168]), ("time_of_day", [0, 24, 120, 144, 168]), ("time_of_week", [0, 168])],
+)
+def test_a_window_is_compared_with_earlier_ones_that_are_as_long_and_alike(tmp_path, alike, found):
+    for hour in (0, 24, 120, 144, 150, 168, 336):
+        leave(tmp_path / "runs", hour)
+    leave(tmp_path / "runs", 168, hours=24)
+    spec = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}
+    check = SizeVsHistoryCheck(check="size_vs_history", alike=alike)
+    start = START + 336 * HOUR
+    at = {"window_start": start, "window_end": start + HOUR, "started_at": start, "finished_at": start}
+    # `shipper gates` leaves its own results elsewhere.
+    folder = RunFolder(str(tmp_path / "elsewhere"), "web", start, start + HOUR, "r1")
+    context = RunContext(Pipeline.model_validate(spec), {}, tmp_path / "config", Window(start, start + HOUR), folder)
+    view = SourceView(context, PlanResult(pipeline="web", run_id="r1", **at))
+    assert hours(view.history(check)) == found
