@@ -256,7 +256,8 @@ def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_s
 def raise_limit(world: World, suffix: str, limit: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, world.topic(suffix), incremental_configs=[entry])
-    for future in AdminClient({"bootstrap.servers": world.bootstrap}).incremental_alter_configs([resource]).values():
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})  # its answers die with it
+    for future in admin.incremental_alter_configs([resource]).values():
         future.result(30)
 
 
