@@ -90,7 +90,7 @@ def test_too_few_replicas_are_in_sync(new_pipe: New):
 
 
 def test_the_leader_moves_and_partitions_are_added(new_pipe: New):
-    pipe = new_pipe(files=(0, 12))
+    pipe = new_pipe(files=(0, 12), delivery={"rate_limit": "100kB/s"})
     kafka = pipe.site.kafka
     ship = begun(pipe)
     kafka.move_leader(pipe.topic, 0)
