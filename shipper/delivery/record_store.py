@@ -25,8 +25,9 @@ from shipper.ledger.shards import (
     decode_shard,
     encode_manifest,
     encode_shard,
+    packed_hashes,
+    path_hashes,
     sha256,
-    touched,
 )
 from shipper.terms import LogRecord
 
@@ -70,11 +71,10 @@ class RecordStore:
 
     def records(self, manifest: Manifest, paths: Collection[str] | None) -> Iterator[LogRecord]:
         """Records of ``paths`` (None: all), shard by shard. Raises Unusable."""
-        for _, records in self._shards(manifest.covering(paths)):
-            for record in records:
-                about = subject(self._pipeline, record)
-                if about and (paths is None or about.path in paths):
-                    yield record
+        for record in self._records(manifest.covering(paths)):
+            about = subject(self._pipeline, record)
+            if about and (paths is None or about.path in paths):
+                yield record
 
     def write(
         self, base: Manifest | None, changes: ByPath, origin: Origin, control_end: int, chunks_end: int, standing: list[LogRecord]
@@ -82,17 +82,18 @@ class RecordStore:
         """A manifest of what ``base`` holds with ``changes`` on top, and the shards that differ. Returns (name, bytes, manifest)."""
         fs = self._fs()
         fs.makedirs(self._path("shards"), exist_ok=True)
-        old = base.shards if base else ()
-        places = touched(old, changes)
+        hashes = path_hashes(changes)
+        new = dict(changes)
         shards: list[Shard] = []
-        for place in range(max(1, len(old))):
-            if place not in places:
-                shards += old[place : place + 1]
-                continue
-            by_path = self._by_path(old[place : place + 1])
-            for path in places[place]:
-                by_path.setdefault(path, {}).update(changes[path])
-            shards += [self._write_shard(fs, first, records) for first, records in cut(by_path)]
+        for shard in base.shards if base else ():
+            held = self._by_path(shard) if shard.may_hold(hashes) else {}
+            changed = [path for path in held if path in new]
+            for path in changed:
+                held[path].update(new.pop(path))
+            shards += self._write_shards(fs, held) if changed else [shard]
+        if new:
+            behind = self._by_path(shards.pop()) if shards and shards[-1].has_room else {}
+            shards += self._write_shards(fs, {**behind, **new})
         manifest = Manifest(origin, control_end, chunks_end, tuple(standing), tuple(shards))
         data = encode_manifest(manifest)
         name = f"{time.time_ns():020d}-{secrets.token_hex(4)}.json"
@@ -139,7 +140,7 @@ class RecordStore:
         except OSError as error:
             raise Unusable(f"{self.uri}/{name} cannot be read: {error}") from error
 
-    def _shards(self, shards: Collection[Shard]) -> Iterator[tuple[Shard, list[LogRecord]]]:
+    def _records(self, shards: Collection[Shard]) -> Iterator[LogRecord]:
         """Several at a time, since object stores answer slowly and many at once."""
         waiting = list(shards)
         while waiting:
@@ -152,19 +153,19 @@ class RecordStore:
             except OSError as error:
                 raise Unusable(f"a shard in {self.uri}/shards cannot be read: {error}") from error
             for path, shard in paths.items():
-                yield shard, decode_shard(bytes(data[path]), shard)
+                yield from decode_shard(bytes(data[path]), shard)
 
-    def _by_path(self, shards: Collection[Shard]) -> dict[str, dict[bytes, LogRecord]]:
+    def _by_path(self, shard: Shard) -> dict[str, dict[bytes, LogRecord]]:
         found: dict[str, dict[bytes, LogRecord]] = {}
-        for _, records in self._shards(shards):
-            for record in records:
-                if about := subject(self._pipeline, record):
-                    found.setdefault(about.path, {})[record.key] = record
+        for record in self._records([shard]):
+            if about := subject(self._pipeline, record):
+                found.setdefault(about.path, {})[record.key] = record
         return found
 
-    def _write_shard(self, fs: Any, first: str, records: list[LogRecord]) -> Shard:
-        data = encode_shard(records)
-        checksum = sha256(data)
-        shard = Shard(first, f"{checksum[:16]}-{secrets.token_hex(4)}.gz", checksum, len(records))
-        fs.pipe_file(self._path(f"shards/{shard.name}"), data)
-        return shard
+    def _write_shards(self, fs: Any, by_path: ByPath) -> Iterator[Shard]:
+        for paths, records in cut(by_path):
+            data = encode_shard(records)
+            checksum = sha256(data)
+            name = f"{checksum[:16]}-{secrets.token_hex(4)}.gz"
+            fs.pipe_file(self._path(f"shards/{name}"), data)
+            yield Shard(name, checksum, len(records), packed_hashes(paths))

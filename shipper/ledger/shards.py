@@ -1,13 +1,13 @@
-"""Ledger records in files: sorted by path, cut into shards, listed in a manifest. Pure: bytes in, bytes out.
+"""Ledger records in files: cut into shards in the order of shipping, listed in a manifest. Pure: bytes in, bytes out.
 
 ::
 
-    manifest      JSON; first path, name and SHA-256 of each shard; of which topic, up to which offsets
+    manifest      JSON; name, SHA-256 and hashes of the paths of each shard; of which topic, up to which offsets
     shards        gzip; a line for each record: offset, timestamp, key, value, separated by tabs (which JSON never holds raw)
 
-A window's files lie in few shards, since paths mostly begin with a date or a folder, so reading what is known of them costs the
-same however long the history is. A shard is never changed: an update writes those anew that it touches, and a manifest
-that names the new ones beside the old.
+What was shipped together is asked for together, whatever its folders are called: a window's files lie in few shards, so reading what is
+known of them costs the same however long the history is. A shard is never changed: an update writes those anew that it touches, and
+a manifest that names the new ones beside the old.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from bisect import bisect_right
+import struct
+from binascii import a2b_base64, b2a_base64, crc32
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from shipper.terms import LogRecord
 
-FORMAT = 1
+FORMAT = 2
 #: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are read in 15 ms.
 SHARD_RECORDS = 2_000
 _GZIP_LEVEL = 1  # five times as fast as the default, for files a third larger
@@ -45,12 +46,21 @@ class Origin:
 
 @dataclass(frozen=True)
 class Shard:
-    first: str
-    """Path that it begins with; it ends where the next one begins. All records of a path lie in one shard."""
     name: str
     sha256: str
     """Of the file as stored."""
     records: int
+    paths: str
+    """The hashes of the paths that it holds, see :func:`path_hashes`, four bytes each, in base64. All records of a path lie in one shard."""
+
+    @property
+    def has_room(self) -> bool:
+        return self.records < SHARD_RECORDS
+
+    def may_hold(self, hashes: frozenset[int]) -> bool:
+        """Whether one of these paths is in here. Of the shards that say so in a history of 100,000 files, one in 40,000 is wrong."""
+        packed = a2b_base64(self.paths)
+        return not hashes.isdisjoint(struct.unpack(f"<{len(packed) // 4}I", packed))
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ class Manifest:
     standing: tuple[LogRecord, ...]
     """Of the records that are about no file, those that still matter."""
     shards: tuple[Shard, ...]
-    """By first path."""
+    """Oldest first."""
 
     @property
     def read(self) -> int:
@@ -79,9 +89,8 @@ class Manifest:
         """Shards that may hold one of ``paths``; None: all."""
         if paths is None:
             return list(self.shards)
-        firsts = [shard.first for shard in self.shards]
-        places = {bisect_right(firsts, path) - 1 for path in paths}
-        return [self.shards[place] for place in sorted(places) if place >= 0]
+        hashes = path_hashes(paths)
+        return [shard for shard in self.shards if shard.may_hold(hashes)]
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -140,30 +149,32 @@ def sha256(data: bytes) -> str:
 ByPath = Mapping[str, Mapping[bytes, LogRecord]]
 
 
-def touched(shards: tuple[Shard, ...], changes: ByPath) -> dict[int, list[str]]:
-    """Place of a shard → changed paths that belong into it. What comes before the first shard belongs into that."""
-    firsts = [shard.first for shard in shards]
-    places: dict[int, list[str]] = {}
-    for path in changes:
-        places.setdefault(max(0, bisect_right(firsts, path) - 1), []).append(path)
-    return places
+def path_hashes(paths: Iterable[str]) -> frozenset[int]:
+    """A CRC-32 for each. 100,000 files make 530 kB of a manifest and are looked through in some milliseconds."""
+    return frozenset(crc32(path.encode()) for path in paths)
 
 
-def cut(by_path: ByPath) -> Iterator[tuple[str, list[LogRecord]]]:
-    """(first path, records) of each shard that these records become. Tombstones are dropped: nothing earlier is left for them to hide."""
+def packed_hashes(paths: Iterable[str]) -> str:
+    """As a shard has them. The same paths give the same text."""
+    hashes = sorted(path_hashes(paths))
+    return b2a_base64(struct.pack(f"<{len(hashes)}I", *hashes), newline=False).decode()
+
+
+def cut(by_path: ByPath) -> Iterator[tuple[list[str], list[LogRecord]]]:
+    """(paths, records) of each shard that these records become. Tombstones are dropped: nothing earlier is left for them to hide."""
     whole = sum(len(records) for records in by_path.values()) <= 2 * SHARD_RECORDS
-    first = ""
+    paths: list[str] = []
     shard: list[LogRecord] = []
-    for path in sorted(by_path):
-        live = [record for _, record in sorted(by_path[path].items()) if record.value is not None]
-        if not shard:
-            first = path
-        shard += live
+    for path, records in by_path.items():
+        live = [record for _, record in sorted(records.items()) if record.value is not None]
+        if live:
+            paths.append(path)
+            shard += live
         if len(shard) >= SHARD_RECORDS and not whole:
-            yield first, shard
-            shard = []
+            yield paths, shard
+            paths, shard = [], []
     if shard:
-        yield first, shard
+        yield paths, shard
 
 
 def _as_json(record: LogRecord) -> list[Any]:

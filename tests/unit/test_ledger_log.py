@@ -85,6 +85,25 @@ class TestUsingASnapshot:
         assert len(paths_of(opened().state({"00001", "00002"}, wait_seconds=1))) == 2
         assert log.reads == 0
 
+    def test_what_was_shipped_together_lies_together_whatever_its_folders_are_called(self, log, opened):
+        hosts, hours = 40, SHARD_RECORDS // 8
+        for hour in range(hours):
+            ship(log, *(f"host-{host:02}/{hour:04}.log" for host in range(hosts)))
+        made = opened().keep_snapshot()
+        assert len(made.shards) == 5
+        for hour in (0, 40, hours - 1):
+            assert len(made.covering({f"host-{host:02}/{hour:04}.log" for host in range(hosts)})) <= 2
+
+    def test_updates_fill_the_last_shard_and_no_path_lies_in_two(self, log, opened, folder):
+        opened().keep_snapshot(longer_than=0)
+        for n in range(6):
+            ship(log, *(f"{n}-{file:04}" for file in range(SHARD_RECORDS // 2)), "again", f"{n // 2}-0001")
+            made = opened().keep_snapshot(longer_than=0)
+        assert len(made.shards) == 3
+        assert made.records == 3 * SHARD_RECORDS + 1
+        assert len(made.covering({"again"})) == 1
+        assert len(list(folder.snapshots.records(made, None))) == made.records
+
     def test_a_new_one_is_made_when_the_tail_is_long_and_not_before(self, log, opened):
         ship(log, *(f"a{n}" for n in range(50)))
         assert opened().keep_snapshot(longer_than=50) is None
