@@ -12,7 +12,7 @@ CHAOS := $(RUN)/python -m tests.chaos.random_run
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration scheduler chaos faults chaos-short bench schema clean
+.PHONY: help setup demo test lint format unit dags integration long scheduler chaos faults chaos-short bench schema clean
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,7 +50,10 @@ dags: setup  ## DAG tests with Airflow, without a scheduler
 	$(PYTEST) tests/dags -m "not scheduler"
 
 integration: setup  ## Real Kafka, real Spark, through the commands that users have
-	$(PYTEST) tests/integration
+	$(PYTEST) tests/integration -m "not long"
+
+long: setup  ## The integration tests that `make test` leaves out, to end in time
+	$(PYTEST) tests/integration -m long
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) tests/dags -m scheduler

@@ -73,6 +73,7 @@ def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_ship_step_is_measured_end_to_end(tmp_path: Path) -> None:
     found = bench(
         tmp_path, "ship", "--rtt", "0ms,20ms", "--partitions", "2", "--lines", "4000", "--rounds", "1", "--no-peers",

@@ -84,6 +84,7 @@ def test_values_that_are_no_lines_are_told_from_bundles(make_world):
     assert len(found) < 700
 
 
+@pytest.mark.long
 def test_a_file_that_was_begun_in_bundles_is_finished_without(make_world):
     world = make_world(topics={"": 1})
     delivery = {"chunk_size": "1kB", "lanes": 1, "metadata_wait": "20s", "transaction_timeout": "20s"}
@@ -108,6 +109,7 @@ def limit(world, size):
     run_kafka_tool("kafka.admin.ConfigCommand", [*arguments, "--add-config", f"max.message.bytes={size}"])
 
 
+@pytest.mark.long
 def test_a_header_that_depends_on_the_line_is_refused_before_anything_is_sent(make_world):
     world = make_world()
     records = {"columns": {"user": "split_part(value, ' ', 1)"}, "headers": {"user": "user"}, "bundle": {}}

@@ -204,6 +204,7 @@ class TestArchive:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say_what_is_there(world):
     world.write_log("a.log", b"one\ntwo\n")
     world.write_log("b.log", b"three\n")

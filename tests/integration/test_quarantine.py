@@ -226,6 +226,7 @@ def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name
     assert world.run()["read"] == 0
 
 
+@pytest.mark.long
 def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_sent_twice(make_world):
     world = make_world(topics={"-a": 1, "-q": 1})
     spec = {
@@ -291,6 +292,7 @@ def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_
     assert Counter(record.value for record in quarantined(world)) == Counter(bad)
 
 
+@pytest.mark.long
 def test_lines_that_are_dropped_or_quarantined_leave_bundles_whole(make_world):
     world = make_world(topics={"": 1, "-q": 1})
     world.write_pipeline(
