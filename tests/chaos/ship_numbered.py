@@ -37,7 +37,7 @@ from shipper.errors import ShipperError
 from shipper.plan.window import parse_window
 from shipper.producer.client import LaneProducer
 from shipper.report.results import GateResult, PlannedFile, PlanResult, RunFolder, ShipResult
-from spark_jobs import passes, sink
+from spark_jobs import passes, sink_task
 from spark_jobs import ship as ship_step
 from spark_jobs.context import RunContext
 from spark_jobs.progress import Progress
@@ -185,16 +185,14 @@ def work(
 
 
 def write(numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int) -> Receipt:
-    """What Spark does with the sink's writer in one task."""
+    """What the sink's writer does in one task."""
     spark_task = SimpleNamespace(
         partitionId=lambda: task,
         attemptNumber=lambda: attempt,
         taskAttemptId=lambda: task + numbered.tasks * attempt,
     )
-    sink.TaskContext = SimpleNamespace(get=lambda: spark_task)
-    message = sink.ShipperWriter(order, cluster, "").write(batches(numbered, order, task))
-    assert isinstance(message, sink.TaskReceipt)
-    return message.receipt
+    sink_task.TaskContext = SimpleNamespace(get=lambda: spark_task)
+    return sink_task.ship_task(order, cluster, batches(numbered, order, task))
 
 
 def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
