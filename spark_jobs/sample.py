@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from shipper.plan.files import split_starts
 from shipper.report.results import PlannedFile
 from spark_jobs.records import lines
+from spark_jobs.session import setting
 
 #: Of a compressed file larger than a piece, which can be read from its beginning only.
-HEAD_LINES = 40_000
+HEAD_LINES = 20_000
 _MAX_PARTITION_BYTES = "spark.sql.files.maxPartitionBytes"
 
 
@@ -44,38 +47,44 @@ def pieces(files: Sequence[PlannedFile], count: int, piece_bytes: int) -> list[P
 
 
 def sample_lines(spark: SparkSession, chosen: Sequence[Piece], piece_bytes: int) -> DataFrame:
-    """The lines of the pieces, as ``lines`` gives them without the split. Reads nothing yet."""
+    """The lines of the pieces, as ``lines`` gives them without the split. Reads nothing yet.
+
+    Each piece is planned by itself, and then they are one set of rows: a union of frames would plan all that is asked of them once for
+    each, which takes longer than reading them."""
     whole = [piece.path for piece in chosen if piece.index is None and not piece.head]
-    frames = [_text(spark, whole)] if whole else []
-    frames += [_text(spark, [piece.path]).limit(HEAD_LINES) for piece in chosen if piece.head]
     cut: dict[str, list[int]] = {}
     for piece in chosen:
         if piece.index is not None:
             cut.setdefault(piece.path, []).append(piece.index)
-    frames += [_slices(spark, path, indexes, piece_bytes) for path, indexes in cut.items()]
-    return functools.reduce(DataFrame.unionAll, frames)
+    with setting(spark, _MAX_PARTITION_BYTES, piece_bytes), ThreadPoolExecutor(max(1, len(chosen))) as together:
+        planned = [together.submit(_rows, _text(spark, whole))] if whole else []
+        planned += [together.submit(_rows, _text(spark, [piece.path]).limit(HEAD_LINES)) for piece in chosen if piece.head]
+        planned += [together.submit(_slices, spark, path, indexes) for path, indexes in cut.items()]
+    rows = [each.result()[0] for each in planned]
+    _, schema = planned[0].result()
+    union = functools.reduce(lambda some, more: some.union(more), rows)
+    return DataFrame(spark._jsparkSession.internalCreateDataFrame(union, schema, False), spark)
 
 
 def _text(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     return lines(spark, paths).drop("split")
 
 
-def _slices(spark: SparkSession, path: str, indexes: Sequence[int], piece_bytes: int) -> DataFrame:
+def _rows(frame: DataFrame) -> tuple[Any, Any]:
+    """As the JVM has them, and their schema. Planned with the settings as they are now."""
+    rows = frame._jdf.queryExecution().toRdd()  # type: ignore[operator]
+    rows.getNumPartitions()
+    return rows, frame._jdf.schema()
+
+
+def _slices(spark: SparkSession, path: str, indexes: Sequence[int]) -> tuple[Any, Any]:
     """Some of the partitions that Spark cuts the file into: the others are never opened. Spark cuts a file of its own in order, at
     multiples of the size that is set while its scan is planned; its line reader sees to lines that go over a cut."""
-    previous = spark.conf.get(_MAX_PARTITION_BYTES)
-    spark.conf.set(_MAX_PARTITION_BYTES, str(piece_bytes))
-    try:
-        frame = _text(spark, [path])
-        rows = frame._jdf.queryExecution().toRdd()  # type: ignore[operator]
-        rows.getNumPartitions()
-    finally:
-        spark.conf.set(_MAX_PARTITION_BYTES, str(previous))
     jvm = spark._jvm
     wanted = jvm.java.util.HashSet()
     for index in indexes:
         wanted.add(index)
     # A Scala set is a function from an element to whether it is in there, which is what the pruning asks for.
     chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
-    pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rows, chosen)
-    return DataFrame(spark._jsparkSession.internalCreateDataFrame(pruned, frame._jdf.schema(), False), spark)
+    rows, schema = _rows(_text(spark, [path]))
+    return jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rows, chosen), schema

@@ -43,7 +43,7 @@ class Evaluation:
 def evaluate_source(checks: Sequence[SourceCheck], source: Source) -> Evaluation:
     """Never raises for a check that cannot be evaluated: such a check blocks.
 
-    All checks of lines of one scope are one aggregate over its records, in one scan (two Spark jobs; three with `unique`). If that
+    All checks of lines of one scope are one aggregate over its records, in one scan and one Spark job. If that
     fails, as it does when a column's expression fails on a record, each check is asked by itself, so that only those to blame are
     without a figure; a file that cannot be read is everybody's fault. docs/gates.md says what it costs.
     """
