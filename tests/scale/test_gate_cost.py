@@ -20,7 +20,8 @@ from tests.integration.world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3600)]
 
-FILES, LINES, ROUNDS = 8, 2_000_000, 5
+FILES, LINES = 8, 2_000_000
+WARM_UP, ROUNDS = 4, 5
 LIMITS = {"sample": 0.15, "full": 0.60}
 STATUS = r"regexp_extract(value, '\" (\\d{3}) ', 1)"
 #: How a line begins, and what reads its time. Java takes a microsecond of CPU for a time in a format of its own.
@@ -86,7 +87,7 @@ def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(form, tmp_path, ka
     clusters = {"local": load_cluster(config, "local")}
     spark = session(pipeline)
     took = {"sample": [], "full": [], "ship": []}
-    for _ in range(ROUNDS + 2):  # the first two warm Java up
+    for _ in range(WARM_UP + ROUNDS):
         folder = RunFolder(str(world.root / "runs"), pipeline.name, window.start, window.end, new_run_id())
         context = RunContext(pipeline, clusters, config, window, folder, reship=True, _spark=spark)
         assert run_steps(context, [PLAN]) == 0
@@ -107,11 +108,11 @@ def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(form, tmp_path, ka
         assert shipped.delivered == LINES
     spark.stop()
 
-    seconds = {what: statistics.median(rounds[2:]) for what, rounds in took.items()}
+    seconds = {what: statistics.median(rounds[WARM_UP:]) for what, rounds in took.items()}
     with capsys.disabled():
         print(f"\n{form}", end="")
         for what, rounds in took.items():
-            every = ", ".join(f"{one:.2f}" for one in rounds[2:])
+            every = ", ".join(f"{one:.2f}" for one in rounds[WARM_UP:])
             print(f"\n{what:7} {seconds[what]:.2f} s  ({every})  {seconds[what] / seconds['ship']:.0%} of shipping", end="")
     for on, limit in LIMITS.items() if form == "ISO times" else ():
         assert seconds[on] <= limit * seconds["ship"], took
