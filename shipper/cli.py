@@ -30,6 +30,7 @@ from shipper.ledger_commands import app as ledger_app
 from shipper.plan.window import Window, parse_window
 from shipper.quarantine_commands import app as quarantine_app
 from shipper.report import schema as report_schema
+from shipper.report.markup import plural
 from shipper.report.results import ClusterPlan, GateResult, PlanResult, RunFolder, RunReport
 
 out = Console(highlight=False)
@@ -137,9 +138,7 @@ def plan(
         code = runner.run_job(job, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         result = run_folder.find(runner.PLAN, PlanResult)
     if result is None:
-        raise StepResultError(
-            f"the plan's process ended with code {code} and left no result; run `{' '.join(job.command())}` to see why"
-        )
+        raise StepResultError(_left_no_result("plan", job, code))
     if as_json:
         print(result.model_dump_json(indent=1))
     else:
@@ -148,6 +147,10 @@ def plan(
     if result.error and not problems:
         err.print(result.error, style="red", markup=False, soft_wrap=True)
     raise typer.Exit(code or (1 if problems else 0))
+
+
+def _left_no_result(what: str, job: runner.Job, code: int) -> str:
+    return f"the {what}'s process ended with code {code} and left no result; run `{' '.join(job.command())}` to see why"
 
 
 def _show_plan(result: PlanResult) -> None:
@@ -214,11 +217,7 @@ def gates(
         result = run_folder.find(runner.GATE_SOURCE, GateResult)
         if result is None:
             plan = run_folder.find(runner.PLAN, PlanResult)
-            raise StepResultError(
-                plan.error
-                if plan is not None and plan.error
-                else f"the gate's process ended with code {code} and left no result; run `{' '.join(job.command())}` to see why"
-            )
+            raise StepResultError((plan and plan.error) or _left_no_result("gate", job, code))
     if as_json:
         print(result.model_dump_json(indent=1))
     else:
@@ -228,7 +227,7 @@ def gates(
 
 def _show_gate(result: GateResult) -> None:
     window = Window(result.window_start, result.window_end)
-    scans = "no scan of the lines" if not result.scans else f"{result.scans} scan{'s' if result.scans > 1 else ''} of the lines"
+    scans = "no scan of the lines" if not result.scans else f"{plural(result.scans, 'scan')} of the lines"
     out.print(f"[bold]{result.pipeline}[/] {window}   {result.scope or 'nothing was looked at'}   {scans}")
     table = Table("", "check", "severity", "expected", "observed")
     for check in result.checks:

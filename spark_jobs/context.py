@@ -54,9 +54,13 @@ class RunContext:
             self._spark.stop()
             self._spark = None
 
+    @property
+    def runs_uri(self) -> str:
+        """The pipeline's own, wherever this run's results go: `shipper plan` and `gates` leave them in a temporary folder."""
+        return resolve_uri(self.config_dir, self.pipeline.runs_uri)
+
     def ledger_folder(self, cluster: str) -> LedgerFolder:
-        """By the pipeline's own ``runs_uri``, wherever this run's results go: `shipper plan` leaves them in a temporary folder."""
-        return LedgerFolder(resolve_uri(self.config_dir, self.pipeline.runs_uri), self.pipeline.name, cluster)
+        return LedgerFolder(self.runs_uri, self.pipeline.name, cluster)
 
     def common(self, step: str) -> dict[str, Any]:
         """The fields that every step result begins with."""

@@ -6,6 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -61,11 +62,8 @@ def _md5(spark: SparkSession, path: str) -> str:
 def _opened(spark: SparkSession, path: str, read: Callable[[Any], Any]) -> Any:
     try:
         hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
-        stream = hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).open(hadoop_path)
-        try:
+        with closing(hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).open(hadoop_path)) as stream:
             return read(stream)
-        finally:
-            stream.close()
     except Exception as error:
         raise SourceError(
             f"{path} cannot be compared with the others: gone or not permitted ({first_line(error)}). Nothing was sent; run the window again."

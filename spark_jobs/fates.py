@@ -8,6 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from shipper.config import sql
 from shipper.config.check_base import RecordCheck
 from shipper.config.models import Pipeline
 from shipper.config.quarantine import UNPARSEABLE, UNROUTABLE
@@ -40,7 +41,7 @@ def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
 def fate(pipeline: Pipeline) -> Column | None:
     """A byte: null, ship it; else an index into ``rules`` and ``reasons`` behind them. The first that holds counts. None: every
     line is shipped."""
-    conditions = [F.expr(sql) for sql in pipeline.records.drop.values()]
+    conditions = [F.expr(condition) for condition in pipeline.records.drop.values()]
     if pipeline.records.parse is not None:
         conditions.append(~is_parsed(pipeline.records.parse))
     for right in quarantine_checks(pipeline).values():
@@ -55,12 +56,12 @@ def fate(pipeline: Pipeline) -> Column | None:
 
 
 def is_dropped(pipeline: Pipeline) -> Column:
-    return F.col(f"`{FATE}`") < len(pipeline.records.drop)
+    return F.col(sql.column(FATE)) < len(pipeline.records.drop)
 
 
 def counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
     """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name, where that is not known before reading."""
-    column = F.col(f"`{FATE}`")
+    column = F.col(sql.column(FATE))
     found = [F.count_if(column == index).alias(name) for index, name in enumerate(_names(pipeline))]
     if topic is not None and pipeline.quarantine is not None:
         illegal = ~topic.rlike(_LEGAL_TOPIC) | topic.isin(".", "..", pipeline.quarantine.topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from shipper.delivery.preflight import Sample
 from shipper.errors import SourceError
 from shipper.plan.files import ListedFile
 from shipper.terms import FileId
+from spark_jobs.session import MAX_PARTITION_BYTES, setting
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _OPEN_AT_ONCE = 16
@@ -31,18 +33,15 @@ def list_files(spark: SparkSession, paths: Sequence[str], *, recursive: bool) ->
     if not there:
         return []
     folders = {found for path in there for found in _qualified(spark, path)}
-    previous = spark.conf.get("spark.sql.files.maxPartitionBytes")
-    # binaryFile never cuts a file; packed by size, as text is, every file would be a task of its own.
-    spark.conf.set("spark.sql.files.maxPartitionBytes", str(2**62))
     try:
-        frame = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(there))
-        # Microseconds since the epoch would need no time zone, milliseconds are what the file system has.
-        modified_ms = F.unix_millis("modificationTime").alias("modified_ms")
-        rows = frame.select("path", "length", modified_ms, F.col("_metadata.file_path").alias("uri")).collect()
+        # binaryFile never cuts a file; packed by size, as text is, every file would be a task of its own.
+        with setting(spark, MAX_PARTITION_BYTES, 2**62):
+            frame = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(there))
+            # Microseconds since the epoch would need no time zone, milliseconds are what the file system has.
+            modified_ms = F.unix_millis("modificationTime").alias("modified_ms")
+            rows = frame.select("path", "length", modified_ms, F.col("_metadata.file_path").alias("uri")).collect()
     except Exception as error:
         raise SourceError(f"cannot list {', '.join(there)}: {first_line(error)}. Check the path and the credentials.") from error
-    finally:
-        spark.conf.set("spark.sql.files.maxPartitionBytes", str(previous))
     files = [ListedFile(FileId(row.path, row.length, row.modified_ms), row.uri) for row in rows]
     if recursive:
         return files
@@ -113,13 +112,10 @@ class _Heads:
     def _read_one(self, path: str, count: int) -> bytes:
         try:
             hadoop_path = self._hadoop.fs.Path(path)
-            stream = hadoop_path.getFileSystem(self._conf).open(hadoop_path)
-            try:
+            with closing(hadoop_path.getFileSystem(self._conf).open(hadoop_path)) as stream:
                 codec = self._codecs.getCodec(hadoop_path)
                 content = stream if codec is None else codec.createInputStream(stream)
                 return bytes(content.readNBytes(count))
-            finally:
-                stream.close()
         except Exception as error:
             raise SourceError(
                 f"{path} cannot be read: gone, not permitted, or corrupt ({first_line(error)}). Nothing was sent; repair or remove the file."

@@ -75,13 +75,13 @@ def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = No
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline))
-    if fates is not None and (counted := counts(pipeline, F.col(f"`{TOPIC_COLUMN}`") if named else None)):
+    if fates is not None and (counted := counts(pipeline, F.col(column(TOPIC_COLUMN)) if named else None)):
         frame = frame.observe(fates, *counted)
     if mapping.drop:
         value = F.when(~F.coalesce(is_dropped(pipeline), F.lit(False)), value)
     columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
-        columns.append((F.col(f"`{TOPIC_COLUMN}`") if named else topic(pipeline)).alias("topic"))
+        columns.append((F.col(column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
     if mapping.key is not None:
         columns.append(_as_bytes(frame, mapping.key).alias("key"))
     if mapping.headers and mapping.bundle is None:
@@ -90,7 +90,7 @@ def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = No
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     if decided is not None:
-        columns.append(F.col(f"`{FATE}`").alias("fate"))
+        columns.append(F.col(column(FATE)).alias("fate"))
     return frame.select(*columns)
 
 

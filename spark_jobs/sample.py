@@ -13,11 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from shipper.plan.files import split_starts
 from shipper.report.results import PlannedFile
 from spark_jobs.records import lines
-from spark_jobs.session import setting
+from spark_jobs.session import MAX_PARTITION_BYTES, setting
 
 #: Of a compressed file larger than a piece, which can be read from its beginning only.
 HEAD_LINES = 20_000
-_MAX_PARTITION_BYTES = "spark.sql.files.maxPartitionBytes"
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def sample_lines(spark: SparkSession, chosen: Sequence[Piece], piece_bytes: int)
     for piece in chosen:
         if piece.index is not None:
             cut.setdefault(piece.path, []).append(piece.index)
-    with setting(spark, _MAX_PARTITION_BYTES, piece_bytes), ThreadPoolExecutor(max(1, len(chosen))) as together:
+    with setting(spark, MAX_PARTITION_BYTES, piece_bytes), ThreadPoolExecutor(max(1, len(chosen))) as together:
         planned = [together.submit(_rows, _text(spark, whole))] if whole else []
         planned += [together.submit(_rows, _text(spark, [piece.path]).limit(HEAD_LINES)) for piece in chosen if piece.head]
         planned += [together.submit(_slices, spark, path, indexes) for path, indexes in cut.items()]

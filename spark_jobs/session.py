@@ -22,6 +22,7 @@ _MALLOC = {
     "top_pad": 16 << 20,
     "mmap_threshold": 32 << 20,  # else 128 kB, once trim_threshold is given
 }
+MAX_PARTITION_BYTES = "spark.sql.files.maxPartitionBytes"
 _TUNABLES = ":".join(f"glibc.malloc.{name}={value}" for name, value in _MALLOC.items())
 
 
@@ -47,7 +48,7 @@ def session(pipeline: Pipeline) -> SparkSession:
         **runner.conf,
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.files.maxPartitionBytes": str(pipeline.split_size_bytes),
+        MAX_PARTITION_BYTES: str(pipeline.split_size_bytes),
         "spark.sql.files.openCostInBytes": "0",
         "spark.sql.files.minPartitionNum": "1",
         "spark.sql.files.ignoreCorruptFiles": "false",

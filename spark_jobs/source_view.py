@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pyspark.sql import functions as F
 
-from shipper.config import resolve_uri
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.models import Gates
 from shipper.report.past import past_runs
@@ -63,9 +62,7 @@ class SourceView:
             same_day = begins.weekday() == start.weekday() or check.alike != "time_of_week"
             return ends - begins == length and same_time and same_day
 
-        # By the pipeline's own runs_uri: `shipper gates` leaves its results in a temporary folder.
-        runs_uri = resolve_uri(self.context.config_dir, self.context.pipeline.runs_uri)
-        return past_runs(runs_uri, self.plan.pipeline, start, most=check.runs, wanted=wanted)
+        return past_runs(self.context.runs_uri, self.plan.pipeline, start, most=check.runs, wanted=wanted)
 
     def duplicates(self) -> list[list[str]]:
         return duplicates(self.context.spark, self.plan.files)

@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Sequence
 from typing import TypeVar
 
-from shipper.config import resolve_uri
 from shipper.errors import ShipperError, UsageError
 from shipper.report.page import render
 from shipper.report.past import past_runs
@@ -119,15 +118,15 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
     """Before the first byte leaves. When every cluster holds everything already, there is nothing to guard: skipped, and said."""
     planned = context.folder.need(PLAN, PlanResult)
     result = GateResult(**context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at)
-    left = [file for file in planned.files if file.left]
+    view = SourceView(context, planned)
     no_files = not planned.files and context.pipeline.source.when_empty == "succeed"
-    if no_files or (planned.files and not left):
+    if no_files or (planned.files and not view.left):
         result.status, result.scope = "skipped", "nothing is left to ship"
         result.finished_at = now()
         return result
     from spark_jobs import gates  # Great Expectations takes seconds to import
 
-    pipeline, view = context.pipeline, SourceView(context, planned)
+    pipeline = context.pipeline
     listing = gates.Listing(planned, pipeline.source.path, view.history, view.duplicates, view.marked)
     source = gates.Source(listing, view.measure, tuple(pipeline.fixed_topics()))
     evaluated = gates.evaluate_source(pipeline.gates.source, source)
@@ -176,8 +175,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
 def _history(context: RunContext) -> list[PastRun]:
     """Empty if it cannot be had: a report is worth more than its history."""
     try:
-        runs_uri = resolve_uri(context.config_dir, context.pipeline.runs_uri)
-        return past_runs(runs_uri, context.pipeline.name, context.window.start, most=_HISTORY_RUNS)
+        return past_runs(context.runs_uri, context.pipeline.name, context.window.start, most=_HISTORY_RUNS)
     except OSError as error:
         say(f"report: the runs before this one cannot be listed, so the page shows none ({error})")
         return []

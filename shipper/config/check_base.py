@@ -28,7 +28,8 @@ class Check(Model):
     @property
     def title(self) -> str:
         """Its name with its subject, as reports and the reasons of quarantined records show it: ``not_null(host)``."""
-        return str(getattr(self, "check", type(self).__name__))
+        name, column = getattr(self, "check", type(self).__name__), getattr(self, "column", None)
+        return str(name) if column is None else f"{name}({column})"
 
 
 class CountCheck(Check):

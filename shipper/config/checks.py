@@ -26,6 +26,7 @@ from shipper.config.listing_checks import (
     FilesCheck,
     FilesPerCheck,
     FreshnessCheck,
+    ListingCheck,
     NoBomCheck,
     SizeVsHistoryCheck,
     TotalBytesCheck,
@@ -43,6 +44,7 @@ __all__ = [
     "InWindowCheck",
     "JsonCheck",
     "LineLengthCheck",
+    "ListingCheck",
     "MatchesCheck",
     "NoBomCheck",
     "NotNullCheck",
@@ -60,13 +62,7 @@ __all__ = [
 
 
 SourceCheck = Annotated[
-    FilesCheck
-    | TotalBytesCheck
-    | FreshnessCheck
-    | FilesPerCheck
-    | SizeVsHistoryCheck
-    | DuplicateFilesCheck
-    | NoBomCheck
+    ListingCheck
     | RowsCheck
     | NotNullCheck
     | MatchesCheck

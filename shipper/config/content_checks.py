@@ -31,10 +31,6 @@ class NotNullCheck(RecordCheck):
     def condition(self) -> str:
         return f"{sql.column(self.column)} IS NOT NULL"
 
-    @property
-    def title(self) -> str:
-        return f"not_null({self.column})"
-
 
 class MatchesCheck(RecordCheck):
     """The share of records in whose column the regex is found. Bytes that are no UTF-8 are looked at as U+FFFD."""
@@ -50,10 +46,6 @@ class MatchesCheck(RecordCheck):
     def condition(self) -> str:
         return f"{sql.column(self.column)} RLIKE {sql.literal(self.regex)}"
 
-    @property
-    def title(self) -> str:
-        return f"matches({self.column})"
-
 
 class JsonCheck(RecordCheck):
     """The share of records whose column is a JSON object. Text after the object's end is not seen."""
@@ -65,10 +57,6 @@ class JsonCheck(RecordCheck):
     def condition(self) -> str:
         column = sql.column(self.column)
         return f"ltrim({column}) LIKE '{{%' AND try_parse_json({column}) IS NOT NULL"
-
-    @property
-    def title(self) -> str:
-        return f"json({self.column})"
 
 
 class AllowedCheck(RecordCheck):
@@ -90,10 +78,6 @@ class AllowedCheck(RecordCheck):
     def condition(self) -> str:
         texts = ", ".join(sql.literal(str(value)) for value in self.values)
         return f"CAST({sql.column(self.column)} AS STRING) IN ({texts})"
-
-    @property
-    def title(self) -> str:
-        return f"allowed({self.column})"
 
 
 class InWindowCheck(RateCheck):
@@ -118,10 +102,6 @@ class InWindowCheck(RateCheck):
         high = round((end.timestamp() + self.after_seconds) * 1000)
         at = f"try_cast({sql.column(self.column)} AS TIMESTAMP)"
         return f"{at} >= timestamp_millis({low}) AND {at} < timestamp_millis({high})"
-
-    @property
-    def title(self) -> str:
-        return f"in_window({self.column})"
 
 
 class LineLengthCheck(ContentCheck):
@@ -205,8 +185,6 @@ class SchemaCheck(RecordCheck):
     delimiter: str = Field(default=",", min_length=1)
     """What is between two columns: one or more characters."""
 
-    sql_field: ClassVar[str] = "column"
-
     @model_validator(mode="after")
     def _one_format(self) -> Self:
         if bool(self.fields) == (self.columns is not None):
@@ -237,10 +215,6 @@ class SchemaCheck(RecordCheck):
     def has_new(self) -> str:
         return f"(size(array_except({self.keys()}, {sql.array((*self.fields, *self.optional))})) > 0)"
 
-    @property
-    def title(self) -> str:
-        return f"schema({self.column})"
-
 
 class ConditionCheck(RecordCheck):
     """The share of records for which a Spark SQL condition is true. Null is not true."""
@@ -270,7 +244,3 @@ class UniqueCheck(RateCheck):
     """`value`, `key`, or a column of `records.columns`. Nulls do not count."""
 
     whole: ClassVar[str] = "it is about records against each other, and says of none that it is the one too many"
-
-    @property
-    def title(self) -> str:
-        return f"unique({self.column})"

@@ -122,3 +122,8 @@ class NoBomCheck(Check):
     the mark off the first line, and shipper puts it back. Costs one open and three bytes of every file that is left to ship."""
 
     check: Literal["no_bom"]
+
+
+ListingCheck = (
+    FilesCheck | TotalBytesCheck | FreshnessCheck | FilesPerCheck | SizeVsHistoryCheck | DuplicateFilesCheck | NoBomCheck
+)

@@ -10,9 +10,8 @@ from typing import Any
 import fsspec
 from pydantic import BaseModel, ValidationError
 
-from shipper.report.results import PastRun
+from shipper.report.results import PastRun, RunFolder
 
-_STAMP = "%Y%m%dT%H%M%SZ"
 #: Of windows that have no run to show, this many are passed over for each that is wanted; a pipeline that has failed for weeks
 #: should not have all of its reports read by each run.
 _LOOKED_AT_PER_RUN = 5
@@ -59,7 +58,11 @@ def past_runs(
     """
     root = f"{runs_uri.rstrip('/')}/{pipeline}"
     fs, path = fsspec.core.url_to_fs(root)
-    windows = [(window, name) for name in _names(fs, path) if (window := _window(name)) and window[0] < before and wanted(window)]
+    windows = [
+        (window, name)
+        for name in _names(fs, path)
+        if (window := RunFolder.window_of(name)) and window[0] < before and wanted(window)
+    ]
     found: list[PastRun] = []
     for window, name in sorted(windows, reverse=True)[: most * _LOOKED_AT_PER_RUN]:
         if len(found) == most:
@@ -74,16 +77,6 @@ def _names(fs: Any, path: str) -> Sequence[str]:
         return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _window(name: str) -> Window | None:
-    """Of a folder's name, as RunFolder writes it; None for any other."""
-    start, _, end = name.partition("--")
-    try:
-        first, last = (dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC) for stamp in (start, end))
-    except ValueError:
-        return None
-    return (first, last) if first < last else None
 
 
 def _succeeded(fs: Any, folder: str, pipeline: str, window: Window) -> Iterator[PastRun]:

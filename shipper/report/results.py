@@ -361,13 +361,25 @@ class RunReport(StepResult):
 R = TypeVar("R", bound=StepResult)
 
 
+_STAMP = "%Y%m%dT%H%M%SZ"
+
+
 class RunFolder:
     """The folder of one run. Any file system that fsspec knows; results are written whole or not at all."""
 
     def __init__(self, runs_uri: str, pipeline: str, start: dt.datetime, end: dt.datetime, run_id: str) -> None:
-        stamp = "%Y%m%dT%H%M%SZ"
         self.run_id = run_id
-        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{start.strftime(stamp)}--{end.strftime(stamp)}/{run_id}"
+        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{start.strftime(_STAMP)}--{end.strftime(_STAMP)}/{run_id}"
+
+    @staticmethod
+    def window_of(name: str) -> tuple[dt.datetime, dt.datetime] | None:
+        """Of a window's folder by its name; None for any other."""
+        start, _, end = name.partition("--")
+        try:
+            first, last = (dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC) for stamp in (start, end))
+        except ValueError:
+            return None
+        return (first, last) if first < last else None
 
     def path(self, name: str) -> str:
         return f"{self.uri}/{name}"

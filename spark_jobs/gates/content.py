@@ -29,9 +29,10 @@ from shipper.config.checks import (
     UniqueCheck,
 )
 from shipper.config.units import write_size
+from shipper.report.markup import plural
 from shipper.report.results import PlanResult
 from spark_jobs.gates.finding import Bound, Finding
-from spark_jobs.gates.words import between, counted, figure, listed, rate, share
+from spark_jobs.gates.words import between, figure, listed, rate, share
 from spark_jobs.records import TOPIC_COLUMN
 
 #: Asked for with every scope.
@@ -85,7 +86,7 @@ def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> 
 
 def _rows(check: RowsCheck) -> Measured:
     def finding(rows: int, _: Figures) -> Finding:
-        return Finding((Bound(rows, check.min, check.max),), counted(rows, "row") + WHERE[check.on])
+        return Finding((Bound(rows, check.min, check.max),), plural(rows, "row") + WHERE[check.on])
 
     return Measured(between(figure(check.min), figure(check.max), "rows"), {}, finding)
 
@@ -95,7 +96,7 @@ def _share_of(check: RateCheck, condition: str) -> Measured:
 
     def finding(rows: int, figures: Figures) -> Finding:
         good = figures["good"]
-        observed = f"{rows - good:,} of {counted(rows, 'row')} {wrong} ({share(good, rows)} {right}){WHERE[check.on]}"
+        observed = f"{rows - good:,} of {plural(rows, 'row')} {wrong} ({share(good, rows)} {right}){WHERE[check.on]}"
         return Finding((Bound(good / rows, min=check.min_rate),), observed)
 
     return Measured(_at_least(check.min_rate, right), {"good": f"count_if({condition})"}, finding)
@@ -120,7 +121,7 @@ def _json_schema(check: SchemaCheck) -> Measured:
             "no JSON object": rows - found["objects"],
         }
         words = ", ".join(f"{count:,} {what}" for what, count in drift.items() if count) or "no drift"
-        observed = f"{share(found['good'], rows)} of {counted(rows, 'row')} as expected ({words}){WHERE[check.on]}"
+        observed = f"{share(found['good'], rows)} of {plural(rows, 'row')} as expected ({words}){WHERE[check.on]}"
         return Finding((Bound(found["good"] / rows, min=check.min_rate),), observed)
 
     return Measured(_at_least(check.min_rate, "with the expected fields"), figures, finding)
@@ -142,8 +143,8 @@ def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
         there, distinct = found["kept"], found["distinct"]
         by = f", by every {every}th value" if every > 1 else ""
         if not there:
-            return Finding((), f"no value among {counted(rows, 'row')} to compare{by}{WHERE[check.on]}")
-        observed = f"{there - distinct:,} of {counted(there, 'value')} repeat another ({share(distinct, there)} distinct{by}){WHERE[check.on]}"
+            return Finding((), f"no value among {plural(rows, 'row')} to compare{by}{WHERE[check.on]}")
+        observed = f"{there - distinct:,} of {plural(there, 'value')} repeat another ({share(distinct, there)} distinct{by}){WHERE[check.on]}"
         return Finding((Bound(distinct / there, min=check.min_rate),), observed)
 
     return Measured(_at_least(check.min_rate, "distinct"), figures, finding)
@@ -185,7 +186,7 @@ def _route_rate(check: RouteRateCheck, topics: tuple[str, ...]) -> Measured:
             range(len(names)), key=lambda i: all(bound.holds for bound in _share_bounds(check, names[i], counts[i], rows))
         )
         shown = listed([f"{names[i]} {share(counts[i], rows)}" for i in order], most=8)
-        return Finding(tuple(bounds), f"{shown} of {counted(rows, 'row')}{WHERE[check.on]}")
+        return Finding(tuple(bounds), f"{shown} of {plural(rows, 'row')}{WHERE[check.on]}")
 
     least = f"≥ {rate(check.min_share)} each" if check.min_share else "no topic empty"
     limits = [f"{name} {between(rate(limit.min), rate(limit.max))}" for name, limit in check.topics.items()]

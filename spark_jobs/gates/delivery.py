@@ -15,6 +15,7 @@ from shipper.report.results import CheckResult
 from spark_jobs.accounting import Account, Figure, Sum
 from spark_jobs.gates.suite import Answer, Question, ask
 from spark_jobs.gates.verdict import unevaluated
+from spark_jobs.gates.words import rate
 
 #: Of thousands of files that do not add up, so many are named.
 _MOST_OPEN = 20
@@ -180,13 +181,13 @@ def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum], answer: Answer) 
 
 
 def _quarantine_rate(check: QuarantineRateCheck, account: Account) -> CheckResult:
-    expected = f"≤ {100 * check.max_rate:.12g} % of the lines that were read"
-    rate = account.quarantined / account.read if account.read else float(account.quarantined > 0)
+    expected = f"≤ {rate(check.max_rate)} of the lines that were read"
+    quarantined = account.quarantined / account.read if account.read else float(account.quarantined > 0)
 
     def below() -> gxe.ExpectColumnMaxToBeBetween:
         return gxe.ExpectColumnMaxToBeBetween(column="rate", max_value=check.max_rate)
 
-    (answer,) = ask([Question(below, ("rate",))], pd.DataFrame({"rate": [rate]}))
+    (answer,) = ask([Question(below, ("rate",))], pd.DataFrame({"rate": [quarantined]}))
     if answer.fault is not None:
         return unevaluated("quarantine_rate", expected, answer.fault)
     # Rounded up, so that a share above the limit never looks like the limit.

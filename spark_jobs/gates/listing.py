@@ -14,19 +14,18 @@ from shipper.config.checks import (
     FilesCheck,
     FilesPerCheck,
     FreshnessCheck,
+    ListingCheck,
     NoBomCheck,
     SizeVsHistoryCheck,
     TotalBytesCheck,
 )
 from shipper.config.path_time import pattern_of_source
 from shipper.config.units import format_bytes, write_duration, write_size
+from shipper.report.markup import plural
 from shipper.report.results import PastRun, PlanResult
 from spark_jobs.gates.finding import Bound, Finding
-from spark_jobs.gates.words import between, counted, figure, listed, rate
+from spark_jobs.gates.words import between, figure, listed, rate
 
-ListingCheck = (
-    FilesCheck | TotalBytesCheck | FreshnessCheck | FilesPerCheck | SizeVsHistoryCheck | DuplicateFilesCheck | NoBomCheck
-)
 _MOST_PARTS = 100_000
 
 
@@ -68,7 +67,7 @@ def find(check: ListingCheck, listing: Listing) -> Finding:
     match check:
         case FilesCheck():
             count = len(plan.files)
-            return Finding((Bound(count, check.min, check.max),), counted(count, "file"))
+            return Finding((Bound(count, check.min, check.max),), plural(count, "file"))
         case TotalBytesCheck():
             size = plan.total_bytes
             return Finding((Bound(size, check.min_bytes, check.max_bytes),), f"{format_bytes(size)} ({size:,} bytes)")
@@ -109,12 +108,12 @@ def _files_per(check: FilesPerCheck, listing: Listing) -> Finding:
     wrong = [part for part, count in enumerate(numbers) if not Bound(count, check.min, check.max).holds]
     starts = [f"{plan.window_start + part * every:%Y-%m-%dT%H:%MZ} has {numbers[part]:,}" for part in wrong]
     words = [
-        f"{len(wrong):,} of {counted(parts, 'part')} wrong: {listed(starts)}" if wrong else f"right in {counted(parts, 'part')}"
+        f"{len(wrong):,} of {plural(parts, 'part')} wrong: {listed(starts)}" if wrong else f"right in {plural(parts, 'part')}"
     ]
     if timeless:
-        words.append(f"{counted(timeless, 'file')} without a time in the path")
+        words.append(f"{plural(timeless, 'file')} without a time in the path")
     if outside := len(times) - timeless - len(inside):
-        words.append(f"{counted(outside, 'file')} outside the window")
+        words.append(f"{plural(outside, 'file')} outside the window")
     return Finding(
         (Bound(min(numbers), check.min, check.max), Bound(max(numbers), check.min, check.max), Bound(timeless, max=0)),
         "; ".join(words),
@@ -125,15 +124,15 @@ def _size_vs_history(check: SizeVsHistoryCheck, plan: PlanResult, runs: Sequence
     of_bytes = check.of == "bytes"
     now = plan.total_bytes if of_bytes else len(plan.files)
     history = tuple(float(run.bytes if of_bytes else run.files) for run in runs)
-    shown = format_bytes(now) if of_bytes else counted(now, "file")
+    shown = format_bytes(now) if of_bytes else plural(now, "file")
     if len(runs) < check.min_runs:
-        had = f"{counted(len(runs), 'earlier run')}, {check.min_runs} are needed" if runs else "no earlier run"
+        had = f"{plural(len(runs), 'earlier run')}, {check.min_runs} are needed" if runs else "no earlier run"
         return Finding((Bound(len(runs), max=check.min_runs - 1),), f"{shown}; no history to compare with yet ({had})", history)
     median = statistics.median(history)
     low, high = median * (1 - check.tolerance), median * (1 + check.tolerance)
     usual = format_bytes(median) if of_bytes else f"{median:,.12g} files"
     ratio = f", {now / median:.2f} times that" if median else ""
-    return Finding((Bound(now, low, high),), f"{shown}; median of {counted(len(runs), 'run')} {usual}{ratio}", history)
+    return Finding((Bound(now, low, high),), f"{shown}; median of {plural(len(runs), 'run')} {usual}{ratio}", history)
 
 
 def _duplicate_files(listing: Listing) -> Finding:
@@ -142,7 +141,7 @@ def _duplicate_files(listing: Listing) -> Finding:
     groups = listing.duplicates()
     doubled = sum(len(group) - 1 for group in groups)
     names = [" = ".join(path.rsplit("/", 1)[-1] for path in group) for group in groups]
-    observed = f"{counted(doubled, 'file')} with the content of another: {listed(names)}" if doubled else "all contents differ"
+    observed = f"{plural(doubled, 'file')} with the content of another: {listed(names)}" if doubled else "all contents differ"
     return Finding((Bound(doubled, max=0),), observed)
 
 
@@ -151,5 +150,5 @@ def _no_bom(listing: Listing) -> Finding:
         return Finding((), "no files")
     marked = listing.marked()
     names = sorted(path.rsplit("/", 1)[-1] for path in marked)
-    observed = f"{counted(len(marked), 'file')} with one: {listed(names)}" if marked else "none"
+    observed = f"{plural(len(marked), 'file')} with one: {listed(names)}" if marked else "none"
     return Finding((Bound(len(marked), max=0),), observed)

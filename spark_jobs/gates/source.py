@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from pyspark.errors import AnalysisException
 
-from shipper.config.checks import ContentCheck, SourceCheck
+from shipper.config.checks import ContentCheck, ListingCheck, SourceCheck
 from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates import content, listing
@@ -64,7 +64,7 @@ def evaluate_source(checks: Sequence[SourceCheck], source: Source) -> Evaluation
 
 
 def _looked_at_listing(check: Any, of: Listing) -> Looked:
-    if not isinstance(check, get_args(listing.ListingCheck)):
+    if not isinstance(check, get_args(ListingCheck)):
         name = str(getattr(check, "check", type(check).__name__))
         return Looked(name, "block", "a check that shipper knows", f"there is no check {name!r}")
     expected = listing.expected(check)

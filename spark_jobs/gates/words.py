@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 
-def counted(count: int, one: str) -> str:
-    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
-
-
 def between(fewest: str | None, most: str | None, what: str = "") -> str:
     """``≥ 1 files``, ``1–3 files``, ``≤ 3 files``, ``3 files``."""
     unit = f" {what}" if what else ""
