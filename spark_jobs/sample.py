@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from dataclasses import dataclass, replace
 
 from shipper.plan.files import split_starts
 from shipper.report.results import PlannedFile
-from spark_jobs.records import lines
-from spark_jobs.session import MAX_PARTITION_BYTES, setting
+from spark_jobs.pieces import FilePiece, piece_at
 
 #: Of a compressed file larger than a piece, which can be read from its beginning only.
 HEAD_LINES = 20_000
@@ -45,45 +39,14 @@ def pieces(files: Sequence[PlannedFile], count: int, piece_bytes: int) -> list[P
     return found
 
 
-def sample_lines(spark: SparkSession, chosen: Sequence[Piece], piece_bytes: int) -> DataFrame:
-    """The lines of the pieces, as ``lines`` gives them without the split. Reads nothing yet.
-
-    Each piece is planned by itself, and then they are one set of rows: a union of frames would plan all that is asked of them once for
-    each, which takes longer than reading them."""
-    whole = [piece.path for piece in chosen if piece.index is None and not piece.head]
-    cut: dict[str, list[int]] = {}
-    for piece in chosen:
-        if piece.index is not None:
-            cut.setdefault(piece.path, []).append(piece.index)
-    with setting(spark, MAX_PARTITION_BYTES, piece_bytes), ThreadPoolExecutor(max(1, len(chosen))) as together:
-        planned = [together.submit(_rows, _text(spark, whole))] if whole else []
-        planned += [together.submit(_rows, _text(spark, [piece.path]).limit(HEAD_LINES)) for piece in chosen if piece.head]
-        planned += [together.submit(_slices, spark, path, indexes) for path, indexes in cut.items()]
-    rows = [each.result()[0] for each in planned]
-    _, schema = planned[0].result()
-    union = functools.reduce(lambda some, more: some.union(more), rows)
-    return DataFrame(spark._jsparkSession.internalCreateDataFrame(union, schema, False), spark)
+def to_read(chosen: Sequence[Piece], files: Sequence[PlannedFile], piece_bytes: int) -> list[FilePiece]:
+    """The pieces as the reader takes them. Of ``files`` they were chosen."""
+    of_path = {file.path: file for file in files}
+    return [_to_read(piece, of_path[piece.path], piece_bytes) for piece in chosen]
 
 
-def _text(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    return lines(spark, paths).drop("split")
-
-
-def _rows(frame: DataFrame) -> tuple[Any, Any]:
-    """As the JVM has them, and their schema. Planned with the settings as they are now."""
-    rows = frame._jdf.queryExecution().toRdd()  # type: ignore[operator]
-    rows.getNumPartitions()
-    return rows, frame._jdf.schema()
-
-
-def _slices(spark: SparkSession, path: str, indexes: Sequence[int]) -> tuple[Any, Any]:
-    """Some of the partitions that Spark cuts the file into: the others are never opened. Spark cuts a file of its own in order, at
-    multiples of the size that is set while its scan is planned; its line reader sees to lines that go over a cut."""
-    jvm = spark._jvm
-    wanted = jvm.java.util.HashSet()
-    for index in indexes:
-        wanted.add(index)
-    # A Scala set is a function from an element to whether it is in there, which is what the pruning asks for.
-    chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
-    rows, schema = _rows(_text(spark, [path]))
-    return jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rows, chosen), schema
+def _to_read(piece: Piece, file: PlannedFile, piece_bytes: int) -> FilePiece:
+    if piece.index is not None:
+        return piece_at(file, piece.index * piece_bytes, piece_bytes)
+    whole = piece_at(file, 0, max(1, file.size_bytes))
+    return replace(whole, most_lines=HEAD_LINES) if piece.head else whole

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+import functools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
+from urllib.parse import unquote
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.models import Gates
+from shipper.config.sql import column
+from shipper.errors import SourceError
 from shipper.report.past import past_runs
 from shipper.report.results import PastRun, PlannedFile, PlanResult
 from spark_jobs.context import RunContext
 from spark_jobs.duplicates import duplicates
-from spark_jobs.listing import files_with_bom
-from spark_jobs.records import gate_frame, lines
-from spark_jobs.sample import Piece, pieces, sample_lines
+from spark_jobs.listing import look_at
+from spark_jobs.marks import BROKEN, MARK
+from spark_jobs.pieces import LineLimits, file_pieces, reading
+from spark_jobs.records import gate_frame
+from spark_jobs.sample import Piece, pieces, to_read
 from spark_jobs.session import setting
+from spark_jobs.unreadable import broken_files, unreadable
+
+#: Of a line that is too long to be a record, a check sees the beginning.
+_KEPT_OF_LONG_LINES_BYTES = 256
+
+_FILES_COMPARED = 200
+"""With the most records at fault; a few of them are named."""
 
 
 @dataclass
@@ -33,7 +49,9 @@ class SourceView:
 
     @cached_property
     def left(self) -> list[PlannedFile]:
-        return [file for file in self.plan.files if file.left]
+        left = [file for file in self.plan.files if file.left]
+        look_at(self.context.spark, [file for file in left if file.unknown])
+        return [file for file in left if not file.problem]
 
     @cached_property
     def sample(self) -> list[Piece]:
@@ -41,17 +59,42 @@ class SourceView:
         return pieces([file for file in self.left if file.size_bytes] or self.left, gates.sample_files, gates.sample_piece_bytes)
 
     def measure(self, scope: Literal["sample", "full"], figures: Mapping[str, str]) -> dict[str, Any]:
-        """All figures in one scan. Raises what Spark raises."""
-        self.looked_at.add(scope)
-        context = self.context
-        if scope == "sample":
-            frame = sample_lines(context.spark, self.sample, context.pipeline.gates.sample_piece_bytes)
-        else:
-            frame = lines(context.spark, [file.path for file in self.left])
+        """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot be read if the pipeline wants all or nothing;
+        else they have the lines that could be read, and the ship will say so."""
         aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
         # One row comes back: there is nothing to adapt, and trying takes 0.15 s.
-        with setting(context.spark, "spark.sql.adaptive.enabled", "false"):
-            return gate_frame(frame, context.pipeline).agg(*aggregates).collect()[0].asDict()
+        with setting(self.context.spark, "spark.sql.adaptive.enabled", "false"), self._lines(scope) as lines:
+            found: dict[str, Any] = gate_frame(lines, self.context.pipeline).agg(*aggregates).collect()[0].asDict()
+        bad = [file for file in self.plan.files if file.left and file.problem]
+        if bad and self.context.pipeline.source.on_unreadable == "fail":
+            raise SourceError(unreadable(bad))
+        return found
+
+    def where(self, scope: Literal["sample", "full"], conditions: Mapping[str, str]) -> dict[str, list[tuple[str, int]]]:
+        """The files with the most records for which each condition is true. Raises what Spark raises."""
+        counts = [F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items()]
+        total = functools.reduce(operator.add, (F.col(f"`{name}`") for name in conditions))
+        with setting(self.context.spark, "spark.sql.adaptive.enabled", "false"), self._lines(scope) as lines:
+            of_file = gate_frame(lines, self.context.pipeline, "file_path").groupBy("file_path").agg(*counts)
+            rows = [row.asDict() for row in of_file.orderBy(total.desc(), "file_path").limit(_FILES_COMPARED).collect()]
+        return {
+            name: [(unquote(row["file_path"]), row[name]) for row in sorted(rows, key=lambda row: -row[name]) if row[name]]
+            for name in conditions
+        }
+
+    @contextmanager
+    def _lines(self, scope: Literal["sample", "full"]) -> Iterator[DataFrame]:
+        """What can be read of them. Notes what is wrong with the files that cannot."""
+        self.looked_at.add(scope)
+        gates, pipeline = self.context.pipeline.gates, self.context.pipeline
+        if scope == "sample":
+            pieces, bytes_each = to_read(self.sample, self.left, gates.sample_piece_bytes), gates.sample_piece_bytes
+        else:
+            pieces, bytes_each = list(file_pieces(self.left, pipeline.split_size_bytes)), pipeline.split_size_bytes
+        limits = LineLimits(pipeline.records.max_line_bytes, _KEPT_OF_LONG_LINES_BYTES)
+        with reading(self.context.spark, pieces, limits, partition_bytes=bytes_each) as read:
+            yield read.frame.where(~F.col(column(MARK)).eqNullSafe(BROKEN))
+            broken_files(pieces, read.reports())
 
     def history(self, check: SizeVsHistoryCheck) -> Sequence[PastRun]:
         start, length = self.plan.window_start, self.plan.window_end - self.plan.window_start
@@ -65,10 +108,10 @@ class SourceView:
         return past_runs(self.context.runs_uri, self.plan.pipeline, start, most=check.runs, wanted=wanted)
 
     def duplicates(self) -> list[list[str]]:
-        return duplicates(self.context.spark, self.plan.files)
+        return duplicates(self.context.spark, self.plan.own_files)
 
     def marked(self) -> set[str]:
-        return files_with_bom(self.context.spark, [file.path for file in self.left])
+        return {file.path for file in self.left if file.bom}
 
     @property
     def scope(self) -> str:
@@ -79,4 +122,4 @@ class SourceView:
             said.append(f"sample: {len(self.sample):,} pieces of {len({piece.path for piece in self.sample}):,} of {files}")
         if "full" in self.looked_at:
             said.append(f"full: all {files}")
-        return "; ".join(said) or f"listing: {len(self.plan.files):,} files"
+        return "; ".join(said) or f"listing: {len(self.plan.own_files):,} files"

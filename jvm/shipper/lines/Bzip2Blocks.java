@@ -1,0 +1,61 @@
+package shipper.lines;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+
+/**
+ * Whether all blocks of a bzip2 file are there, without unpacking them: each stream ends with a checksum made of those of its blocks. Who
+ * reads a file in pieces looks for the beginnings of blocks, and passes over a block whose beginning is damaged without a word.
+ */
+final class Bzip2Blocks {
+    private static final long BLOCK = 0x314159265359L, END = 0x177245385090L, MARK = (1L << 48) - 1;
+
+    private Bzip2Blocks() {}
+
+    /** Reads the stream to its end. Raises IOException if a block or the end of a stream is missing. */
+    static void check(InputStream in) throws IOException {
+        byte[] buffer = new byte[1 << 20];
+        long window = 0;
+        long seen = 0;
+        long due = -1; // when the 32 bits behind a mark are in the window, as many bytes seen
+        int shift = 0;
+        boolean ends = false;
+        int combined = 0;
+        boolean open = true;
+        for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
+            for (int i = 0; i < n; i++) {
+                window = window << 8 | buffer[i] & 0xffL;
+                seen++;
+                if (seen == due) {
+                    int checksum = (int) (window >>> shift);
+                    due = -1;
+                    if (!ends) {
+                        combined = (combined << 1 | combined >>> 31) ^ checksum;
+                        open = true;
+                    } else if (checksum != combined) {
+                        throw new IOException("a block is damaged or missing before byte " + seen);
+                    } else {
+                        combined = 0;
+                        open = false;
+                    }
+                }
+                if (seen < 6 || due >= 0) {
+                    continue;
+                }
+                for (int s = 0; s < 8; s++) {
+                    long bits = window >>> s & MARK;
+                    if (bits == BLOCK || bits == END) {
+                        ends = bits == END;
+                        shift = s;
+                        due = seen + 4;
+                        break;
+                    }
+                }
+            }
+        }
+        if (open || due >= 0) {
+            throw new EOFException("it is cut off: its last stream has no end");
+        }
+    }
+}

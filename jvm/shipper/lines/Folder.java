@@ -1,0 +1,261 @@
+package shipper.lines;
+
+import java.io.DataInputStream;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.GlobExpander;
+import org.apache.hadoop.fs.GlobPattern;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
+
+/** What lies in folders, and how files begin: each asked with one call from Python, and with many at once from the file system. */
+public final class Folder {
+    private static final int AT_ONCE = 16;
+
+    private Folder() {}
+
+    /**
+     * The files under `paths` (packed: a count and texts; folders, files or patterns; one that does not exist holds none), each once. Hidden ones (`_…`, `.…`) are left out.
+     *
+     * @param include a regular expression for names; of files with another name only the first `mostOthers` are told
+     * @param most stops when more files than that have been found, so that the answer may have one more
+     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, and the number of the path that it was found under (of several, the first); then how many were not told
+     */
+    public static byte[] list(Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers)
+            throws IOException {
+        Listing listing = new Listing(conf, recursive, Pattern.compile(include), most, mostOthers);
+        List<String> wanted = texts(Packed.reader(paths));
+        inParallel(numbers(wanted.size()), i -> {
+            for (String one : GlobExpander.expand(wanted.get(i))) {
+                listing.add(one, i);
+            }
+            return null;
+        });
+        return listing.packed();
+    }
+
+    private static final class Listing {
+        private final Configuration conf;
+        private final boolean recursive;
+        private final Pattern include;
+        private final long most;
+        private final int mostOthers;
+        private final Map<String, FileStatus> found = new LinkedHashMap<>();
+        private final Map<String, Integer> under = new HashMap<>();
+        private long wanted;
+        private long others;
+
+        Listing(Configuration conf, boolean recursive, Pattern include, long most, int mostOthers) {
+            this.conf = conf;
+            this.recursive = recursive;
+            this.include = include;
+            this.most = most;
+            this.mostOthers = mostOthers;
+        }
+
+        void add(String pattern, int number) throws IOException {
+            Path path = new Path(pattern);
+            FileSystem fs = Content.fileSystem(path, conf);
+            for (FileStatus status : matches(fs, fs.makeQualified(path))) {
+                if (!status.isDirectory()) {
+                    note(status, number);
+                } else {
+                    folder(fs, status.getPath(), number);
+                }
+            }
+        }
+
+        private void folder(FileSystem fs, Path folder, int number) throws IOException {
+            List<Path> deeper = new ArrayList<>();
+            RemoteIterator<FileStatus> entries = fs.listStatusIterator(folder);
+            while (!full() && entries.hasNext()) {
+                FileStatus entry = entries.next();
+                if (!entry.isDirectory()) {
+                    note(entry, number);
+                } else if (recursive && !hidden(entry.getPath().getName())) {
+                    deeper.add(entry.getPath());
+                }
+            }
+            for (Path one : deeper) {
+                if (!full()) {
+                    folder(fs, one, number);
+                }
+            }
+        }
+
+        private synchronized boolean full() {
+            return wanted > most;
+        }
+
+        private synchronized void note(FileStatus file, int number) {
+            String name = file.getPath().getName();
+            String path = file.getPath().toString();
+            under.computeIfPresent(path, (key, before) -> Math.min(before, number));
+            if (hidden(name) || full() || found.containsKey(path)) {
+                return;
+            }
+            if (include.matcher(name).matches()) {
+                wanted++;
+            } else if (++others > mostOthers) {
+                return;
+            }
+            found.put(path, file);
+            under.put(path, number);
+        }
+
+        private static boolean hidden(String name) {
+            return name.startsWith(".") || name.startsWith("_") && !name.contains("=");
+        }
+
+        synchronized byte[] packed() throws IOException {
+            Packed.Writer out = new Packed.Writer().number(found.size());
+            for (FileStatus file : found.values()) {
+                out.text(file.getPath().toString()).text(file.getPath().toUri().toString());
+                out.number(file.getLen()).number(file.getModificationTime()).number(under.get(file.getPath().toString()));
+            }
+            return out.number(Math.max(0, others - mostOthers)).packed();
+        }
+    }
+
+    private static List<Integer> numbers(int count) {
+        List<Integer> found = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            found.add(i);
+        }
+        return found;
+    }
+
+    private static List<String> texts(DataInputStream in) throws IOException {
+        List<String> found = new ArrayList<>();
+        for (long left = in.readLong(); left > 0; left--) {
+            found.add(Packed.text(in));
+        }
+        return found;
+    }
+
+    /** What a pattern without braces matches. Hadoop's own globber takes a colon in a name for the end of a scheme. */
+    private static List<FileStatus> matches(FileSystem fs, Path path) throws IOException {
+        List<FileStatus> found = new ArrayList<>();
+        Path parent = path.getParent();
+        GlobPattern name = new GlobPattern(path.getName());
+        if (parent == null || !anyWildcard(path)) {
+            try {
+                found.add(fs.getFileStatus(new Path(unescaped(path.toString()))));
+            } catch (FileNotFoundException error) {
+                // holds nothing
+            }
+            return found;
+        }
+        for (FileStatus folder : matches(fs, parent)) {
+            if (!folder.isDirectory()) {
+                continue;
+            }
+            if (!name.hasWildcard()) {
+                found.addAll(matches(fs, new Path(folder.getPath(), new Path(null, null, path.getName()))));
+                continue;
+            }
+            RemoteIterator<FileStatus> entries = fs.listStatusIterator(folder.getPath());
+            while (entries.hasNext()) {
+                FileStatus entry = entries.next();
+                if (name.matches(entry.getPath().getName())) {
+                    found.add(entry);
+                }
+            }
+        }
+        return found;
+    }
+
+    private static boolean anyWildcard(Path path) {
+        for (Path part = path; part != null && part.getParent() != null; part = part.getParent()) {
+            if (new GlobPattern(part.getName()).hasWildcard()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static String unescaped(String path) {
+        return path.replaceAll("\\\\(.)", "$1");
+    }
+
+    /**
+     * The beginnings of files, in their order.
+     *
+     * @param files packed: a count, and for each two texts: its path, and its format or `plain` for the bytes as they are stored
+     * @return packed: for each a number, 1 if it could be read, and its first `count` bytes (or all, if it has fewer) or else why not
+     */
+    public static byte[] heads(Configuration conf, byte[] files, int count) throws IOException {
+        DataInputStream in = Packed.reader(files);
+        List<String[]> wanted = new ArrayList<>();
+        for (long left = in.readLong(); left > 0; left--) {
+            wanted.add(new String[] {Packed.text(in), Packed.text(in)});
+        }
+        Packed.Writer out = new Packed.Writer();
+        Configuration configured = Content.configured(conf);
+        for (Object head : inParallel(wanted, file -> head(configured, new Path(file[0]), file[1], count))) {
+            out.number(head instanceof byte[] ? 1 : 0);
+            out.bytes(head instanceof byte[] content ? content : ((String) head).getBytes(StandardCharsets.UTF_8));
+        }
+        return out.packed();
+    }
+
+    /** A file's bytes as they are stored. */
+    public static FSDataInputStream open(Configuration conf, String path) throws IOException {
+        Path found = new Path(path);
+        return Content.fileSystem(found, conf).open(found);
+    }
+
+    private static Object head(Configuration conf, Path path, String format, int count) {
+        try {
+            FileSystem fs = Content.fileSystem(path, conf);
+            try (InputStream stored = fs.open(path); InputStream content = Content.unpacked(stored, format, conf)) {
+                return content.readNBytes(count);
+            }
+        } catch (IOException | RuntimeException error) {
+            return Content.why(error);
+        }
+    }
+
+    private interface Step<T> {
+        Object of(T one) throws IOException;
+    }
+
+    private static <T> List<Object> inParallel(List<T> all, Step<T> step) throws IOException {
+        ExecutorService pool = Executors.newFixedThreadPool(Math.max(1, Math.min(AT_ONCE, all.size())));
+        try {
+            List<Callable<Object>> calls = new ArrayList<>();
+            for (T one : all) {
+                calls.add(() -> step.of(one));
+            }
+            List<Object> results = new ArrayList<>();
+            for (Future<Object> done : pool.invokeAll(calls)) {
+                results.add(done.get());
+            }
+            return results;
+        } catch (ExecutionException error) {
+            throw error.getCause() instanceof IOException cause ? cause : new IOException(error.getCause());
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new java.io.InterruptedIOException();
+        } finally {
+            pool.shutdownNow();
+        }
+    }
+}

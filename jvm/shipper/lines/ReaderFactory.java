@@ -1,0 +1,179 @@
+package shipper.lines;
+
+import java.io.IOException;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.CollectionAccumulator;
+import org.apache.spark.util.SerializableConfiguration;
+
+/** Goes with the job to the executors. */
+record ReaderFactory(
+        String[] columns, LineSource.Limits limits, CollectionAccumulator<Report> reports, SerializableConfiguration conf)
+        implements PartitionReaderFactory {
+
+    /** A row's mark, and what its split is combined with so that whoever has only that knows it as well (spark_jobs/pieces.py). */
+    static final byte TOO_LONG = 1, BROKEN = 2, UNREADABLE = 3;
+    /** A fault of the file system, such as a connection lost, is worth as many tries of the task. */
+    private static final int TRIES = 3;
+
+    @Override
+    public PartitionReader<InternalRow> createReader(InputPartition partition) {
+        return new Reader(((LineSource.Pieces) partition).pieces());
+    }
+
+    private final class Reader implements PartitionReader<InternalRow> {
+        private final Piece[] pieces;
+        private final Configuration configuration = conf.value();
+        private final GenericInternalRow row = new GenericInternalRow(columns.length);
+        private final int value = column("value");
+        private int at = -1;
+        private PieceLines lines;
+        private long count;
+        private boolean marked;
+
+        Reader(Piece[] pieces) {
+            this.pieces = pieces;
+        }
+
+        private int column(String name) {
+            for (int i = 0; i < columns.length; i++) {
+                if (columns[i].equals(name)) {
+                    return i;
+                }
+            }
+            return -1;
+        }
+
+        private void set(String name, Object content) {
+            int i = column(name);
+            if (i >= 0) {
+                row.update(i, content);
+            }
+        }
+
+        @Override
+        public boolean next() throws IOException {
+            while (lines != null || at + 1 < pieces.length) {
+                try {
+                    if (lines == null) {
+                        Piece piece = pieces[++at];
+                        if (piece.format().equals("unreadable")) {
+                            if (standsForFile(piece)) {
+                                return true;
+                            }
+                            continue;
+                        }
+                        begin(piece);
+                    }
+                    if (count < pieces[at].mostLines() && lines.next()) {
+                        count++;
+                        line();
+                        return true;
+                    }
+                    end(null);
+                } catch (IOException | RuntimeException error) {
+                    if (mayPass(error)) {
+                        throw error;
+                    }
+                    String why = Content.why(error);
+                    end(why);
+                    broken();
+                    return true;
+                }
+            }
+            return false;
+        }
+
+        /** Whether another try of the task may go better, or the task is being stopped. */
+        private boolean mayPass(Exception error) {
+            TaskContext task = TaskContext.get();
+            if (task != null && task.isInterrupted() || Thread.currentThread().isInterrupted()) {
+                return true;
+            }
+            return lines != null && lines.sourceFailed() && task != null && task.attemptNumber() + 1 < TRIES;
+        }
+
+        private void begin(Piece piece) throws IOException {
+            count = 0;
+            lines = new PieceLines(piece, limits.maxLine(), configuration);
+            set("file_path", UTF8String.fromString(piece.uri()));
+            set("file_name", UTF8String.fromString(piece.name()));
+            plain(piece);
+        }
+
+        private void plain(Piece piece) {
+            marked = false;
+            set("split", piece.split());
+            set("mark!", null);
+        }
+
+        private void line() {
+            Piece piece = pieces[at];
+            int size = lines.size();
+            if (lines.tooLong()) {
+                size = Math.min(limits.keep(), size);
+                set("split", ~piece.split());
+                set("mark!", TOO_LONG);
+                marked = true;
+            } else if (marked) {
+                plain(piece);
+            }
+            if (value >= 0) {
+                row.update(value, UTF8String.fromBytes(lines.bytes(), 0, size));
+            }
+        }
+
+        /** One row for a file that is known to be unreadable, in its first piece. */
+        private boolean standsForFile(Piece piece) {
+            boolean first = piece.start() == 0;
+            reports.add(new Report(piece.split(), -1, 0, first ? 1 : 0, null));
+            mark(piece, UTF8String.EMPTY_UTF8, piece.split() ^ Long.MIN_VALUE, UNREADABLE);
+            return first;
+        }
+
+        private void mark(Piece piece, UTF8String content, long split, byte mark) {
+            set("file_path", UTF8String.fromString(piece.uri()));
+            set("file_name", UTF8String.fromString(piece.name()));
+            set("value", content);
+            set("split", split);
+            set("mark!", mark);
+            marked = true;
+        }
+
+        /** The row that says: what was read of this piece is not all of it. */
+        private void broken() {
+            mark(pieces[at], null, ~pieces[at].split() ^ Long.MIN_VALUE, BROKEN);
+        }
+
+        private void end(String problem) {
+            long stored = lines == null ? 0 : lines.stored();
+            long unpacked = lines == null ? 0 : lines.unpacked();
+            reports.add(new Report(pieces[at].split(), stored, unpacked, count, problem));
+            close();
+        }
+
+        @Override
+        public InternalRow get() {
+            return row;
+        }
+
+        @Override
+        public void close() {
+            if (lines != null) {
+                try {
+                    lines.close();
+                } catch (IOException error) {
+                    // All that was wanted of the file has been read.
+                } finally {
+                    lines = null;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+"""Rows of the reader that are no whole line: jvm/shipper/lines/ReaderFactory.java makes them.
+
+The column MARK says so to Spark. The sink has only the column `split`, since every column more costs each record something; so a mark is in
+there as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+#: A name that no column of a pipeline can have.
+MARK = "mark!"
+#: A line that is longer than allowed; its value is its beginning.
+TOO_LONG = 1
+#: What was read of the piece is not all of it: the file is damaged, gone, or not the one that was planned. No line.
+BROKEN = 2
+#: Stands for a whole file that is quarantined. Its value is empty.
+UNREADABLE = 3
+
+_LOWEST = -(1 << 63)
+
+
+def unmarked(number: int, splits: Container[int]) -> tuple[int, int | None]:
+    """The split that a row belongs to, by its column `split`, and its mark. ``splits``: those that there are."""
+    if number not in splits:
+        if ~number in splits:
+            return ~number, TOO_LONG
+        if ~number ^ _LOWEST in splits:
+            return ~number ^ _LOWEST, BROKEN
+        if number ^ _LOWEST in splits:
+            return number ^ _LOWEST, UNREADABLE
+    return number, None

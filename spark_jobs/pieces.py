@@ -1,0 +1,110 @@
+"""Pieces of files as rows: what jvm/shipper/lines/LineSource.java reads, and what it says of them afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from shipper.plan.files import split_hash, split_starts
+from shipper.plan.formats import PLAIN
+from shipper.report.results import PlannedFile
+from shipper.terms import FileId
+from spark_jobs import packed
+from spark_jobs.java import afterwards
+
+_SOURCE = "shipper.lines.LineSource"
+_ALL_LINES = 2**63 - 1
+_NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """Bytes [start, end) of a file; its lines are those that begin in there."""
+
+    file: PlannedFile
+    start: int
+    end: int
+    split: int
+    """What its rows have in the column `split`."""
+    most_lines: int = _ALL_LINES
+
+
+@dataclass(frozen=True)
+class PieceReport:
+    """What the reader says of a piece."""
+
+    split: int
+    stored: int
+    """Bytes taken from the file, as it is stored; -1 for bzip2."""
+    unpacked: int
+    """Bytes of lines, with their ends."""
+    lines: int
+    problem: str
+    """Why not all of it could be read; empty if it could."""
+
+
+@dataclass(frozen=True)
+class LineLimits:
+    """How long lines are read."""
+
+    max_line: int = _NO_LIMIT
+    """Longest in bytes. A longer one is marked as TOO_LONG (marks.py)."""
+    keep: int = 0
+    """How many of its first bytes a longer one keeps as its value."""
+
+
+def uri_of(file: PlannedFile) -> str:
+    return file.uri or file.path
+
+
+def file_pieces(files: Iterable[PlannedFile], split_size_bytes: int) -> Iterator[FilePiece]:
+    """All splits of the files, in their order."""
+    for file in files:
+        for start in split_starts(file.path, file.size_bytes, split_size_bytes):
+            yield piece_at(file, start, split_size_bytes)
+
+
+def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
+    starts = split_starts(file.path, file.size_bytes, split_size_bytes)
+    end = file.size_bytes if len(starts) == 1 else min(start + split_size_bytes, file.size_bytes)
+    id = FileId(file.path, file.size_bytes, file.modified_ms)
+    return FilePiece(file, start, end, split_hash(uri_of(file), id, start))
+
+
+class Reading:
+    """A frame over pieces, and after its job what the reader says of them."""
+
+    def __init__(self, spark: SparkSession, id: str) -> None:
+        self._source: Any = spark._jvm.shipper.lines.LineSource  # type: ignore[union-attr]
+        self._id = id
+        self.frame: DataFrame = spark.read.format(_SOURCE).option("read", id).load()
+
+    def reports(self) -> list[PieceReport]:
+        """Of the pieces that tasks that succeeded have read."""
+        found = packed.Unpacker(bytes(self._source.reports(self._id)))
+        return [
+            PieceReport(found.number(), found.number(), found.number(), found.number(), " ".join(found.text().split()))
+            for _ in found
+        ]
+
+
+@contextmanager
+def reading(spark: SparkSession, pieces: Sequence[FilePiece], limits: LineLimits, *, partition_bytes: int) -> Iterator[Reading]:
+    """Columns: value (the line), file_path, file_name, split, and MARK (marks.py). A piece that cannot be read to its end ends with a row that is
+    marked as BROKEN, and then the next one is read. Rows are in the order of the pieces; neighbours share a task
+    up to ``partition_bytes``. The frame can be read as long as the ``with`` block runs."""
+    source: Any = spark._jvm.shipper.lines.LineSource  # type: ignore[union-attr]
+    content = bytearray(packed.number(len(pieces)))
+    for piece in pieces:
+        file, uri = piece.file, uri_of(piece.file)
+        for text in (file.path, uri, uri.rpartition("/")[2], file.format or PLAIN):
+            content += packed.text(text)
+        for number in (file.size_bytes, file.modified_ms, piece.start, piece.end, piece.split, piece.most_lines):
+            content += packed.number(number)
+    id = source.begin(spark._jsparkSession, content, limits.max_line, limits.keep, partition_bytes)
+    with afterwards(lambda: source.end(id)):
+        yield Reading(spark, id)

@@ -1,0 +1,99 @@
+"""Files that cannot be read, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from itertools import groupby
+
+from shipper.delivery.order import Receipt
+from shipper.plan.formats import PLAIN, UNREADABLE
+from shipper.report.results import PlannedFile
+from shipper.terms import FileId
+from spark_jobs.context import RunContext, file_id, say
+from spark_jobs.pieces import FilePiece, LineLimits, PieceReport, file_pieces, reading
+
+_MOST_NAMED = 50
+
+
+def unreadable(files: Sequence[PlannedFile]) -> str:
+    """One paragraph that names each, with its reason and the remedy."""
+    count = "1 file cannot be read" if len(files) == 1 else f"{len(files):,} files cannot be read"
+    return f"{count}: {_named(files)}. Repair or remove {'it' if len(files) == 1 else 'them'}, and run the window again."
+
+
+def _named(files: Sequence[PlannedFile]) -> str:
+    more = f"; and {len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else ""
+    return "; ".join(f"{file.path}: {file.problem}" for file in files[:_MOST_NAMED]) + more
+
+
+def quarantine_whole(context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]) -> list[str]:
+    """Lets one record stand for each of ``files`` that cannot be read; those that are packed are read for it. Not for what was begun: its lines are
+    in their topic already. Returns notes."""
+    doubtful = [file for file in files if not file.problem and file.format not in (PLAIN, "")]
+    if doubtful:
+        say(f"reading {len(doubtful)} packed files, to quarantine those that cannot be read")
+        split_size = context.pipeline.split_size_bytes
+        pieces = list(file_pieces(doubtful, split_size))
+        limits = LineLimits(context.pipeline.records.max_line_bytes)
+        with reading(context.spark, pieces, limits, partition_bytes=split_size) as read:
+            read.frame.count()
+            broken_files(pieces, read.reports())
+    bad = [file for file in files if file.problem and file_id(file) not in begun]
+    said = f"Quarantined whole: {_named(bad)}."
+    for file in bad:
+        file.format, file.problem, file.bom = UNREADABLE, "", False
+    return [said] if bad else []
+
+
+def broken_files(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> list[PlannedFile]:
+    """Those that could not be read to their end; their problem is noted."""
+    problems = {report.split: report.problem for report in reports if report.problem}
+    found = {}
+    for piece in pieces if problems else ():
+        if piece.split in problems:
+            piece.file.problem = problems[piece.split]
+            found[piece.file.path] = piece.file
+    return list(found.values())
+
+
+def wrong_sizes(pieces: Sequence[FilePiece], reports: Sequence[PieceReport], receipts: Sequence[Receipt]) -> list[PlannedFile]:
+    """Files whose lines, as the tasks saw them, are not all of the file; their problem is noted.
+
+    The tasks and the listing share no code with the reader. Of plain text the bytes of all lines with their ends are the file's size (one more
+    if the last line has no end). Of a packed file they are what the reader says it unpacked, and what it took is the file's size."""
+    said = {report.split: report for report in reports}
+    seen: dict[int, int | None] = {}
+    for receipt in receipts:
+        for split, counts in receipt.splits.items():
+            seen[split] = counts.read
+    found = []
+    for of_file in _by_file(pieces):
+        file, splits = of_file[0].file, [piece.split for piece in of_file]
+        read = [seen.get(split, 0) for split in splits]
+        if file.problem or file.format == UNREADABLE or None in read or any(split not in said for split in splits):
+            continue
+        lines = sum(size or 0 for size in read) + 3 * file.bom
+        unpacked = sum(said[split].unpacked for split in splits)
+        stored = [said[split].stored for split in splits if said[split].stored >= 0]
+        if file.format == PLAIN:
+            fault = _differs(lines, file.size_bytes, "is the file's size")
+        else:
+            fault = _differs(lines, unpacked, "were unpacked")
+            if not fault and stored and sum(stored) != file.size_bytes:
+                fault = f"{sum(stored):,} of its {file.size_bytes:,} bytes were read"
+        if fault:
+            file.problem = (
+                f"{fault}. Do not trust what was shipped of it, compare it with the topic, and report this as a bug of shipper"
+            )
+            found.append(file)
+    return found
+
+
+def _differs(lines: int, size: int, what: str) -> str:
+    """The end of the last line may be missing."""
+    return "" if lines in (size, size + 1) else f"its lines have {lines:,} bytes, and {size:,} {what}"
+
+
+def _by_file(pieces: Sequence[FilePiece]) -> Iterator[list[FilePiece]]:
+    for _, group in groupby(pieces, key=lambda piece: piece.file.path):
+        yield list(group)

@@ -1,0 +1,104 @@
+"""Files as the real tools make them, whole and damaged: read to the last line, or refused by name and with the reason."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from shipper.plan.formats import HEAD_BYTES, recognise
+
+from .world import World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+FILES = Path(__file__).parents[1] / "data" / "formats"
+LINES = lines_of((FILES / "lines.log").read_bytes())
+
+
+@pytest.fixture
+def world(tmp_path, kafka):
+    return World(tmp_path, kafka.bootstrap)
+
+
+def plant(world: World, name: str, as_name: str | None = None) -> None:
+    shutil.copy(FILES / name, world.write_log(as_name or name, b""))
+
+
+def readable(path: Path) -> bool:
+    return not recognise(path.name, path.read_bytes()[:HEAD_BYTES]).problem
+
+
+def test_every_file_is_shipped_whole_or_refused_by_name_and_the_run_says_which(world):
+    good = Counter()
+    for path in sorted(set(FILES.glob("*.log*"))):
+        world.write_log(path.name, path.read_bytes())
+        good += LINES if readable(path) else Counter()
+    world.write_log("text.log.gz", b"text under a packed name\n")
+    said = world.fails(code=1, says=r"files cannot be read: .*Everything else was sent")
+    flat = " ".join(said.split())
+    for path in FILES.glob("refused-*"):
+        assert f"{path.name}: " in flat
+    assert "text.log.gz: its name says gzip, and it does not begin as a file of gzip does" in flat
+    assert world.read() == good
+    assert sum(good.values()) >= 12 * sum(LINES.values())
+    # They are found again each time, and nothing else is sent again.
+    world.fails(code=1, says="refused-xz.log.xz: it is a file of xz")
+    assert world.read() == good
+
+
+def test_with_fail_nothing_is_sent_when_one_file_is_bad(world):
+    plant(world, "gzip.log.gz")
+    plant(world, "refused-xz.log.xz")
+    world.write_pipeline(source={"path": "logs", "settle": "0s", "on_unreadable": "fail"})
+    world.fails(code=1, says=r"1 file cannot be read: \S*refused-xz\.log\.xz: it is a file of xz.*Nothing was sent")
+    assert world.nothing_was_sent()
+
+
+NAMES = [
+    "2026-11-01T00:15:00.log",
+    "a b  c.log",
+    "100%41.log",
+    "📜.log",
+    "new\nline.log",
+    "[x]{y}*?.log",
+    "quote'\"\\.log",
+    "sub:1/part=a+b&c#d.log",
+]
+
+
+def test_any_name_that_a_file_system_allows_is_shipped(world):
+    """Also under a pattern, which Hadoop's own globber does not match against a colon."""
+    files = {name: f"{number} {name!r}\n".encode() for number, name in enumerate(NAMES)}
+    for name, content in files.items():
+        world.write_log(name, content)
+    world.write_pipeline(
+        source={"path": "l?gs", "settle": "0s", "recursive": True},
+        records={"headers": {"file": "file_name"}, "drop": {"none": "file_path IS NULL"}},
+        gates={"source": [{"check": "rows", "min": len(NAMES), "on": "full"}, {"check": "duplicate_files"}, {"check": "no_bom"}]},
+    )
+    world.run()
+    assert world.read() == lines_of(*files.values())
+    assert world.run()["delivered"] == 0
+
+
+def test_what_cannot_be_read_and_what_is_too_long_stops_the_run_or_goes_to_quarantine(tmp_path, kafka):
+    world = World(tmp_path, kafka.bootstrap, topics={"": 3, ".q": 1})
+    plain = b"before\n" + b"x" * 5000 + b"\nbehind\n"
+    world.write_log("long.log", plain)
+    world.write_log("cut.log.gz", (FILES / "gzip-members.log.gz").read_bytes()[:-7])
+    plant(world, "zstd.log.zst", "packed under this name.log")
+    world.write_pipeline(records={"max_line": "1kB"})
+    world.fails(code=1, says=r"long\.log \(split at byte 0\), record 2: it is longer than `records\.max_line`")
+    world.write_pipeline(
+        records={"max_line": "1kB"},
+        source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"},
+        quarantine={"topic": world.topic(".q"), "max_rate": 1.0, "keep": "4B"},
+    )
+    world.run()
+    assert world.read() == LINES + Counter([b"before", b"behind"])
+    assert world.read(".q") == Counter([b"xxxx", b""])
+    assert world.run()["delivered"] == 0
+    assert sum(world.read(".q").values()) == 2

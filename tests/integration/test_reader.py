@@ -1,0 +1,194 @@
+"""The reader of lines, by itself: what it gives is what lies in the file, or it says of the file that it is not."""
+
+from __future__ import annotations
+
+import bz2
+import random
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from shipper.config.sql import column
+from shipper.plan.formats import HEAD_BYTES, recognise
+from shipper.report.results import PlannedFile
+from spark_jobs.marks import BROKEN, MARK, TOO_LONG, unmarked
+from spark_jobs.pieces import LineLimits, PieceReport, file_pieces, reading
+
+from .source_world import spark_session
+
+pytestmark = pytest.mark.spark
+
+FILES = Path(__file__).parents[1] / "data" / "formats"
+LINES = (FILES / "lines.log").read_bytes().split(b"\n")[:-1]
+SPLIT = 64 * 1024
+Row = tuple[bytes | None, int | None, int]
+"""Value, mark, split."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("reader") as session:
+        yield session
+
+
+def planned(path: Path) -> PlannedFile:
+    status = path.stat()
+    with path.open("rb") as file:
+        format = recognise("", file.read(HEAD_BYTES)).format
+    return PlannedFile(
+        path=str(path),
+        uri=f"file:{path}",
+        size_bytes=status.st_size,
+        modified_ms=status.st_mtime_ns // 10**6,
+        splits=1,
+        format=format,
+    )
+
+
+def read(
+    spark: SparkSession, files: list[PlannedFile], split: int = 2**25, limits: LineLimits | None = None
+) -> tuple[list[Row], list[PieceReport]]:
+    with reading(spark, list(file_pieces(files, split)), limits or LineLimits(), partition_bytes=split) as found:
+        frame = found.frame.select(F.col("value").cast("binary").alias("value"), F.col(column(MARK)).alias("mark"), "split")
+        rows = [(None if row.value is None else bytes(row.value), row.mark, row.split) for row in frame.collect()]
+        return rows, found.reports()
+
+
+def lines(rows: list[Row]) -> list[bytes | None]:
+    return [value for value, mark, _ in rows if mark != BROKEN]
+
+
+def test_files_of_the_real_tools_are_read_whole(spark, tmp_path):
+    paths = [path for path in sorted(FILES.glob("*.log*")) if not path.name.startswith("refused")]
+    files = [planned(path) for path in paths]
+    rows, reports = read(spark, files)
+    assert lines(rows) == LINES * len(paths)
+    assert len(paths) == 12
+    assert {report.problem for report in reports} == {""}
+    assert [report.stored for report in reports if report.stored >= 0] == [f.size_bytes for f in files if f.format != "bzip2"]
+    assert {report.unpacked for report in reports} == {(FILES / "lines.log").stat().st_size}
+
+
+def damaged(content: bytes) -> dict[str, bytes]:
+    at = len(content) * 3 // 4
+    return {
+        "the last byte is missing": content[:-1],
+        "the last seven bytes are missing": content[:-7],
+        "half of it is missing": content[: len(content) // 2],
+        "all but its head is missing": content[:40],
+        "text behind it": content + b"and then somebody wrote a line here\n",
+        "zeros behind it": content + bytes(512),
+        "a bit is wrong": content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :],
+        "zeros in it": content[:at] + bytes(100) + content[at + 100 :],
+    }
+
+
+def test_a_damaged_file_is_never_read_in_part_without_a_word(spark, tmp_path):
+    """Nor does it keep the files behind it from being read."""
+    cases, files = [], []
+    for path in sorted(FILES.glob("[!r]*.log.*")):
+        for what, content in damaged(path.read_bytes()).items():
+            damaged_file = tmp_path / f"{len(cases):03}"
+            damaged_file.write_bytes(content)
+            files.append(planned(damaged_file))
+            files[-1].format = recognise("", path.read_bytes()[:HEAD_BYTES]).format
+            cases.append(f"{path.name}: {what}")
+    assert len(cases) == 11 * 8
+    rows, reports = read(spark, [*files, planned(FILES / "gzip.log.gz")])
+    splits = {report.split: report for report in reports}
+    of_split: dict[int, list[Row]] = {split: [] for split in splits}
+    for row in rows:
+        of_split[unmarked(row[2], splits)[0]].append(row)
+    for case, piece in zip(cases, file_pieces(files, 2**25), strict=True):
+        found, problem = of_split[piece.split], splits[piece.split].problem
+        assert [mark for _, mark, _ in found if mark] == ([BROKEN] if problem else []), case
+        if not problem:
+            assert lines(found) == LINES, case
+            assert "behind it" in case, f"{case}: nothing was missing?"
+            assert "bzip2" in case, "like bzip2 itself, passes over what is behind its last stream"
+    assert lines(rows)[-len(LINES) :] == LINES
+
+
+def test_a_bzip2_file_without_the_beginning_of_a_block_is_refused(spark, tmp_path):
+    """Hadoop's codec looks for the next one, and the lines of the block are gone."""
+    content = b"".join(b"line %d %s\n" % (i, b"x" * (i % 90)) for i in range(30_000))
+    bits = "".join(f"{byte:08b}" for byte in bz2.compress(content, 1))
+    places = [at for at in range(len(bits)) if bits.startswith(f"{0x314159265359:048b}", at)]
+    assert len(places) > 4
+    at = places[2] + 20
+    wrong = bits[:at] + "10"[int(bits[at])] + bits[at + 1 :]
+    for name, packed in {"good": bits, "bad": wrong}.items():
+        path = tmp_path / f"{name}.log.bz2"
+        path.write_bytes(bytes(int(packed[i : i + 8], 2) for i in range(0, len(packed), 8)))
+        for split in (2**25, SPLIT // 4):
+            rows, reports = read(spark, [planned(path)], split)
+            if name == "good":
+                assert b"".join(b"%s\n" % value for value in lines(rows)) == content
+            assert [report.problem for report in reports if report.problem] == (
+                [] if name == "good" else [f"IOException: a block is damaged or missing before byte {len(bits) // 8}"]
+            )
+
+
+def test_plain_text_is_cut_into_the_lines_and_splits_of_sparks_own_reader(spark, tmp_path):
+    rng = random.Random(7)
+    for case in range(6):
+        content = b"\xef\xbb\xbf" if case % 3 == 0 else b""
+        while len(content) < 150_000:
+            long = rng.choice([0, 1, 200, 70_000 if rng.random() < 0.02 else 30])
+            content += b"a" * rng.randrange(long + 1) + rng.choice([b"\n", b"\n", b"\r\n", b"\xff\n"])
+        content += b"the last line has no end" if case % 2 else b""
+        path = tmp_path / f"{case}.log"
+        path.write_bytes(content)
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(SPLIT))
+        spark.conf.set("spark.sql.files.openCostInBytes", "0")
+        spark.conf.set("spark.sql.files.minPartitionNum", "1")
+        of = [f"_metadata.{name}" for name in ("file_path", "file_size", "file_modification_time", "file_block_start")]
+        text = spark.read.option("lineSep", "\n").text(str(path))
+        sparks = [
+            (bytes(row.v), row.s)
+            for row in text.select(F.col("value").cast("binary").alias("v"), F.xxhash64(*of).alias("s")).collect()
+        ]
+        rows, _ = read(spark, [planned(path)], SPLIT)
+        assert sorted((value, split) for value, _, split in rows) == sorted(sparks)
+        assert lines(rows) == content.removeprefix(b"\xef\xbb\xbf").split(b"\n")[: None if case % 2 else -1]
+
+
+def test_a_line_that_is_too_long_is_one_row_with_its_beginning(spark, tmp_path):
+    path = tmp_path / "long.log"
+    path.write_bytes(b"y" * 1001 + b"\n" + b"one\n" + b"x" * (3 * SPLIT + 5) + b"\n" + b"z" * 1000 + b"\ntwo")
+    rows, reports = read(spark, [planned(path)], SPLIT, LineLimits(max_line=1000, keep=4))
+    first = rows[1][2]
+    assert [(value, mark) for value, mark, _ in rows] == [
+        (b"yyyy", TOO_LONG), (b"one", None), (b"xxxx", TOO_LONG), (b"z" * 1000, None), (b"two", None),
+    ]  # fmt: skip
+    assert [split for *_, split in rows[:3]] == [~first, first, ~first]
+    assert sum(report.unpacked for report in reports) == path.stat().st_size
+
+
+def test_a_bomb_costs_no_more_memory_than_a_line(spark, tmp_path):
+    """One line of 600 MB in 600 kB, in a JVM that has less."""
+    path = tmp_path / "bomb.log.gz"
+    packer = zlib.compressobj(wbits=31)
+    with path.open("wb") as file:
+        for _ in range(600):
+            file.write(packer.compress(bytes(10**6)))
+        file.write(packer.compress(b"\nbehind it\n") + packer.flush())
+    rows, (report,) = read(spark, [planned(path)], limits=LineLimits(max_line=2**20, keep=3))
+    assert [(value, mark) for value, mark, _ in rows] == [(b"\0\0\0", TOO_LONG), (b"behind it", None)]
+    assert report.unpacked == 6 * 10**8 + 11
+
+
+def test_a_file_that_was_replaced_or_removed_after_the_plan_is_said_to_be(spark, tmp_path):
+    for name in ("gone", "replaced", "there"):
+        (tmp_path / name).write_bytes(b"one\n")
+    files = [planned(tmp_path / name) for name in ("gone", "replaced", "there")]
+    (tmp_path / "gone").unlink()
+    (tmp_path / "replaced").write_bytes(b"another\n")
+    rows, reports = read(spark, files)
+    assert lines(rows) == [b"one"]
+    assert "it is gone" in reports[0].problem
+    assert "replaced or written to after it was planned" in reports[1].problem

@@ -1,0 +1,95 @@
+"""What the sink and the driver make of what the reader says."""
+
+import pyarrow as pa
+import pytest
+
+from shipper.delivery.order import Receipt, SplitReceipt
+from shipper.report.results import PlannedFile
+from spark_jobs.cutter import pieces
+from spark_jobs.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
+from spark_jobs.pieces import PieceReport, file_pieces
+from spark_jobs.unreadable import broken_files, wrong_sizes
+
+LOWEST = -(1 << 63)
+SPLITS = {7, 8, 1 << 62, -5}
+
+
+def marked(split, mark):
+    return {TOO_LONG: ~split, BROKEN: ~split ^ LOWEST, UNREADABLE: split ^ LOWEST}[mark]
+
+
+def test_a_mark_and_its_split_are_known_from_one_number():
+    for split in SPLITS:
+        assert unmarked(split, SPLITS) == (split, None)
+        for mark in (TOO_LONG, BROKEN, UNREADABLE):
+            assert unmarked(marked(split, mark), SPLITS) == (split, mark)
+    assert unmarked(99, SPLITS) == (99, None)
+
+
+def batch(*rows):
+    splits, values = zip(*rows, strict=True)
+    return pa.RecordBatch.from_pydict({"split": pa.array(splits, pa.int64()), "value": pa.array(values, pa.binary())})
+
+
+def cut(*batches, size=1000):
+    return [(p.split, p.first, p.rows, p.marked, p.broken, end) for p, end in pieces(iter(batches), size, SPLITS)]
+
+
+def test_a_line_that_is_too_long_is_one_of_its_split():
+    rows = batch((7, b"a"), (~7, b"be"), (7, b"c"), (~8, b"be"), (8, b"d"))
+    assert cut(rows) == [(7, 0, 3, {TOO_LONG: [1]}, False, True), (8, 0, 2, {TOO_LONG: [0]}, False, True)]
+    assert cut(batch((7, b"a")), batch((~7, b"b")), size=1) == [
+        (7, 0, 1, {}, False, False),
+        (7, 1, 1, {TOO_LONG: [0]}, False, True),
+    ]
+
+
+def test_a_split_that_breaks_off_has_no_end_and_the_next_one_does():
+    broken = marked(7, BROKEN)
+    assert cut(batch((7, b"a"), (broken, None), (8, b"b"))) == [(7, 0, 1, {}, True, False), (8, 0, 1, {}, False, True)]
+    assert cut(batch((8, b"a"), (broken, None))) == [(8, 0, 1, {}, False, True), (7, 0, 0, {}, True, False)]
+    assert cut(batch((7, b"aa"), (7, b"b"), (broken, None)), size=1) == [(7, 0, 1, {}, False, False), (7, 1, 1, {}, True, False)]
+
+
+def planned(format="plain", size=100, **more):
+    return PlannedFile(
+        path=f"/l/{format}", uri=f"file:/l/{format}", size_bytes=size, modified_ms=0, splits=1, format=format, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "unpacked", "stored", "fault"),
+    [
+        (planned(), 100, 100, 100, ""),
+        (planned(), 101, 100, 100, ""),  # no end behind the last line
+        (planned(bom=True), 97, 97, 100, ""),
+        (planned(), 99, 100, 100, "its lines have 99 bytes, and 100 is the file's size"),
+        (planned(), 102, 100, 100, "its lines have 102 bytes"),
+        (planned("gzip"), 5000, 5000, 100, ""),
+        (planned("gzip"), 4000, 5000, 100, "its lines have 4,000 bytes, and 5,000 were unpacked"),
+        (planned("lz4"), 5000, 5000, 60, "60 of its 100 bytes were read"),
+        (planned("bzip2"), 5000, 5000, -1, ""),
+        (planned(), None, 100, 100, ""),  # a line too long to be read whole
+    ],
+)
+def test_a_file_of_which_the_tasks_saw_other_bytes_than_there_are_is_named(file, lines, unpacked, stored, fault):
+    (piece,) = file_pieces([file], 1000)
+    report = PieceReport(piece.split, stored, unpacked, 3, "")
+    receipt = Receipt(0, splits={piece.split: SplitReceipt(read=lines)})
+    found = wrong_sizes([piece], [report], [receipt])
+    assert found == ([file] if fault else [])
+    assert file.problem.startswith(fault)
+
+
+def test_a_file_that_no_task_saw_is_wrong_and_one_without_a_report_is_not_judged():
+    (piece,) = file_pieces([planned()], 1000)
+    assert wrong_sizes([piece], [], []) == []
+    assert wrong_sizes([piece], [PieceReport(piece.split, 100, 100, 3, "")], []) == [piece.file]
+
+
+def test_a_broken_file_is_named_once_with_the_readers_reason():
+    file = planned(size=250)
+    first, second, third = file_pieces([file], 100)
+    reports = [PieceReport(p.split, 0, 0, 0, why) for p, why in ((first, "cut off"), (second, ""), (third, "cut off"))]
+    assert broken_files([first, second, third], reports) == [file]
+    assert file.problem == "cut off"
