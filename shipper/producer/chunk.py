@@ -10,14 +10,11 @@ from typing import Any, NamedTuple
 
 #: What a record costs in a batch beside its key and value: lengths, offset and timestamp differences (Kafka's record format, v2).
 RECORD_OVERHEAD_BYTES = 20
-#: The broker's limit holds for the batch as it is stored: a header of 61 bytes comes on top of the records, and what a codec adds
-#: to bytes that it cannot compress.
-BATCH_OVERHEAD_BYTES = 2048
 
 
-@dataclass
+@dataclass(eq=False)
 class Chunk:
-    """Records of one topic that are delivered together, with the ledger record that says so."""
+    """Records of one topic that are delivered together, with the ledger record that says so. Equal to itself alone."""
 
     topic: str
     """Empty for a chunk without records: then only the ledger record is written."""
@@ -37,6 +34,8 @@ class Chunk:
     """Records without a key go to one partition, chunk by chunk; those with one where Java's producer would put them."""
     sequence: int | None = None
     """Chunks of the same sequence keep their order in a partition, also across retries: they share a lane and a partition."""
+    home: int | None = None
+    """The partition that earlier chunks of its sequence went to, if there are any; the pool chooses one for a sequence that begins."""
     receipt: Any = None
     """The caller's own note; it comes back with the outcome."""
     lines: int | None = None
@@ -45,6 +44,10 @@ class Chunk:
     """Chosen by the lane that sends it."""
     records: int = field(init=False)
     """Kafka records in it; stays when the records themselves are dropped."""
+    serial: int = field(init=False, default=0)
+    """The pool's: in which order chunks were submitted."""
+    delivered: bool = field(init=False, default=False)
+    """The pool's: it is certainly in Kafka."""
 
     def __post_init__(self) -> None:
         self.records = len(self.values)

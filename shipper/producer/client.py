@@ -1,25 +1,17 @@
-"""Kafka, as shipper uses it. The only module that imports ``confluent_kafka``.
-
-Everything that goes wrong leaves here as a KafkaFault that carries librdkafka's name of the error; what a fault means is
-decided in one table, :mod:`shipper.producer.outcomes`.
-"""
+"""Everything of Kafka but producing records: metadata, topics, and reading and writing logs one partition at a time."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import statistics
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import confluent_kafka
 from confluent_kafka import (
     OFFSET_END,
     Consumer,
@@ -33,6 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    ClusterMetadata,
     ConfigResource,
     NewTopic,
     OffsetSpec,
@@ -40,25 +33,24 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from shipper.config.models import Cluster
-from shipper.errors import ClusterError, OutcomeUnknown
-from shipper.producer.packed import PackedProduce, library
+from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
+from shipper.producer.connection import Complaints, KafkaFault, connection, fault_of, made
+from shipper.producer.limits import DEFAULT_LIMIT_BYTES
+from shipper.producer.producer import LaneSettings
+from shipper.producer.transaction import fence
 from shipper.terms import HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
-_PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
-_QUEUE_KILOBYTES = 524_288
 #: For a moment after a topic was created, or while a leader moves.
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 #: What brokers before 2.8 and unknown topics have in place of an id: a UUID of zeros.
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+#: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says nothing about it.
+_NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _POLL_SECONDS = 0.1
+_SLICE_SECONDS = 3.0
 _MOST_MESSAGES = 10_000
-_SLICE_SECONDS = 1.0
-_STATISTICS_INTERVAL_MS = 1000
-
-#: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to stop meanwhile.
-Until = Callable[[], float]
 
 
 def _offset(message: Message) -> int:
@@ -70,40 +62,6 @@ def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
     return tuple(message.headers() or ())  # type: ignore[arg-type]
 
 
-def _slice(until: Until) -> float:
-    return max(0.05, min(_SLICE_SECONDS, until() - time.monotonic()))
-
-
-class KafkaFault(Exception):
-    """An error of librdkafka or of the broker, by its name in librdkafka (``_TIMED_OUT``, ``UNKNOWN_TOPIC_OR_PART``)."""
-
-    def __init__(
-        self, name: str, text: str, *, retriable: bool = False, topic: str | None = None, value: bytes | None = None
-    ) -> None:
-        super().__init__(f"{name}: {text}")
-        self.name = name
-        self.text = text
-        self.retriable = retriable
-        self.topic = topic
-        self.value = value
-        """The value of the record that failed, if one did."""
-
-
-def _fault(error: KafkaError, topic: str | None = None, value: bytes | None = None) -> KafkaFault:
-    return KafkaFault(error.name(), error.str(), retriable=error.retriable(), topic=topic, value=value)
-
-
-def _call(operation: Any, *arguments: Any) -> Any:
-    try:
-        return operation(*arguments)
-    except KafkaException as error:
-        raise _fault(error.args[0]) from error
-    except SystemError as error:
-        # What confluent-kafka makes of a fatal error that comes together with a delivery report; now and then it loses which.
-        fatal = error.__cause__
-        raise (_fault(fatal.args[0]) if isinstance(fatal, KafkaException) else KafkaFault("_FATAL", str(error))) from error
-
-
 @dataclass(frozen=True)
 class TopicFacts:
     """What the cluster says of a topic. Byte counts are of compressed batches."""
@@ -111,6 +69,14 @@ class TopicFacts:
     partitions: int
     max_message_bytes: int
     settings: Mapping[str, str]
+    replication: int = 0
+    """Replicas of the partition that has the fewest."""
+    brokers: int = 0
+    """Of its cluster."""
+
+    @property
+    def min_insync(self) -> int:
+        return int(self.settings.get("min.insync.replicas") or 1)
 
 
 @dataclass(frozen=True)
@@ -126,294 +92,16 @@ class LogFacts:
     """Offsets behind the last record, committed or not (READ_UNCOMMITTED)."""
 
 
-@dataclass(frozen=True)
-class LaneSettings:
-    """What a lane's producer is made of; picklable, since it travels to Spark's workers."""
-
-    connection: Mapping[str, Any]
-    batch_size_bytes: int
-    compression: str
-    transaction_timeout_ms: int
-    transactional: bool = True
-    """False: at least once. Several batches of a partition may then be in flight, and an old producer cannot be fenced."""
-
-
-class Sent(NamedTuple):
-    """What a producer sent until a moment, a second ago at most, retries included."""
-
-    record_bytes: int = 0
-    """Of keys and values, uncompressed."""
-    wire_bytes: int = 0
-    """Compressed, with all of the protocol."""
-
-    def plus(self, other: Sent) -> Sent:
-        return Sent(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
-
-
-@dataclass(frozen=True)
-class TopicState:
-    """What the cluster says of a topic."""
-
-    partitions: tuple[int, ...] = ()
-    """Those that have a leader."""
-    reason: str = ""
-    """Why there are none."""
-
-
-def connection(cluster: Cluster) -> dict[str, Any]:
-    """Settings shared by every client of the cluster. Holds secrets: never log it."""
-    return {
-        "bootstrap.servers": cluster.bootstrap,
-        "client.id": "shipper",
-        "socket.keepalive.enable": True,
-        # The default of 100 ms also delays a client's very first connection to a broker that it has just heard of.
-        "reconnect.backoff.ms": 20,
-        "reconnect.backoff.max.ms": 2000,
-        **cluster.properties,
-    }
-
-
-class _Listener:
-    """Passes librdkafka's log on, and hears in it what no callback tells: that a connection broke or a request got no answer."""
-
-    _LOST = ("FAIL", "REQTMOUT")
-
-    def __init__(self) -> None:
-        self.lost = False
-
-    def log(self, level: int, text: str, *arguments: Any) -> None:
-        self.lost |= bool(arguments) and arguments[0] in self._LOST
-        log.log(level, text, *arguments)
-
-
-class LaneProducer:
-    """One producer with its own connections, transactional or not. Thrown away after any fault, never repaired.
-
-    ``produce`` is librdkafka's own bound method, since it is called once per record; see :meth:`produce_patiently` for a full queue.
-    """
-
-    def __init__(self, settings: LaneSettings, producer_id: str) -> None:
-        self._failed: KafkaFault | None = None
-        self._transactional = settings.transactional
-        self._listener = _Listener()
-        self.sent = Sent()
-        # What is not acknowledged before the transaction times out cannot become part of it.
-        timeout_ms = settings.transaction_timeout_ms
-        transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
-        self._producer = Producer(
-            {
-                **settings.connection,
-                **(transactional if settings.transactional else {"acks": "all", "max.in.flight": 20}),
-                "message.timeout.ms": timeout_ms,
-                "batch.size": settings.batch_size_bytes,
-                "batch.num.messages": 1_000_000,
-                # Only a full batch or flush() sends: see rounds. Less than the shortest transaction timeout, as librdkafka wants.
-                "linger.ms": 5_000,
-                "message.max.bytes": 1_000_000_000,
-                "queue.buffering.max.messages": 2_000_000,
-                "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
-                "compression.type": settings.compression,
-                "partitioner": "murmur2_random",
-                "delivery.report.only.error": True,
-                "on_delivery": self._report,
-                "statistics.interval.ms": _STATISTICS_INTERVAL_MS,
-                "stats_cb": self._keep_statistics,
-            },
-            logger=self._listener,
-        )
-        self.produce = self._producer.produce
-        # Without a transaction only a report per record tells that a part of a batch was refused, and packed records have none.
-        packed = (
-            library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1])
-            if settings.transactional
-            else None
-        )
-        self._packed = PackedProduce(self._producer, packed) if packed else None
-
-    def _report(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and (self._failed is None or self._failed.name in _PURGED):
-            self._failed = _fault(error, message.topic(), message.value())
-
-    def _keep_statistics(self, text: str) -> None:
-        """Once a second. Both figures are of one moment, so that they can be divided (librdkafka's STATISTICS.md: `txbytes` of a
-        partition, `tx_bytes` of the producer)."""
-        found = json.loads(text)
-        partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
-        self.sent = Sent(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
-
-    def connect(self, until: Until, topic: str) -> None:
-        """Brings a connection up, by asking for ``topic``'s metadata. Raises KafkaFault.
-
-        librdkafka looks for a coordinator once, and if it has no connection at that moment, again only after half a second. Asked
-        twice, because the first answer names the brokers, whereupon librdkafka drops the bootstrap connection for theirs
-        (stalled: 7 of 24 without, 3 with one, 0 with two).
-        """
-        for _ in range(2 if self._transactional else 1):
-            self._ask_for(topic, until)
-
-    def init(self, until: Until) -> None:
-        """Fences every earlier producer with this transactional.id and ends its open transaction. Raises KafkaFault."""
-        if self._transactional:
-            self._resume(self._producer.init_transactions, until)
-        self._producer.poll(0)
-        self._listener.lost = False
-
-    def lost_connection(self) -> bool:
-        """Whether a copy of an earlier commit may still be under way, since its connection broke or its answer was late. The next
-        transaction then needs a new epoch, thus a new producer: docs/adr/0006."""
-        self._producer.poll(0)  # serves the log
-        return self._transactional and self._listener.lost
-
-    def _ask_for(self, topic: str, until: Until) -> None:
-        while True:
-            try:
-                _call(self._producer.list_topics, topic, _slice(until))
-                return
-            except KafkaFault as fault:
-                if fault.name not in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN") or time.monotonic() >= until():
-                    raise
-
-    def _resume(self, operation: Any, until: Until) -> None:
-        """Calls an operation of the transaction in short slices: called again after a timeout, it goes on where it was."""
-        while True:
-            try:
-                _call(operation, _slice(until))
-                return
-            except KafkaFault as fault:
-                # After a fatal error every call is answered with _CONFLICT, and called retriable.
-                if not fault.retriable or fault.name == "_CONFLICT" or time.monotonic() >= until():
-                    raise
-                log.debug("resumed after %s", fault)
-
-    @contextmanager
-    def faults(self) -> Iterator[None]:
-        """Around calls of ``produce``: what it raises (but BufferError) becomes a KafkaFault."""
-        try:
-            yield
-        except KafkaException as error:
-            raise self._cause(_fault(error.args[0])) from error
-
-    @property
-    def takes_packed(self) -> bool:
-        return self._packed is not None
-
-    def produce_packed(self, topic: str, partition: int, offsets: Any, address: int) -> int:
-        """Queues values as :class:`PackedValues` gives them, without key. Returns how many: all, or fewer when the queue is full. Raises
-        KafkaFault.
-
-        Produce a record of the same partition with :meth:`produce` before: that says whether there is a transaction to write to, and its
-        delivery report, what became of the batch."""
-        assert self._packed is not None
-        taken, code = self._packed.produce(topic, partition, offsets, address)
-        if code not in (0, KafkaError._QUEUE_FULL):
-            raise self._cause(_fault(KafkaError(code), topic))
-        return taken
-
-    def begin(self) -> None:
-        self._failed = None
-        if self._transactional:
-            _call(self._producer.begin_transaction)
-
-    def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> None:
-        """``produce``, and while the queue is full, waits for some record to leave it."""
-        while True:
-            try:
-                return self.produce(*record, **extras)
-            except BufferError:
-                self.wait_for_room(until)
-
-    def wait_for_room(self, until: Until) -> None:
-        """Serves delivery reports for a moment, whereby records leave the full queue. Raises KafkaFault when the time is over."""
-        if time.monotonic() > until():
-            raise KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True) from None
-        _call(self._producer.poll, 0.05)
-
-    def flush(self, until: Until) -> None:
-        """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT when the time is over."""
-        left = 1
-        while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
-            left = _call(self._producer.flush, min(_SLICE_SECONDS, slice_seconds))
-        if self._failed is not None:
-            raise self._cause(self._failed)
-        if left:
-            raise KafkaFault("_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True)
-
-    def _cause(self, fault: KafkaFault) -> KafkaFault:
-        """When a transaction becomes abortable librdkafka purges its records; why, only the next call to the transaction says.
-        It is safe to ask by committing, since a transaction in that state cannot commit."""
-        if not self._transactional or fault.name not in (*_PURGED, "_STATE"):
-            return fault
-        try:
-            _call(self._producer.commit_transaction, 0.1)
-        except KafkaFault as cause:
-            return KafkaFault(cause.name, cause.text, retriable=cause.retriable)
-        return fault
-
-    def commit(self, until: Until) -> None:
-        """Commits. A commit that timed out is resumed until the end, since nobody knows whether the first one arrived."""
-        if self._transactional:
-            self._resume(self._producer.commit_transaction, until)
-
-    def abort(self, until: Until) -> None:
-        """Ends an open transaction, if the broker answers in time: left open it would hold up read_committed readers until its
-        timeout. Never raises; there is nothing that could be done about it."""
-        if not self._transactional:
-            return
-        try:
-            self._producer.purge(True, True, True)
-            self._resume(self._producer.abort_transaction, until)
-        except (KafkaFault, KafkaException) as error:
-            log.debug("abort before leaving: %s", error)
-
-    def discard(self) -> None:
-        """Drops what is queued and leaves; an open transaction ends when its id is fenced or its timeout is over."""
-        try:
-            self._producer.purge(True, True, True)
-            self._producer.flush(0)
-        except KafkaException as error:
-            log.debug("purge of a discarded producer: %s", error)
-        self.close()
-
-    def close(self) -> None:
-        if self._packed is not None:
-            self._packed.close()
-        self.produce = None  # type: ignore[assignment]
-        del self._producer
-
-
-class TopicLookup:
-    """Asks the cluster about topics, with a connection of its own."""
-
-    def __init__(self, settings: LaneSettings) -> None:
-        self._client = AdminClient(dict(settings.connection), logger=log)
-
-    def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
-        """One request for all. Never raises: what goes wrong is the reason why a topic has no partitions right now."""
-        named = [topic for topic in topics if topic]
-        unnamed = dict.fromkeys(set(topics) - set(named), TopicState(reason="a topic's name cannot be empty"))
-        if not named:
-            return unnamed
-        asked = self._client.describe_topics(TopicCollection(named), request_timeout=timeout_seconds)
-        return unnamed | {topic: self._state(answer) for topic, answer in asked.items()}
-
-    @staticmethod
-    def _state(answer: Future[Any]) -> TopicState:
-        try:
-            partitions = answer.result().partitions
-        except KafkaException as error:
-            return TopicState(reason=error.args[0].str())
-        led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
-        return TopicState(led, "" if led else "none of its partitions has a leader")
-
-
 class _Reader:
     """A consumer that stays connected from one read of its partition to the next: a new one takes six round trips to its first record."""
 
-    def __init__(self, connection: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: str, connection: Mapping[str, Any], callbacks: Mapping[str, Any]) -> None:
         self.lock = threading.Lock()
-        self.consumer = Consumer(
+        self.consumer = made(
+            Consumer,
+            cluster,
+            connection,
             {
-                **connection,
                 "group.id": "shipper-reads-without-a-group",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -423,8 +111,9 @@ class _Reader:
                 "fetch.wait.max.ms": 10,
                 # 1 MB by default, one round trip each: a long ledger far away would come at 7 MB/s.
                 "fetch.message.max.bytes": 16_000_000,
+                **callbacks,
             },
-            logger=log,
+            log,
         )
 
 
@@ -436,34 +125,63 @@ class ClusterClient:
         self._bootstrap = cluster.bootstrap
         self._connection = connection(cluster)
         self._timeout = timeout_seconds
-        self._admin = AdminClient(self._connection, logger=log)
+        self._complaints = Complaints()
+        self._ours = {"error_cb": self._complaints.hear}
+        self._admin = made(AdminClient, cluster.name, self._connection, self._ours, log)
         self._producer: Producer | None = None
         self._producer_lock, self._readers_lock = threading.Lock(), threading.Lock()
         self._readers: dict[tuple[str, int], _Reader] = {}
 
     def topics(self) -> dict[str, int]:
-        """Topic → number of partitions. Raises ClusterError when no broker answers."""
-        try:
-            found = self._admin.list_topics(timeout=self._timeout).topics
-        except KafkaException as error:
-            raise ClusterError(
-                f"cluster {self._name}: no broker at {self._bootstrap} answers within {self._timeout:g} s "
-                f"({error.args[0].str()}). Check `bootstrap` and the security settings in config/clusters/{self._name}.yaml, "
-                "and that this machine can reach the brokers."
-            ) from error
-        return {name: len(topic.partitions) for name, topic in found.items()}
+        """Topic → number of partitions. Raises ClusterRefuses for wrong credentials, ClusterError when no broker answers."""
+        return {name: len(topic.partitions) for name, topic in self._metadata().topics.items()}
+
+    def brokers(self) -> int:
+        """How many there are. Raises ClusterError."""
+        return len(self._metadata().brokers)
+
+    def _metadata(self) -> ClusterMetadata:
+        """In slices, since a wrong password is told to the error callback alone, which is served in between."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                found = self._admin.list_topics(timeout=max(0.1, min(_SLICE_SECONDS, deadline - time.monotonic())))
+            except KafkaException as error:
+                fault = self._explained(error)
+                if self._complaints.refusal:
+                    raise ClusterRefuses(
+                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._complaints.refusal.text}. Correct the "
+                        f"credentials and the security settings in clusters/{self._name}.yaml."
+                    ) from error
+                if time.monotonic() >= deadline:
+                    raise ClusterError(
+                        f"cluster {self._name}: no broker at {self._bootstrap} answers within {self._timeout:g} s "
+                        f"({fault.text}). Check `bootstrap` and the security settings in clusters/{self._name}.yaml, "
+                        "and that this machine can reach the brokers."
+                    ) from error
+            else:
+                self._complaints.forget()
+                return found
+
+    def _explained(self, error: KafkaException) -> KafkaFault:
+        """With what was heard of the connections, if it says only that nothing came."""
+        self._admin.poll(0)
+        return self._complaints.explained(fault_of(error.args[0]))
 
     def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         """Facts on those of ``topics`` that are there. Raises ClusterError."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         futures = self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
-        known = self.topics()  # asked at the same time
+        metadata = self._metadata()  # asked at the same time
+        known = metadata.topics
         found = {}
         for resource, future in futures.items():
             if resource.name in known:
+                partitions = known[resource.name].partitions.values()
                 settings = {name: entry.value for name, entry in self._result(future).items()}
-                limit = int(settings.get("max.message.bytes") or 1_048_588)
-                found[resource.name] = TopicFacts(known[resource.name], limit, settings)
+                limit = int(settings.get("max.message.bytes") or DEFAULT_LIMIT_BYTES)
+                replication = min((len(partition.replicas) for partition in partitions), default=0)
+                found[resource.name] = TopicFacts(len(partitions), limit, settings, replication, len(metadata.brokers))
         return found
 
     def rtt_seconds(self, topic: str) -> float:
@@ -474,7 +192,9 @@ class ClusterClient:
             try:
                 self._admin.list_topics(topic, timeout=self._timeout)
             except KafkaException as error:
-                raise ClusterError(f"cluster {self._name}: no answer from {self._bootstrap}: {error.args[0].str()}") from error
+                raise ClusterError(
+                    f"cluster {self._name}: no answer from {self._bootstrap}: {self._explained(error).text}"
+                ) from error
             found.append(time.monotonic() - began)
         return statistics.median(found)
 
@@ -495,7 +215,7 @@ class ClusterClient:
             except KafkaException as error:
                 if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                     raise ClusterError(
-                        f"cluster {self._name}: cannot create {', '.join(topics)}: {error.args[0].str()}"
+                        f"cluster {self._name}: cannot create {', '.join(topics)}: {self._explained(error).text}"
                     ) from error
         deadline = time.monotonic() + self._timeout
         while not set(topics) <= set(self.topics()):
@@ -520,18 +240,25 @@ class ClusterClient:
                 return [int(futures[where].result().offset) for where in partitions]
             except KafkaException as error:
                 if error.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
-                    raise ClusterError(f"cluster {self._name}: {error.args[0].str()}") from error
+                    raise ClusterError(f"cluster {self._name}: {self._explained(error).text}") from error
                 time.sleep(0.05)
 
     def log_facts(self, topic: str) -> LogFacts:
         """Which topic of which cluster it is, and where its partitions begin and end now. Raises ClusterError."""
-        known = self._admin.list_topics(timeout=self._timeout)
+        known = self._metadata()
         partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
         described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
         starts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         topic_id = str(self._result(described[topic]).topic_id)
         return LogFacts(str(known.cluster_id), "" if topic_id == _NO_TOPIC_ID else topic_id, starts, ends)
+
+    def topic_ids(self, topic: str) -> tuple[str, str]:
+        """(id of the cluster, id of the topic; empty where the broker knows none). Raises ClusterError."""
+        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+        cluster_id = str(self._metadata().cluster_id)  # asked at the same time
+        topic_id = str(self._result(described[topic]).topic_id)
+        return cluster_id, "" if topic_id == _NO_TOPIC_ID else topic_id
 
     def connect(self, topic: str, partitions: Sequence[int]) -> None:
         """Brings up what writing to ``topic`` and reading these partitions of it needs, all at once: each takes some eight round
@@ -585,7 +312,7 @@ class ClusterClient:
     def _reader(self, topic: str, partition: int) -> _Reader:
         with self._readers_lock:
             if (topic, partition) not in self._readers:
-                self._readers[topic, partition] = _Reader(self._connection)
+                self._readers[topic, partition] = _Reader(self._name, self._connection, self._ours)
             return self._readers[topic, partition]
 
     def _drain(
@@ -617,8 +344,9 @@ class ClusterClient:
             if at_lso and stop_at_lso:
                 return
             if time.monotonic() > deadline and target < 0:
+                heard = f" ({self._complaints.last})" if self._complaints.last else ""
                 raise ClusterError(
-                    f"cluster {self._name}: {name} cannot be read: no answer from its leader within {self._timeout:g} s"
+                    f"cluster {self._name}: {name} cannot be read: no answer from its leader within {self._timeout:g} s{heard}"
                 )
             if time.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
@@ -633,7 +361,8 @@ class ClusterClient:
         return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
     def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
-        """Writes records outside any transaction, acknowledged by all in-sync replicas; returns their offsets."""
+        """Writes records outside any transaction, acknowledged by all in-sync replicas; returns their offsets. Raises ClusterError if one
+        was refused, OutcomeUnknown if nobody knows whether all are written; then some may be."""
         offsets: list[int] = []
         faults: list[KafkaFault] = []
 
@@ -641,14 +370,30 @@ class ClusterClient:
             if error is None:
                 offsets.append(int(message.offset() or 0))
             else:
-                faults.append(_fault(error, message.topic()))
+                faults.append(fault_of(error, message.topic()))
 
         producer = self._log_producer(topic)
+        sent = 0
         for key, value in records:
-            producer.produce(topic, value, key, partition, on_delivery=report)
-        producer.flush(self._timeout + 1)
+            while True:
+                try:
+                    producer.produce(topic, value, key, partition, on_delivery=report)
+                    break
+                except BufferError:  # its queue takes 100,000; each record leaves it acknowledged, or failed after the timeout
+                    producer.poll(_POLL_SECONDS)
+            sent += 1
+            if faults:
+                break
+        # A record that is not acknowledged fails after the timeout; librdkafka looks for those once a second.
+        producer.flush(self._timeout + 5)
         if faults:
-            raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {faults[0]}") from faults[0]
+            why = self._complaints.explained(faults[0])
+            raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {why}") from faults[0]
+        if len(offsets) < sent:
+            raise OutcomeUnknown(
+                f"cluster {self._name}: {sent - len(offsets)} of {sent} records for {topic} were not acknowledged within "
+                f"{self._timeout:g} s, and nobody knows whether they are there. Run again when the cluster is well."
+            )
         return offsets
 
     def _log_producer(self, topic: str) -> Producer:
@@ -658,33 +403,31 @@ class ClusterClient:
             if self._producer is None:
                 timeout_ms = int(self._timeout * 1000)
                 settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
-                self._producer = Producer({**self._connection, **settings}, logger=log)
+                self._producer = made(Producer, self._name, self._connection, {**settings, **self._ours}, log)
                 try:
                     for _ in range(2):  # brings a connection up: see LaneProducer.connect
                         self._producer.list_topics(topic, self._timeout)
                 except KafkaException as error:
-                    raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {error.args[0].str()}") from error
+                    self._producer = None
+                    raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {self._explained(error).text}") from error
             return self._producer
 
-    def has_transactions(self, topic: str) -> bool:
-        """Whether a transactional producer can be initialised. ``topic``: any that is there."""
-        probe = LaneSettings(self._connection, 1000, "none", 10_000)
-        producer = LaneProducer(probe, "shipper-preflight")
+    def has_transactions(self, topic: str, transactional_id: str) -> bool:
+        """Whether a transactional producer can be initialised. ``topic``: any that is there; ``transactional_id``: one that nobody else has.
+        Raises ClusterError when nobody can tell right now, as while the coordinator does not answer."""
+        probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
         until = time.monotonic() + self._timeout
         try:
-            producer.connect(lambda: until, topic)
-            producer.init(lambda: until)
+            fence(probe, transactional_id, topic, lambda: until)
         except KafkaFault as fault:
-            if fault.name in ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION", "_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE"):
+            if fault.name in _NO_TRANSACTIONS:
                 log.info("no transactions: %s", fault)
                 return False
             raise ClusterError(f"cluster {self._name}: cannot tell whether it has transactions: {fault}") from fault
-        finally:
-            producer.discard()
         return True
 
     def _result(self, future: Any) -> Any:
         try:
             return future.result()
         except KafkaException as error:
-            raise ClusterError(f"cluster {self._name}: {error.args[0].str()}") from error
+            raise ClusterError(f"cluster {self._name}: {self._explained(error).text}") from error

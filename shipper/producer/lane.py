@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.errors import DeliveryError, RecordTooLarge
 from shipper.producer.chunk import Chunk, Piece, isolating_rounds, rounds
-from shipper.producer.client import KafkaFault, LaneProducer, Sent, Until
+from shipper.producer.connection import KafkaFault
 from shipper.producer.outcomes import Action, verdict
+from shipper.producer.producer import LaneProducer, Sent
+from shipper.producer.transaction import Transactions
 
 if TYPE_CHECKING:
     from shipper.producer.pool import LanePool
@@ -82,8 +84,20 @@ class Lane(threading.Thread):
         self._rotation = index + pool.options.first_partition
         self._isolating: frozenset[str] = frozenset()
         """Topics that refused a batch that should have fitted: records that could be too large go alone."""
-        self._producer: LaneProducer | None = None
         self._deadline = 0.0
+        self._writes_ledger = False
+        """The records are acknowledged, and their ledger records are being written: a fault is the ledger topic's now."""
+        self._why = ""
+        """What went wrong in the transaction that is tried again."""
+        self._transactions = Transactions(
+            self._options.settings,
+            producer_id,
+            self._options.ledger_topic,
+            pool.right,
+            before_fencing=pool.wait_for_permission,
+            stop=self._stop_if_asked,
+            open_seconds=self._options.init_timeout_seconds,
+        )
 
     def run(self) -> None:
         try:
@@ -103,23 +117,17 @@ class Lane(threading.Thread):
         except BaseException as error:
             self._pool.fail(error)
         finally:
-            self._abort()
-            self._throw_away()
+            give_up_at = min(self._pool.give_up_at, time.monotonic() + _ABORT_SECONDS)
+            self._transactions.close(lambda: give_up_at)
             if not self.current:
                 self.state = LaneState.CLOSED
             self._pool.lane_ended()
 
     def sent(self) -> Sent:
-        """By the producer that the lane has now."""
-        producer = self._producer
-        return producer.sent if producer else Sent()
+        return self._transactions.sent
 
     def _until(self) -> float:
         return min(self._deadline, self._pool.stop_at)
-
-    def _within(self, seconds: float) -> Until:
-        ends = time.monotonic() + seconds
-        return lambda: min(ends, self._until())
 
     def _commit_until(self) -> float:
         return min(self._deadline, self._pool.give_up_at)
@@ -128,36 +136,17 @@ class Lane(threading.Thread):
         if time.monotonic() >= self._pool.stop_at:
             raise Stopped
 
-    def _throw_away(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            self._pool.keep_counts(producer.sent)
-            producer.discard()
-
-    def _abort(self) -> None:
-        """When the lane leaves in the middle of a transaction. Not when it may be committed: then nobody may end it but its commit."""
-        if self._producer is not None and self.state is LaneState.SENDING:
-            until = min(self._pool.give_up_at, time.monotonic() + _ABORT_SECONDS)
-            self._producer.abort(lambda: until)
-
     def _open(self) -> None:
-        """A fresh producer with this lane's id, initialised. Every earlier one is fenced when this returns."""
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
-            self._stop_if_asked()
-            self._producer = LaneProducer(self._options.settings, self._id)
-            try:
-                self._producer.connect(self._within(self._options.init_timeout_seconds), self._options.ledger_topic)
-                self._pool.wait_for_permission()
-                self._stop_if_asked()
-                self._producer.init(self._within(self._options.init_timeout_seconds))
-                return
-            except KafkaFault as fault:
-                self._throw_away()
-                if verdict(fault.name).action is Action.FAIL or time.monotonic() > self._deadline:
-                    raise DeliveryError(f"lane {self._id} cannot be opened: {fault} ({verdict(fault.name).reason})") from fault
-                log.info("lane %s: %s; opening it again", self._id, fault)
-            pause = self._rest(pause)
+        """Every earlier producer with this lane's id is fenced when this returns."""
+        try:
+            self._transactions.open(self._until)
+        except KafkaFault as fault:
+            before = f". It was to be opened anew, since {self._why}" if self._why else ""
+            raise DeliveryError(f"lane {self._id} cannot be opened: {fault} ({verdict(fault.name).reason}){before}") from fault
+        self._count_openings()
+
+    def _count_openings(self) -> None:
+        self.work.reopened = self._transactions.openings - 1
 
     def _rest(self, pause: float) -> float:
         time.sleep(max(0.0, min(pause, self._pool.stop_at - time.monotonic())))
@@ -168,11 +157,11 @@ class Lane(threading.Thread):
         DeliveryError at the deadline or for a fault that no retry mends."""
         queue, pause = [chunks], _FIRST_PAUSE_SECONDS
         while queue:
-            self._renew_epoch()
             left = self._assign(queue.pop())
             try:
                 if left:
                     self._transaction(left)
+                    self._why = ""
                     self._count(left)
                     self._pool.done(left)
                 continue
@@ -183,10 +172,9 @@ class Lane(threading.Thread):
             self.state = LaneState.RECOVERING if unknown else LaneState.SENDING
             self._stop_if_asked()
             self._judge(cause, left)
-            self._throw_away()
+            self._transactions.discard()
             pause = self._rest(pause)
             self._open()
-            self.work.reopened += 1
             there = self._pool.settle()
             made_it = [chunk for chunk in left if chunk.ledger_key in there]
             self._count(made_it)
@@ -199,34 +187,19 @@ class Lane(threading.Thread):
         self.work.transactions += bool(committed)
         self.work.bytes += sum(chunk.size_bytes for chunk in committed)
 
-    def _renew_epoch(self) -> None:
-        """A commit that went through after its connection was lost may arrive once more, and would end the next transaction of
-        the same epoch half written. A new producer has a new one."""
-        if self._producer is not None and self._producer.lost_connection():
-            log.info("lane %s: opened anew, since it lost a connection", self._id)
-            self._throw_away()
-            self._open()
-            self.work.reopened += 1
-            self._pool.settle()
-
     def _assign(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Gives every chunk its partition; hands back to the pool those whose topic has none to give right now."""
+        """Gives every chunk its partition; hands back to the pool those that have to wait for one."""
         ready = []
         for chunk in chunks:
+            partitions = self._pool.partitions_for(self, chunk)
+            if not partitions:
+                self._pool.park(chunk)
+                continue
             if chunk.needs_partition:
-                partitions = self._pool.partitions_for(self, chunk)
-                if not partitions:
-                    self._pool.park(chunk)
-                    continue
-                chunk.partition = partitions[self._turn(chunk) % len(partitions)]
+                self._rotation += self._pool.lanes_count
+                chunk.partition = partitions[self._rotation % len(partitions)]
             ready.append(chunk)
         return ready
-
-    def _turn(self, chunk: Chunk) -> int:
-        if chunk.sequence is not None:
-            return chunk.sequence
-        self._rotation += self._pool.lanes_count
-        return self._rotation
 
     def _transaction(self, chunks: list[Chunk]) -> None:
         """Batch by batch: filled, flushed, next. A second batch waiting behind the one in flight makes librdkafka's thread of
@@ -234,10 +207,10 @@ class Lane(threading.Thread):
         with 0.5 MB at a time, 1.2 with 8 MB). The ledger records come last, when the records are there: with the first batch they
         would save two round trips, but a transaction that is ended by mistake (docs/adr/0006) would then leave a ledger that
         promises what was never sent."""
-        producer = self._producer
-        assert producer is not None
         self.state = LaneState.SENDING
-        producer.begin()
+        self._writes_ledger = False
+        producer = self._transactions.begin(self._until)
+        self._count_openings()
         for batch in self._rounds(chunks):
             size_bytes = sum(self._bytes(piece) for piece in batch)
             self._options.rate.wait_for(size_bytes, self._until)
@@ -245,16 +218,18 @@ class Lane(threading.Thread):
                 for piece in batch:
                     self._produce(producer, piece)
             producer.flush(self._until)
+        self._writes_ledger = True
         self._produce_ledger_records(producer, chunks)
         producer.flush(self._until)
+        self._writes_ledger = False
         self.state = LaneState.COMMITTING
-        producer.commit(self._commit_until)
+        self._transactions.commit(self._commit_until)
 
     def _rounds(self, chunks: list[Chunk]) -> Iterator[list[Piece]]:
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
         yield from rounds(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
-            limits = {topic: self._options.limit(topic) for topic in self._isolating}
+            limits = {topic: self._options.limits.surely(topic) for topic in self._isolating}
             yield from isolating_rounds([chunk for chunk in chunks if chunk.topic in self._isolating], limits)
 
     @staticmethod
@@ -317,28 +292,33 @@ class Lane(threading.Thread):
         """Returns if another try makes sense."""
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
         ruling = verdict(fault.name)
+        why = f"{fault} ({ruling.reason})"
+        if self._writes_ledger:
+            why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
+        self._why = f"{labels}: {why}"
         if ruling.action is Action.FAIL:
-            raise DeliveryError(f"{labels}: not delivered: {fault} ({ruling.reason})") from fault
-        if ruling.action is Action.SMALLER_BATCHES:
+            raise DeliveryError(f"{labels}: not delivered: {why}") from fault
+        if ruling.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
-        elif time.monotonic() > self._deadline and ruling.action is not Action.PARK:
+        elif time.monotonic() > self._deadline and (self._writes_ledger or ruling.action is not Action.PARK):
             raise DeliveryError(
-                f"{labels}: not delivered within {self._options.deadline_seconds:g} s (`delivery.metadata_wait`): {fault} "
-                f"({ruling.reason}). Run again when the cluster is well: only what is left will be sent."
+                f"{labels}: not delivered within {self._options.deadline_seconds:g} s (`delivery.metadata_wait`): {why}. "
+                "Run again when the cluster is well: only what is left will be sent."
             ) from fault
 
     def _smaller_batches(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Half the batch, until it is so small that it always fits; then a record must be too large, and is looked for."""
         topics = {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
         for topic in topics:
-            if topic in self._isolating:
+            if topic in self._isolating and not self._options.limits.were_lowered(topic):
                 raise _too_large(fault, chunks) from fault
             if not self._pool.lower_batch_bytes(topic):
                 self._isolating |= {topic}
 
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
-        """The transactions to try next. A topic that is to blame alone is parked; if several may be, each goes alone."""
-        if verdict(fault.name).action is not Action.PARK:
+        """The transactions to try next. A topic that is to blame alone is parked; if several may be, each goes alone. The ledger's is never
+        parked: without it nothing can be sent."""
+        if self._writes_ledger or verdict(fault.name).action is not Action.PARK:
             return [left] if left else []
         topics = sorted({chunk.topic for chunk in left if chunk.topic})
         guilty = fault.topic if fault.topic in topics else topics[0] if len(topics) == 1 else None

@@ -10,36 +10,42 @@ Usable on its own::
         pool.open()
         pool.submit([Chunk("logs", [b"a", b"b"], 2, b"file-1:0", lambda partition: b"2 records", "file-1")])
         pool.drain()
-    print(pool.close(10))
+    print(pool.close(10), pool.dropped())
 
 ``settle`` returns the ledger keys that are committed; it is asked after every fault, when the lane that failed has been fenced.
 """
 
 from __future__ import annotations
 
-import bisect
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from types import TracebackType
+from typing import Any
 
 from shipper.errors import TopicMissing
-from shipper.producer.chunk import BATCH_OVERHEAD_BYTES, Chunk
-from shipper.producer.client import LaneSettings, Sent, TopicLookup
+from shipper.producer.admission import Admission
+from shipper.producer.chunk import Chunk
 from shipper.producer.lane import Lane, LaneState, LaneWork
+from shipper.producer.limits import TopicLimits
+from shipper.producer.lookup import TopicLookup
+from shipper.producer.producer import LaneSettings, Sent
 from shipper.producer.rate import NoLimit, RateLimit
 from shipper.producer.topics import Topics
+from shipper.producer.transaction import RightToShip
 
 log = logging.getLogger("shipper.pool")
 
 #: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any more.
 Settle = Callable[[], "frozenset[bytes] | set[bytes]"]
 
-_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # the broker's default
+#: What is told of chunks as soon as they are certainly in Kafka; called with the pool's lock held, by whichever lane sent them.
+Delivered = Callable[[Sequence[Chunk]], object]
+
 _LEARN_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 _NEVER = float("inf")
@@ -62,6 +68,23 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class LaneSample:
+    """What the lanes of a pool do at a moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    in_flight_bytes: int
+    wire_bytes: int
+    """Until now."""
+    busy_lanes: int
+    waited_seconds: float
+    """The reader for a lane, until now."""
+    parked_records: int
+    reopened: int
+    """Lanes that were opened anew, until now."""
+
+
+@dataclass(frozen=True)
 class LaneOptions:
     """What the lanes of a pool have in common."""
 
@@ -71,8 +94,7 @@ class LaneOptions:
     deadline_seconds: float
     """How long one transaction may be tried, and how long a chunk may wait for its topic."""
     init_timeout_seconds: float = 60.0
-    limits: Mapping[str, int] = field(default_factory=dict)
-    """Topic → its max.message.bytes."""
+    limits: TopicLimits = field(default_factory=TopicLimits)
     batch_bytes: int | None = None
     """What goes to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
     parking_bytes: int = 64_000_000
@@ -80,22 +102,18 @@ class LaneOptions:
     partitions: tuple[int, ...] | None = None
     """Only these, for records without a key; all if None."""
     share_partitions: bool = False
-    """Each lane keeps to its own share of the partitions."""
+    """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which have a partition of their own."""
     first_partition: int = 0
     """Where the rotation begins, so that tasks side by side do not all write to the same one."""
     rate: RateLimit | NoLimit = field(default_factory=NoLimit)
 
-    def limit(self, topic: str) -> int:
-        """A batch of so many bytes fits the topic, whatever it compresses to."""
-        return max(1, self.limits.get(topic, _DEFAULT_MAX_MESSAGE_BYTES) - BATCH_OVERHEAD_BYTES)
-
 
 @dataclass
 class Delivery:
-    """Every chunk that was submitted, by what became of it."""
+    """What became of the chunks that were submitted, but for those that were dropped (see :meth:`LanePool.dropped`)."""
 
-    delivered: list[Chunk] = field(default_factory=list)
-    """Certainly in Kafka; their records are dropped to free memory."""
+    delivered: int = 0
+    """Chunks that are certainly in Kafka."""
     not_delivered: list[Chunk] = field(default_factory=list)
     """Certainly not there."""
     unknown: list[Chunk] = field(default_factory=list)
@@ -108,35 +126,38 @@ class LanePool:
 
     At most ``len(producer_ids)`` transactions are in flight; one more may be ready. Memory: those, and ``parking_bytes``.
     A chunk whose topic cannot be written to is parked and holds up nothing else. It is sent as soon as the topic can be
-    written to; when ``deadline_seconds`` are over it counts as not delivered, and so it does (at once) when the parking is full.
+    written to; when ``deadline_seconds`` are over it is dropped, and so it is (at once) when the parking is full.
+
+    Chunks of a sequence keep their order: one lane sends them, to one partition. While that has no leader they are parked, and
+    behind one that was dropped all of its topic are dropped.
     """
 
-    def __init__(self, options: LaneOptions, producer_ids: Sequence[str], settle: Settle) -> None:
+    def __init__(
+        self, options: LaneOptions, producer_ids: Sequence[str], settle: Settle, delivered: Delivered = lambda chunks: None, *,
+        right: RightToShip[Any] | None = None,
+    ) -> None:  # fmt: skip
+        """``right``: asked by each lane between its opening and its first record; ``settle``, if None."""
         self.options = options
+        self.right = right or RightToShip(settle)
         self.settle = settle
+        self._tell_delivered = delivered
         self.counts = Counts()
         self.stop_at = self.give_up_at = _NEVER
         """When (monotonic) lanes stop sending, and when they stop waiting for the answer to a commit."""
-        self.parked_records: dict[str, int] = {}
-        """Topic → records that were parked at some time, whatever became of them."""
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""
-        self._sent_by_closed = Sent()
         self._news = threading.Condition()
         self._ready: deque[list[Chunk]] = deque()
-        self._parked: dict[str, list[tuple[int, Chunk]]] = {}
-        self._parked_bytes = 0
-        self._probes: set[int] = set()
         self._serial = 0
-        self._serials: dict[int, int] = {}
-        self._given_up: set[str] = set()
-        self._delivered: list[Chunk] = []
-        self._not_delivered: list[Chunk] = []
+        self._delivered = 0
+        self._closed = False
         self._failures: list[BaseException] = []
         self._permission = threading.Event()
         self._open_lanes = 0
         self._ended_lanes = 0
-        self._topics = Topics(TopicLookup(options.settings), self._tend_parking)
+        self._topics = Topics(TopicLookup(options.settings), self._tend_parking, self.fail, options.partitions)
+        self._admission = Admission(self._topics, options.parking_bytes, options.deadline_seconds)
+        self._parking = self._admission.parking
         self._lanes = [Lane(self, index, producer_id) for index, producer_id in enumerate(producer_ids)]
         self.lanes_count = len(self._lanes)
 
@@ -168,25 +189,42 @@ class LanePool:
         at all can be written to and the parking is full. Raises what made a lane fail."""
         with self._news:
             for chunk in chunks:
-                self._serials[id(chunk)] = self._serial = self._serial + 1
-            ready = [chunk for chunk in chunks if not self._must_park(chunk)]
-            for chunk in chunks:
-                if chunk not in ready:
-                    self._wait_for_parking(chunk)
-                    self._park(chunk)
-            if ready:
-                began = time.monotonic()
-                self._news.wait_for(lambda: self._failures or self._has_room_for(ready))
-                self.counts.lane_wait_seconds += time.monotonic() - began
-                self._ready.append(ready)
-                self._news.notify_all()
+                chunk.serial = self._serial = self._serial + 1
+            going = self._park_what_waits(chunks)
+            while going and not self._failures:
+                self._wait_for_lane(going)
+                asked, going = going, self._park_what_waits(going)
+                if len(asked) == len(going):
+                    self._ready.append(going)
+                    self._news.notify_all()
+                    break
             self._raise_failure()
+
+    def _wait_for_lane(self, chunks: list[Chunk]) -> None:
+        began = time.monotonic()
+        self._news.wait_for(lambda: self._failures or self._has_room_for(chunks))
+        self.counts.lane_wait_seconds += time.monotonic() - began
+
+    def _park_what_waits(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Parks those that may not be sent right now; returns the others. Blocks while there is no room."""
+        going = []
+        for chunk in chunks:
+            if not self._admission.may_go_to(chunk):
+                self._wait_for_room(chunk)
+                if not self._admission.may_go_to(chunk):
+                    self._admission.park(chunk)
+                    continue
+            going.append(chunk)
+        return going
+
+    def _wait_for_room(self, chunk: Chunk) -> None:
+        self._news.wait_for(lambda: self._failures or self._admission.should_not_wait(chunk))
 
     def drain(self) -> None:
         """Returns when everything submitted is delivered, or dropped since its topic stayed unusable or the parking was full.
         Raises what made a lane fail."""
         with self._news:
-            self._news.wait_for(lambda: self._failures or not (self._ready or self._parked or self._busy()))
+            self._news.wait_for(lambda: self._failures or not (self._ready or self._parking or self._busy()))
             self._raise_failure()
 
     def close(self, timeout_seconds: float) -> Delivery:
@@ -201,11 +239,6 @@ class LanePool:
         self._topics.stop(max(0.0, now + timeout_seconds - time.monotonic()))
         with self._news:
             return self._delivery()
-
-    @property
-    def delivered(self) -> list[Chunk]:
-        """What is certainly in Kafka until now."""
-        return self._delivered
 
     @property
     def reopened(self) -> int:
@@ -226,46 +259,39 @@ class LanePool:
     def parked(self) -> dict[str, int]:
         """Topic → records that wait in memory for it."""
         with self._news:
-            return {topic: sum(chunk.counted for _, chunk in chunks) for topic, chunks in self._parked.items()}
+            return self._parking.records()
+
+    @property
+    def parked_records(self) -> dict[str, int]:
+        """Topic → records that were parked at some time, whatever became of them."""
+        return self._parking.parked_records
 
     def sent(self) -> Sent:
         """By librdkafka's count, a second ago."""
-        return reduce(Sent.plus, (lane.sent() for lane in self._lanes), self._sent_by_closed)
+        return reduce(Sent.plus, (lane.sent() for lane in self._lanes), Sent())
 
-    def sample(self) -> list[float]:
-        """[seconds since the epoch, bytes in flight, bytes on the wire until now, lanes at work, seconds that the reader waited
-        for a lane until now, records parked now, lanes opened anew until now]."""
-        busy = sum(1 for lane in self._lanes if lane.current)
-        wait = self.counts.lane_wait_seconds + self.counts.buffer_wait_seconds
-        parked = sum(self.parked().values())
-        return [time.time(), self.in_flight_bytes(), self.sent().wire_bytes, busy, wait, parked, self.reopened]
+    def sample(self) -> LaneSample:
+        return LaneSample(
+            at=time.time(),
+            in_flight_bytes=self.in_flight_bytes(),
+            wire_bytes=self.sent().wire_bytes,
+            busy_lanes=sum(1 for lane in self._lanes if lane.current),
+            waited_seconds=self.counts.lane_wait_seconds + self.counts.buffer_wait_seconds,
+            parked_records=sum(self.parked().values()),
+            reopened=self.reopened,
+        )
 
     def dropped(self) -> dict[str, int]:
         """Topic → records that were not delivered since it could not be written to: given up, or no room to wait for it."""
         with self._news:
-            found: dict[str, int] = {}
-            for chunk in self._not_delivered:
-                found[chunk.topic] = found.get(chunk.topic, 0) + chunk.counted
-            return found
+            return dict(self._parking.dropped)
 
     def raise_given_up(self) -> None:
         """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``."""
-        if self._given_up:
-            raise TopicMissing(self._missing_message())
-
-    def _missing_message(self) -> str:
-        reasons = "; ".join(f"{topic}: {self._topics.unusable(topic)[1]}" for topic in sorted(self._given_up))
-        others = {topic: count for topic, count in self.dropped().items() if topic not in self._given_up}
-        left = (
-            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} records of {', '.join(others)}. "
-            if others
-            else ""
-        )
-        return (
-            f"topic {', '.join(sorted(self._given_up))} could not be written to within {self.options.deadline_seconds:g} s "
-            f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, or check its name and the ACLs; "
-            "then run again: only what is left will be sent."
-        )
+        with self._news:
+            message = self._admission.missing_message()
+        if message:
+            raise TopicMissing(message)
 
     # What the lanes do.
 
@@ -301,12 +327,10 @@ class LanePool:
                 self._news.wait()
 
     def partitions_for(self, lane: Lane, chunk: Chunk) -> tuple[int, ...]:
-        """Where ``lane`` may send the chunk; nothing if its topic cannot be written to."""
-        probing = id(chunk) in self._probes
-        found = self._topics.known_partitions(chunk.topic) if probing else self._topics.partitions(chunk.topic)
-        if self.options.partitions is not None:
-            found = tuple(partition for partition in found if partition in self.options.partitions)
-        if self.options.share_partitions and len(found) >= self.lanes_count:
+        """Where ``lane`` may send the chunk right now; nothing if it has to wait."""
+        with self._news:
+            found = self._admission.may_go_to(chunk)
+        if chunk.sequence is None and self.options.share_partitions and len(found) >= self.lanes_count:
             found = found[lane.index :: self.lanes_count]
         return found
 
@@ -316,8 +340,8 @@ class LanePool:
 
     def lower_batch_bytes(self, topic: str) -> bool:
         """Halves the batches of ``topic``; false if they are so small already that they fit whatever they hold."""
+        fits = self.options.limits.surely(topic)
         with self._news:
-            fits = self.options.limit(topic)
             if self.batch_bytes(topic) <= fits:
                 return False
             self.lowered[topic] = max(fits, self.batch_bytes(topic) // 2)
@@ -326,12 +350,15 @@ class LanePool:
     def done(self, chunks: Sequence[Chunk]) -> None:
         """They are certainly in Kafka."""
         with self._news:
+            if self._closed:
+                return  # it was reported as unknown, and the ledger tells
             self.counts.transactions += 1
+            self._delivered += len(chunks)
+            self._tell_delivered(chunks)
             for chunk in chunks:
+                chunk.delivered = True
                 chunk.drop_records()
-                self._probes.discard(id(chunk))
-                self._serials.pop(id(chunk), None)
-            self._delivered.extend(chunks)
+            self._admission.delivered(chunks)
         for topic in {chunk.topic for chunk in chunks}:
             self._topics.delivered(topic)
 
@@ -339,82 +366,31 @@ class LanePool:
         self._topics.block(topic, reason)
 
     def park(self, chunk: Chunk) -> None:
-        """A lane hands a chunk back, since its topic cannot be written to right now. Never blocks."""
+        """A lane hands a chunk back, since it cannot be sent right now. Never blocks."""
         with self._news:
-            self._probes.discard(id(chunk))
-            self._park(chunk)
+            self._admission.park(chunk)
+            if chunk.sequence is not None:
+                self._call_back(chunk.topic, chunk.sequence)
+
+    def _call_back(self, topic: str, sequence: int) -> None:
+        """What is ready already, and must not overtake a chunk that has just been parked, is parked behind it."""
+        for chunks in list(self._ready):
+            for chunk in [chunk for chunk in chunks if (chunk.topic, chunk.sequence) == (topic, sequence)]:
+                chunks.remove(chunk)
+                self._admission.park(chunk)
+            if not chunks:
+                self._ready.remove(chunks)
 
     def fail(self, error: BaseException) -> None:
         with self._news:
             self._failures.append(error)
             self._news.notify_all()
 
-    def keep_counts(self, sent: Sent) -> None:
-        """Of a producer that is thrown away."""
-        self._sent_by_closed = self._sent_by_closed.plus(sent)
-
-    # The parking. All of it with the lock held.
-
-    def _must_park(self, chunk: Chunk) -> bool:
-        """Chunks of a topic that has parked ones wait behind them."""
-        if not chunk.topic:
-            return False
-        return chunk.topic in self._given_up or chunk.topic in self._parked or not self._topics.partitions(chunk.topic)
-
-    def _wait_for_parking(self, chunk: Chunk) -> None:
-        """Reading on makes sense only while something can be sent. And while some of what is parked goes in a moment, since its topic
-        may be usable, there is room soon."""
-        self._news.wait_for(
-            lambda: (
-                self._failures
-                or self._parked_bytes + chunk.size_bytes <= self.options.parking_bytes
-                or not self._parked
-                or (self._topics.any_usable() and not any(map(self._topics.may_be_usable, self._parked)))
-            )
-        )
-
-    def _park(self, chunk: Chunk) -> None:
-        topic = chunk.topic
-        self.parked_records[topic] = self.parked_records.get(topic, 0) + chunk.counted
-        full = self._parked_bytes + chunk.size_bytes > self.options.parking_bytes and self._parked
-        if topic in self._given_up or full:
-            self._drop(chunk)
-            return
-        bisect.insort(self._parked.setdefault(topic, []), (self._serials[id(chunk)], chunk), key=lambda entry: entry[0])
-        self._parked_bytes += chunk.size_bytes
-
-    def _drop(self, chunk: Chunk) -> None:
-        chunk.drop_records()
-        self._not_delivered.append(chunk)
-
     def _tend_parking(self) -> None:
-        """Called by the topics' thread: lets chunks go whose topic can be written to, and gives up those that waited too long."""
+        """Called by the topics' thread."""
         with self._news:
-            for topic in list(self._parked):
-                if self._topics.partitions(topic):
-                    self._release(topic, len(self._parked[topic]))
-                elif self._topics.unusable(topic)[0] > self.options.deadline_seconds:
-                    self._give_up(topic)
-                elif self._topics.probe(topic):
-                    self._probes.add(id(self._parked[topic][0][1]))
-                    self._release(topic, 1)
+            self._ready.extend([chunk] for chunk in self._admission.let_go())
             self._news.notify_all()
-
-    def _release(self, topic: str, count: int) -> None:
-        going, staying = self._parked[topic][:count], self._parked[topic][count:]
-        for _, chunk in going:
-            self._ready.append([chunk])
-            self._parked_bytes -= chunk.size_bytes
-        if staying:
-            self._parked[topic] = staying
-        else:
-            del self._parked[topic]
-
-    def _give_up(self, topic: str) -> None:
-        self._given_up.add(topic)
-        for _, chunk in self._parked.pop(topic):
-            self._parked_bytes -= chunk.size_bytes
-            self._drop(chunk)
 
     # With the lock held.
 
@@ -436,14 +412,13 @@ class LanePool:
             raise self._failures[0]
 
     def _delivery(self) -> Delivery:
-        found = Delivery(list(self._delivered), list(self._not_delivered))
+        self._closed = True
+        found = Delivery(self._delivered)
         found.failure = self._failures[0] if self._failures else None
-        settled = {id(chunk) for chunk in found.delivered}
         for lane in self._lanes:
             open_commit = lane.state in (LaneState.COMMITTING, LaneState.RECOVERING)
-            for chunk in lane.current:
-                if id(chunk) not in settled:
-                    (found.unknown if open_commit else found.not_delivered).append(chunk)
+            left = [chunk for chunk in lane.current if not chunk.delivered]
+            (found.unknown if open_commit else found.not_delivered).extend(left)
         found.not_delivered += [chunk for chunks in self._ready for chunk in chunks]
-        found.not_delivered += [chunk for chunks in self._parked.values() for _, chunk in chunks]
+        found.not_delivered += self._parking.waiting()
         return found

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from shipper.producer.chunk import BATCH_OVERHEAD_BYTES
+from shipper.producer.limits import BATCH_OVERHEAD_BYTES
 
 SHORT_LINK_SECONDS = 0.003
 #: Below it the processor is the limit, and small batches are kinder to its cache: 0.83 CPU s per million lines with 0.5 MB, 1.2 with 4 MB.

@@ -47,9 +47,12 @@ class Numbered:
     """How fast each task reads."""
     tasks: int = 2
     lanes: int = 2
+    parking_bytes: int = 64_000_000
+    """For chunks that wait for their topics, in each task."""
+    reship: bool = False
     kill: Kill | None = None
     pauses: dict[str, float] = field(default_factory=dict)
-    """Method of LaneProducer → seconds that it waits first: transactions are open for longer, so that a fault finds one."""
+    """Method (see ship_numbered.owner) → seconds that it waits first: transactions are open for longer, so that a fault finds one."""
     properties: dict[str, Any] = field(default_factory=dict)
     """librdkafka's, in the cluster's config."""
     delivery: dict[str, Any] = field(default_factory=dict)

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,9 +34,10 @@ from shipper.config.models import Cluster
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
-from shipper.errors import ShipperError
+from shipper.errors import ShipperError, of_kind
 from shipper.plan.window import parse_window
-from shipper.producer.client import LaneProducer
+from shipper.producer.producer import LaneProducer
+from shipper.producer.transaction import Transactions
 from shipper.report.results import GateResult, PlannedFile, PlanResult, RunFolder, ShipResult
 from spark_jobs import passes, sink_task
 from spark_jobs import ship as ship_step
@@ -48,7 +50,7 @@ _MODIFIED_MS = 1_793_491_200_000
 _ATTEMPTS = 4
 _SLICE = 200
 
-#: Point of the protocol → (method of LaneProducer, whether the kill comes before or after it).
+#: Point of the protocol → (method, whether the kill comes before or after it).
 POINTS = {
     "before begin": ("begin", "before"),
     "after produce": ("flush", "before"),
@@ -72,14 +74,15 @@ def ship(numbered: Numbered, run_tasks: RunTasks) -> ShipResult:
 
     def run_pass(context: RunContext, cluster: Cluster, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, *rest: Any) -> Any:
         announce(event="shipping", generation=order.generation)
+        order = replace(order, parking_bytes=numbered.parking_bytes)
         cancelled = threading.Event()
         with Progress(ledger, order, lease.superseded, cancelled.set):
             receipts, error = run_tasks(numbered, order, cluster, cancelled)
         outcome = passes.PassOutcome(receipts=receipts)
         outcome.read = outcome.records
-        errors = [error] if error else [RuntimeError(f"shipper.errors.{r.error_kind}: {r.error}") for r in receipts if r.error]
+        errors = [error] if error else [of_kind(r.error_kind, r.error) for r in receipts if r.error]
         if errors:
-            outcome.error = passes._job_error(errors[0], ledger.pipeline, superseded=lease.superseded.is_set())
+            outcome.error = passes._job_error(errors[0], order, superseded=lease.superseded.is_set())
         return outcome
 
     original, ship_step.run_pass = ship_step.run_pass, run_pass
@@ -96,18 +99,21 @@ def _context(numbered: Numbered) -> RunContext:
     folder = RunFolder(numbered.runs, numbered.name, window.start, window.end, numbered.run_id)
     context = RunContext(numbered.pipeline, {"three": numbered.cluster}, Path(), window, folder)
     context._spark = SimpleNamespace()  # the step asks for it where a pipeline has options that this one has not
-    ship_step.files_with_bom = lambda spark, paths: set()
+    ship_step.refuse_unsafe_sql = lambda *asked: None
     return context
 
 
 def _write_earlier_steps(context: RunContext, numbered: Numbered) -> None:
     files = [
-        PlannedFile(path=path, uri=path, size_bytes=numbered.file_bytes, modified_ms=_MODIFIED_MS, splits=numbered.splits)
+        PlannedFile(
+            path=path, uri=path, size_bytes=numbered.file_bytes, modified_ms=_MODIFIED_MS, splits=numbered.splits, format="plain"
+        )
         for path in numbered.file_paths
     ]
     times = {"started_at": _now(), "finished_at": _now()}
     digest = context.pipeline.transform_digest()
-    context.folder.write("plan", PlanResult(**context.common("plan"), **times, transform_digest=digest, files=files))
+    plan = PlanResult(**context.common("plan"), **times, transform_digest=digest, files=files, reship=numbered.reship)
+    context.folder.write("plan", plan)
     context.folder.write("gate_source", GateResult(**context.common("gate_source"), **times))
 
 
@@ -225,19 +231,25 @@ def _signed(value: int) -> int:
 
 
 def slow_down(method: str, seconds: float) -> None:
-    original = getattr(LaneProducer, method)
+    of = owner(method)
+    original = getattr(of, method)
 
-    def slow(self: LaneProducer, *arguments: Any) -> Any:
+    def slow(self: Any, *arguments: Any) -> Any:
         time.sleep(seconds)
         return original(self, *arguments)
 
-    setattr(LaneProducer, method, slow)
+    setattr(of, method, slow)
+
+
+def owner(method: str) -> type:
+    """Records are the producer's; where a transaction begins and ends, :class:`Transactions`'."""
+    return Transactions if method in ("begin", "commit") else LaneProducer
 
 
 def arm(kill: Kill, driver: int) -> None:
-    """Puts the kill around a method of every LaneProducer of this process."""
+    """Puts the kill around a method of every lane of this process."""
     method, when = POINTS[kill.point]
-    original = getattr(LaneProducer, method)
+    original = getattr(owner(method), method)
     lock, calls = threading.Lock(), [0]
 
     def strike() -> None:
@@ -248,7 +260,7 @@ def arm(kill: Kill, driver: int) -> None:
         else:
             os.killpg(os.getpgid(0), signal.SIGKILL)
 
-    def armed(self: LaneProducer, *arguments: Any) -> Any:
+    def armed(self: Any, *arguments: Any) -> Any:
         with lock:
             calls[0] += 1
             now = calls[0] == kill.nth
@@ -262,7 +274,7 @@ def arm(kill: Kill, driver: int) -> None:
             strike()
         return found
 
-    setattr(LaneProducer, method, armed)
+    setattr(owner(method), method, armed)
 
 
 def _set_up_logging() -> None:

@@ -89,6 +89,22 @@ def test_too_few_replicas_are_in_sync(new_pipe: New):
     finish(pipe)
 
 
+def test_the_ledger_alone_has_too_few_replicas_in_sync(new_pipe: New):
+    """The data could be written. The ship ends, says that it is the ledger, and everything is there once it is well."""
+    pipe = new_pipe(tasks=1, lanes=1, delivery={"metadata_wait": "10s", "transaction_timeout": "10s"})
+    kafka, ledger = pipe.site.kafka, pipe.numbered().cluster.ledger_topic(pipe.name)
+    kafka.create_topic(
+        ledger, 2, min_insync_replicas="3", cleanup_policy="compact", message_timestamp_type="LogAppendTime"
+    )  # fmt: skip
+    ship = begun(pipe)
+    kafka.kill(next(broker for broker in BROKERS if broker not in (kafka.leader_of(ledger, 0), kafka.leader_of(ledger, 1))))
+    end = ship.wait(300)
+    assert ship.process.returncode == 1
+    assert ledger in end["error"], end
+    kafka.heal()
+    finish(pipe)
+
+
 def test_the_leader_moves_and_partitions_are_added(new_pipe: New):
     pipe = new_pipe(files=(0, 12), delivery={"rate_limit": "100kB/s"})
     kafka = pipe.site.kafka

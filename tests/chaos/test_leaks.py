@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from shipper.errors import ShipperError
-from shipper.producer.client import LaneProducer
+from shipper.producer.transaction import Transactions
 from shipper.testing.kafka_cluster import BROKERS
 from tests.chaos import ship_numbered
 from tests.chaos.world import Pipe
@@ -68,8 +68,8 @@ def test_broker_restarts_leave_no_thread_socket_or_producer_behind(
     ship_numbered.ship(pipe.numbered(files=(0, 1), run_id="warm-up"), run_here)
     before = _settled(Census.now())
     hurry.clear()
-    commit = LaneProducer.commit
-    monkeypatch.setattr(LaneProducer, "commit", lambda self, *rest: (hurry.wait(1.0), commit(self, *rest))[1])
+    commit = Transactions.commit
+    monkeypatch.setattr(Transactions, "commit", lambda self, *rest: (hurry.wait(1.0), commit(self, *rest))[1])
     files = (0, 4 * restarts + 8)
     results: list[object] = []
     spec = pipe.numbered(files=files, run_id="restarted")

@@ -8,10 +8,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -22,17 +22,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from shipper.config.models import Cluster
 from shipper.dev.kafka import KafkaServer
-from shipper.errors import RecordTooLarge, TopicMissing
+from shipper.errors import DeliveryError, RecordTooLarge, TopicMissing
 from shipper.producer.chunk import Chunk
-from shipper.producer.client import ClusterClient, KafkaFault, LaneProducer, LaneSettings, TopicState, connection
-from shipper.producer.pool import LaneOptions, LanePool
+from shipper.producer.connection import KafkaFault
+from shipper.producer.limits import TopicLimits
+from shipper.producer.lookup import TopicState
 from shipper.producer.rate import RateLimit
+from tests.integration.open_lane import OpenLane
+
+from .pool_world import LEDGER, Ledger, Pool, chunk, values_of, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
-
-_LEDGER = "ledger"
 
 
 @pytest.fixture(scope="module")
@@ -44,64 +45,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
         "auto.create.topics.enable": "false",
     }
     with KafkaServer(tmp_path_factory.mktemp("kafka"), properties=properties, die_with_parent=True) as server:
-        ClusterClient(Cluster(name="c", bootstrap=server.bootstrap)).create_topics({_LEDGER: 1}, replication_factor=1)
         yield server
-
-
-class Ledger:
-    """Read back as a read_committed consumer sees it."""
-
-    def __init__(self, broker: KafkaServer) -> None:
-        self.cluster = Cluster(name="c", bootstrap=broker.bootstrap)
-        self.client = ClusterClient(self.cluster)
-
-    def keys(self) -> set[bytes]:
-        return {record.key for record in self.client.read(_LEDGER, 0, 0, wait_seconds=60)}
-
-    def create(self, **topics: int) -> None:
-        self.client.create_topics(topics, replication_factor=1)
-
-    def options(self, deadline_seconds: float = 60, **changes: object) -> LaneOptions:
-        guarantee = changes.pop("transactional", True)
-        settings = LaneSettings(connection(self.cluster), changes.pop("batch", 100_000), "zstd", 30_000, guarantee)  # type: ignore[arg-type]
-        return LaneOptions(settings, _LEDGER, 0, deadline_seconds, **changes)  # type: ignore[arg-type]
-
-    def values(self, topic: str, partitions: int = 1) -> list[bytes]:
-        """In partition order."""
-        return [v for p in range(partitions) for v in read_committed(self.cluster.bootstrap, topic, p)]
-
-
-def read_committed(bootstrap: str, topic: str, partition: int) -> list[bytes]:
-    settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
-    consumer = Consumer(settings | {"isolation.level": "read_committed", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found = []
-    try:
-        while (message := consumer.poll(20)) is not None:
-            if message.error():
-                return found
-            found.append(message.value())
-    finally:
-        consumer.close()
-    raise AssertionError(f"{topic}-{partition} has no end")
-
-
-def chunk(topic: str, name: str, records: int = 100, size: int = 20, sequence: int | None = None) -> Chunk:
-    values = [f"{name} {index} ".encode().ljust(size, b".") for index in range(records)]
-    key = f"{topic}/{name}".encode()
-    return Chunk(
-        topic,
-        values,
-        sum(map(len, values)),
-        key,
-        lambda p: b"%d records, partition %d" % (records, p or 0),
-        name,
-        sequence=sequence,
-    )
-
-
-def values_of(*chunks: Chunk) -> Counter[bytes]:
-    return Counter(value for chunk in chunks for value in chunk.values)
 
 
 @pytest.fixture
@@ -113,7 +57,7 @@ def test_a_topic_that_is_created_late_holds_up_no_other(ledger: Ledger) -> None:
     ledger.create(early=2)
     early, late = [chunk("early", f"e{n}") for n in range(20)], [chunk("late", f"l{n}") for n in range(20)]
     expected = values_of(*early), values_of(*late)
-    with LanePool(ledger.options(), ["late.0", "late.1"], ledger.keys) as pool:
+    with Pool(ledger.options(), ["late.0", "late.1"], ledger.keys) as pool:
         pool.open(["early", "late"])
         for pair in zip(early, late, strict=True):
             pool.submit(list(pair))
@@ -122,29 +66,27 @@ def test_a_topic_that_is_created_late_holds_up_no_other(ledger: Ledger) -> None:
         ledger.create(late=1)
         pool.drain()
         delivery = pool.close(20)
-    assert len(delivery.delivered) == 40
+    assert delivery.delivered == 40
     assert Counter(ledger.values("early", 2)) == expected[0]
     assert Counter(ledger.values("late")) == expected[1]
 
 
 def test_a_topic_that_never_comes_is_given_up_and_named(ledger: Ledger) -> None:
     ledger.create(there=1)
-    with LanePool(ledger.options(deadline_seconds=3), ["never.0"], ledger.keys) as pool:
+    with Pool(ledger.options(deadline_seconds=3), ["never.0"], ledger.keys) as pool:
         pool.open()
         pool.submit([chunk("there", "a"), chunk("nowhere", "b")])
         pool.drain()
         with pytest.raises(TopicMissing, match=r"nowhere.*metadata_wait"):
             pool.raise_given_up()
-        delivery = pool.close(20)
-    assert [c.label for c in delivery.delivered] == ["a"]
-    assert [c.label for c in delivery.not_delivered] == ["b"]
+    assert [c.label for c in pool.delivered] == ["a"]
     assert pool.dropped() == {"nowhere": 100}
 
 
 def test_memory_for_parked_chunks_is_bounded_while_others_flow(ledger: Ledger) -> None:
     ledger.create(flows=1)
     options = ledger.options(deadline_seconds=3, parking_bytes=10_000)
-    with LanePool(options, ["bounded.0"], ledger.keys) as pool:
+    with Pool(options, ["bounded.0"], ledger.keys) as pool:
         pool.open(["flows"])
         for n in range(30):
             pool.submit([chunk("flows", f"f{n}"), chunk("absent", f"a{n}")])
@@ -157,7 +99,7 @@ def test_memory_for_parked_chunks_is_bounded_while_others_flow(ledger: Ledger) -
 def test_a_topic_that_is_there_is_not_dropped_while_the_cluster_has_yet_to_say_so(ledger: Ledger) -> None:
     """Far away the answer takes longer than it takes to fill the parking."""
     ledger.create(known=1, slow=1)
-    with LanePool(ledger.options(parking_bytes=10_000), ["slow.0"], ledger.keys) as pool:
+    with Pool(ledger.options(parking_bytes=10_000), ["slow.0"], ledger.keys) as pool:
         pool.open(["known"])
         lookup = pool._topics._lookup
 
@@ -188,7 +130,7 @@ def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> 
         future.result()
     chunks = [chunk(topic, f"{topic}{n}") for n in range(10) for topic in ("open", "secret")]
     expected = values_of(*chunks)
-    with LanePool(ledger.options(), ["acl.0", "acl.1"], ledger.keys) as pool:
+    with Pool(ledger.options(), ["acl.0", "acl.1"], ledger.keys) as pool:
         pool.open(["open", "secret"])
         for first in range(0, 20, 4):
             pool.submit(chunks[first : first + 4])
@@ -198,6 +140,31 @@ def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> 
             future.result()
         pool.drain()
     assert Counter(ledger.values("open") + ledger.values("secret")) == expected
+
+
+def only_a_splits_end() -> Chunk:
+    return Chunk("", [], 0, b"end", lambda p: b"the split ends", "end")
+
+
+@pytest.mark.parametrize("what", ["records", "only a split's end"])
+def test_a_ledger_that_may_not_be_written_is_named_at_the_deadline_and_no_other_topic_is_blamed(
+    ledger: Ledger, what: str
+) -> None:
+    name = f"locked-{what[0]}"
+    ledger.create(**{name: 1, f"data-{what[0]}": 1})
+    admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
+    deny = AclBinding(
+        ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY
+    )  # fmt: skip
+    for future in admin.create_acls([deny]).values():
+        future.result()
+    options = replace(ledger.options(deadline_seconds=4), ledger_topic=name)
+    with Pool(options, [f"{name}.0"], settle=lambda: set()) as pool:
+        pool.open([f"data-{what[0]}"])
+        pool.submit([chunk(f"data-{what[0]}", "one") if what == "records" else only_a_splits_end()])
+        with pytest.raises(DeliveryError, match=f"ledger topic {name} cannot be written to: TOPIC_AUTHORIZATION_FAILED"):
+            pool.drain()
+    assert pool.parked_records == {}
 
 
 def _filter_of(binding: AclBinding) -> AclBindingFilter:
@@ -211,8 +178,8 @@ def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
     ledger.client.create_topics({"small": 1}, {"max.message.bytes": "20000"}, 1)
     noise = [os.urandom(1000) for _ in range(300)]
     sent = Chunk("small", noise, 300_000, b"small", lambda _: b"", "noise")
-    options = ledger.options(batch=200_000, limits={"small": 20_000})
-    with LanePool(options, ["halved.0"], ledger.keys) as pool:
+    options = ledger.options(batch=200_000, limits=TopicLimits({"small": 20_000}))
+    with Pool(options, ["halved.0"], ledger.keys) as pool:
         pool.open()
         pool.submit([sent])
         pool.drain()
@@ -227,20 +194,20 @@ def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
 def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: Ledger) -> None:
     ledger.client.create_topics({"tiny": 1}, {"max.message.bytes": "20000"}, 1)
     values = [os.urandom(1000) for _ in range(50)] + [os.urandom(30_000)] + [os.urandom(1000) for _ in range(50)]
-    options = ledger.options(batch=200_000, limits={"tiny": 20_000})
-    with LanePool(options, ["large.0"], ledger.keys) as pool:
+    options = ledger.options(batch=200_000, limits=TopicLimits({"tiny": 20_000}))
+    with Pool(options, ["large.0"], ledger.keys) as pool:
         pool.open()
         pool.submit([Chunk("tiny", values, 130_000, b"tiny", lambda _: b"", "noise")])
         with pytest.raises(RecordTooLarge, match="record number 51, of 30,000 bytes"):
             pool.drain()
     assert ledger.values("tiny") == []
-    assert ledger.client.read(_LEDGER, 0, 0, wait_seconds=3), "a transaction that was left open holds up its readers"
+    assert ledger.client.read(LEDGER, 0, 0, wait_seconds=3), "a transaction that was left open holds up its readers"
 
 
 def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: KafkaServer, ledger: Ledger) -> None:
     ledger.create(stalled=4)
     chunks = [chunk("stalled", f"s{n}", records=2000) for n in range(200)]
-    pool = LanePool(ledger.options(), ["stopped.0", "stopped.1"], ledger.keys)
+    pool = Pool(ledger.options(), ["stopped.0", "stopped.1"], ledger.keys)
     pool.open(["stalled"])
     submitted: list[Chunk] = []
 
@@ -265,16 +232,16 @@ def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: Kafka
         os.kill(broker.pid, signal.SIGCONT)
     assert took < 6
     known = ledger.keys()
-    assert {c.ledger_key for c in delivery.delivered} <= known
+    assert {c.ledger_key for c in pool.delivered} <= known
     assert not {c.ledger_key for c in delivery.not_delivered} & known
-    ends = [*delivery.delivered, *delivery.not_delivered, *delivery.unknown]
+    ends = [*pool.delivered, *delivery.not_delivered, *delivery.unknown]
     assert len({id(c) for c in ends}) == len(ends) >= len(submitted)
 
 
 def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger: Ledger) -> None:
     ledger.create(ordered=3)
     chunks = [chunk("ordered", f"{sequence}-{n:03}", records=50, sequence=sequence) for n in range(40) for sequence in (1, 2)]
-    with LanePool(ledger.options(), ["ordered.0", "ordered.1"], ledger.keys) as pool:
+    with Pool(ledger.options(), ["ordered.0", "ordered.1"], ledger.keys) as pool:
         pool.open(["ordered"])
         for number, one in enumerate(chunks):
             if number == 30:
@@ -291,7 +258,7 @@ def test_at_least_once_delivers_without_transactions(ledger: Ledger) -> None:
     ledger.create(plain=2)
     chunks = [chunk("plain", f"p{n}") for n in range(20)]
     expected = values_of(*chunks)
-    with LanePool(ledger.options(transactional=False), ["plain.0", "plain.1"], ledger.keys) as pool:
+    with Pool(ledger.options(transactional=False), ["plain.0", "plain.1"], ledger.keys) as pool:
         pool.open(["plain"])
         for one in chunks:
             pool.submit([one])
@@ -304,7 +271,7 @@ def test_a_rate_limit_holds_over_all_lanes(ledger: Ledger) -> None:
     ledger.create(slow=4)
     options = ledger.options(batch=20_000, rate=RateLimit(lambda: 400_000))
     began = time.monotonic()
-    with LanePool(options, [f"rate.{n}" for n in range(4)], ledger.keys) as pool:
+    with Pool(options, [f"rate.{n}" for n in range(4)], ledger.keys) as pool:
         pool.open(["slow"])
         for n in range(20):
             pool.submit([chunk("slow", f"r{n}", records=1000, size=100)])
@@ -315,9 +282,10 @@ def test_a_rate_limit_holds_over_all_lanes(ledger: Ledger) -> None:
 
 def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:
     ledger.create(clean=1)
+    ledger.keys()  # whose consumer stays
     threads, sockets = _threads(), _sockets()
     for round_number in range(5):
-        with LanePool(ledger.options(), ["clean.0", "clean.1", "clean.2"], ledger.keys) as pool:
+        with Pool(ledger.options(), ["clean.0", "clean.1", "clean.2"], ledger.keys) as pool:
             pool.open(["clean"])
             pool.submit([chunk("clean", f"{round_number}")])
             pool.drain()
@@ -332,41 +300,28 @@ def _sockets() -> int:
     return sum(1 for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink() and "socket" in str(entry.readlink()))
 
 
-def wait_until(holds, timeout: float = 60) -> None:
-    deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.05)
-
-
 def test_no_lane_fences_its_past_before_that_is_announced(ledger: Ledger) -> None:
     ledger.create(announced=1)
     options = ledger.options()
-    earlier = LaneProducer(options.settings, "announced.0")
-    deadline = time.monotonic() + 60
-    earlier.connect(lambda: deadline, _LEDGER)
-    earlier.init(lambda: deadline)
+    earlier = OpenLane(options.settings, "announced.0", LEDGER, begun=False)
     commits: list[str] = []
 
     def announce() -> None:
         time.sleep(1.0)  # more than the lane needs to connect
         commit_one(earlier, commits)
 
-    with LanePool(options, ["announced.0"], settle=lambda: set()) as pool:
+    with Pool(options, ["announced.0"], settle=lambda: set()) as pool:
         pool.open(["announced"], announce)
         assert commits == ["committed"]
         with pytest.raises(KafkaFault, match="FENCED"):
             commit_one(earlier, commits)
-    earlier.discard()
+    earlier.die()
 
 
-def commit_one(producer: LaneProducer, commits: list[str]) -> None:
-    deadline = time.monotonic() + 20
-    producer.begin()
-    with producer.faults():
-        producer.produce("announced", b"value", None, 0)
-    producer.flush(lambda: deadline)
-    producer.commit(lambda: deadline)
+def commit_one(lane: OpenLane, commits: list[str]) -> None:
+    lane.begin()
+    lane.produce("announced", b"value", None, 0)
+    lane.commit()
     commits.append("committed")
 
 
@@ -374,6 +329,6 @@ def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -
     def announce() -> None:
         raise TopicMissing("nobody can be told")
 
-    with pytest.raises(TopicMissing), LanePool(ledger.options(), ["unannounced.0"], settle=lambda: set()) as pool:
+    with pytest.raises(TopicMissing), Pool(ledger.options(), ["unannounced.0"], settle=lambda: set()) as pool:
         pool.open([], announce)
     assert not [thread.name for thread in threading.enumerate() if "unannounced" in thread.name]

@@ -7,13 +7,33 @@ import time
 
 import pytest
 
-from shipper.producer.client import KafkaFault, LaneProducer, LaneSettings, _call
+from shipper.producer.connection import KafkaFault, call
+from shipper.producer.producer import LaneSettings
+from shipper.producer.transaction import _TransactionalProducer
+
+#: What a user may have set, to read less of it in the log or more.
+LOGGING: list[dict[str, object]] = [
+    {},
+    {"log.connection.close": False},
+    {"log.connection.close": "false"},
+    {"log_level": 0},
+    {"log_level": 3},
+    {"log.queue": False},
+    {"log.queue": True},
+    {"log.thread.name": False},
+    {"debug": "msg"},
+    {"debug": "topic, security"},
+    {"log_level": 0, "log.connection.close": False, "log.queue": False, "debug": "msg"},
+]
 
 
-def test_a_connection_that_broke_is_noticed_though_no_call_failed() -> None:
+@pytest.mark.parametrize("properties", LOGGING, ids=str)
+def test_a_connection_that_broke_is_noticed_though_no_call_failed(properties: dict[str, object]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections and says nothing
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        producer = LaneProducer(LaneSettings({"bootstrap.servers": address}, 1000, "none", 10_000), "lane")
+        producer = _TransactionalProducer(
+            LaneSettings({"bootstrap.servers": address, **properties}, 1000, "none", 10_000), "lane"
+        )
         client, _ = server.accept()
         assert not producer.lost_connection()
         client.close()
@@ -31,5 +51,5 @@ def test_a_fatal_error_whose_cause_was_lost_is_a_fault_like_any_other() -> None:
         raise SystemError("<built-in method flush> returned NULL without setting an exception")
 
     with pytest.raises(KafkaFault) as found:
-        _call(flush)
+        call(flush)
     assert found.value.name == "_FATAL"

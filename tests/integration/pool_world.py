@@ -1,0 +1,90 @@
+"""A lane pool on a real broker, from plain Python, and an independent reader of what it wrote."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from confluent_kafka import Consumer, TopicPartition
+
+from shipper.config.models import Cluster
+from shipper.dev.kafka import KafkaServer
+from shipper.producer.chunk import Chunk
+from shipper.producer.client import ClusterClient
+from shipper.producer.connection import connection
+from shipper.producer.pool import LaneOptions, LanePool, Settle
+from shipper.producer.producer import LaneSettings
+
+LEDGER = "ledger"
+
+
+class Ledger:
+    """Read back as a read_committed consumer sees it."""
+
+    def __init__(self, broker: KafkaServer) -> None:
+        self.cluster = Cluster(name="c", bootstrap=broker.bootstrap)
+        self.client = ClusterClient(self.cluster)
+        self.client.create_topics({LEDGER: 1}, replication_factor=1)
+
+    def keys(self) -> set[bytes]:
+        return {record.key for record in self.client.read(LEDGER, 0, 0, wait_seconds=60)}
+
+    def create(self, **topics: int) -> None:
+        self.client.create_topics(topics, replication_factor=1)
+
+    def options(self, deadline_seconds: float = 60, **changes: object) -> LaneOptions:
+        guarantee = changes.pop("transactional", True)
+        settings = LaneSettings(connection(self.cluster), changes.pop("batch", 100_000), "zstd", 30_000, guarantee)  # type: ignore[arg-type]
+        return LaneOptions(settings, LEDGER, 0, deadline_seconds, **changes)  # type: ignore[arg-type]
+
+    def values(self, topic: str, partitions: int = 1) -> list[bytes]:
+        """In partition order."""
+        return [v for p in range(partitions) for v in read_committed(self.cluster.bootstrap, topic, p)]
+
+
+class Pool(LanePool):
+    """Remembers what was delivered."""
+
+    def __init__(self, options: LaneOptions, producer_ids: list[str], settle: Settle) -> None:
+        self.delivered: list[Chunk] = []
+        super().__init__(options, producer_ids, settle, self.delivered.extend)
+
+
+def read_committed(bootstrap: str, topic: str, partition: int) -> list[bytes]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings | {"isolation.level": "read_committed", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found = []
+    try:
+        while (message := consumer.poll(20)) is not None:
+            if message.error():
+                return found
+            found.append(message.value())
+    finally:
+        consumer.close()
+    raise AssertionError(f"{topic}-{partition} has no end")
+
+
+def chunk(topic: str, name: str, records: int = 100, size: int = 20, sequence: int | None = None) -> Chunk:
+    values = [f"{name} {index} ".encode().ljust(size, b".") for index in range(records)]
+    key = f"{topic}/{name}".encode()
+    return Chunk(
+        topic,
+        values,
+        sum(map(len, values)),
+        key,
+        lambda p: b"%d records, partition %d" % (records, p or 0),
+        name,
+        sequence=sequence,
+    )
+
+
+def values_of(*chunks: Chunk) -> Counter[bytes]:
+    return Counter(value for chunk in chunks for value in chunk.values)
+
+
+def wait_until(holds, timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, "did not come true in time"
+        time.sleep(0.05)

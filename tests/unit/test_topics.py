@@ -1,0 +1,136 @@
+"""What is concluded from what a cluster says of its topics. What it says is scripted; tests/integration/test_pool.py has a real one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from shipper.producer.limits import DEFAULT_LIMIT_BYTES, TopicLimits
+from shipper.producer.lookup import TopicState
+from shipper.producer.topics import Topics
+
+ALL = (0, 1, 2, 3)
+
+
+class Cluster:
+    """``says``: topic → what a lookup answers from now on; an exception is raised."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, TopicState] = {}
+        self.fails: Exception | None = None
+        self.looks = 0
+        self.failed: list[BaseException] = []
+
+    def __call__(self, topics: Collection[str], timeout_seconds: float) -> Mapping[str, TopicState]:
+        self.looks += 1
+        if self.fails:
+            raise self.fails
+        return {topic: self.says.get(topic, TopicState(reason="unknown")) for topic in topics}
+
+    @contextmanager
+    def topics(self, only: tuple[int, ...] | None = None) -> Iterator[Topics]:
+        topics = Topics(self, lambda: None, self.failed.append, only)
+        topics.start()
+        try:
+            yield topics
+        finally:
+            topics.stop(5)
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def look_again(cluster: Cluster, topics: Topics) -> None:
+    """A refresh takes 5 s; a topic that is blocked is looked at at once."""
+    topics.block("t", "")
+    before = cluster.looks
+    wait_until(lambda: cluster.looks > before + 1)
+    topics.delivered("t")
+
+
+def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added() -> None:
+    cluster = Cluster()
+    cluster.says["t"] = TopicState((0, 1, 3), existing=ALL)
+    with cluster.topics() as topics:
+        topics.learn(["t"], 5)
+        homes = [topics.home("t", sequence, None) for sequence in range(8)]
+        assert homes == [0, 1, 2, 3, 0, 1, 2, 3]
+        assert [bool(topics.partitions("t", home)) for home in homes[:4]] == [True, True, False, True]
+        cluster.says["t"] = TopicState((2,), existing=(*ALL, 4, 5))
+        look_again(cluster, topics)
+        wait_until(lambda: topics.partitions("t") == (2,))
+        assert [topics.home("t", sequence, None) for sequence in range(8)] == homes
+        assert topics.why_unusable("t", 1) == "partition 1 has no leader"
+
+
+def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was_made_anew() -> None:
+    cluster = Cluster()
+    cluster.says["t"] = TopicState(ALL, existing=ALL)
+    with cluster.topics() as topics:
+        assert topics.home("t", 0, 3) is None, "nobody knows yet which partitions there are"
+        topics.learn(["t"], 5)
+        assert topics.home("t", 0, 3) == 3
+        cluster.says["t"] = TopicState((0, 1), existing=(0, 1))
+        look_again(cluster, topics)
+        wait_until(lambda: topics.partitions("t") == (0, 1))
+        assert [topics.home("t", sequence, 3) for sequence in range(3)] == [0, 1, 0]
+
+
+def test_a_list_of_partitions_that_a_topic_does_not_have_makes_it_unusable_from_the_first_look_on() -> None:
+    cluster = Cluster()
+    cluster.says |= {"small": TopicState((0,), existing=(0,)), "t": TopicState((0, 1), existing=ALL)}
+    with cluster.topics(only=(2, 3)) as topics:
+        topics.learn(["small", "t"], 5)
+        for topic in ("small", "t"):
+            assert topics.partitions(topic) == ()
+            assert not topics.may_be_usable(topic)
+            wait_until(lambda topic=topic: topics.unusable_seconds(topic) > 0)
+        assert topics.why_unusable("small") == "it has 1 partitions, and none of 2, 3 (`delivery.partitions`)"
+        assert topics.why_unusable("t") == "none of its partitions 2, 3 (`delivery.partitions`) has a leader"
+        assert [topics.home("t", sequence, None) for sequence in range(2)] == [2, 3]
+        assert not topics.any_usable()
+
+
+def test_a_lookup_that_breaks_is_told_to_whom_it_may_concern() -> None:
+    cluster = Cluster()
+    with cluster.topics() as topics:
+        topics.partitions("t")
+        cluster.fails = RuntimeError("out of threads")
+        wait_until(lambda: cluster.failed)
+    assert cluster.failed == [cluster.fails]
+
+
+def test_a_probe_that_comes_back_unsent_lets_another_one_go() -> None:
+    cluster = Cluster()
+    cluster.says["t"] = TopicState((0,), existing=(0,))
+    with cluster.topics() as topics:
+        topics.learn(["t"], 5)
+        topics.block("t", "an ACL")
+        wait_until(lambda: topics.probe("t"))
+        assert not topics.probe("t")
+        topics.not_probed("t")
+        assert topics.probe("t")
+
+
+def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_should_fit() -> None:
+    there = {"a": 10_000, "b": 20_000}
+    asked: list[list[str]] = []
+
+    def ask(topics: Collection[str]) -> Mapping[str, int]:
+        asked.append(sorted(topics))
+        return {topic: there[topic] for topic in topics if topic in there}
+
+    limits = TopicLimits({"known": 5_000}, ask)
+    limits.learn(["a", "b", "known", "absent"])
+    assert [limits.of(topic) for topic in ("a", "b", "known", "absent")] == [10_000, 20_000, 5_000, DEFAULT_LIMIT_BYTES]
+    assert limits.surely("a") == 10_000 - 2048
+    assert asked == [["a", "absent", "b"]]
+    assert not limits.were_lowered("a")
+    there["a"] = 4_000
+    assert limits.were_lowered("a")
+    assert limits.of("a") == 4_000

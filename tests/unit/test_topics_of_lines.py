@@ -1,0 +1,100 @@
+"""Which topics a line of a log may choose, and which nobody may write records to."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from shipper.config import load_all, load_pipeline
+from shipper.config.models import Cluster, Pipeline
+from shipper.errors import ConfigError
+
+HEAD = "pipeline: web\nsource: s3a://logs/web/\nclusters: [local, other]\nrecords: {columns: {service: value}}\n"
+
+
+@pytest.fixture
+def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "config"
+    (config / "pipelines").mkdir(parents=True)
+    (config / "clusters").mkdir()
+    (config / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: ${NOT_SET_HERE}\n")
+    (config / "clusters" / "other.yaml").write_text("cluster: other\nbootstrap: h:1\nledger: {topic: 'audit.{pipeline}'}\n")
+
+    def found(more: str) -> list[str]:
+        """By `shipper run` and by what Airflow parses: the same."""
+        (config / "pipelines" / "web.yaml").write_text(HEAD + more)
+        of_one: list[str] = []
+        try:
+            load_pipeline(config, "web")
+        except ConfigError as error:
+            of_one = str(error).splitlines()
+        of_all = [str(fault) for fault in load_all(config).broken.get("web", ()) if "NOT_SET_HERE" not in str(fault)]
+        assert [line.partition(": ")[0].rpartition("web.yaml:")[2] for line in of_all] == [
+            line.partition(": ")[0].rpartition("web.yaml:")[2] for line in of_one
+        ]
+        return [line.partition("web.yaml:")[2] for line in of_one]
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "says"),
+    [
+        ("topic: _shipper.web\n", "5:8: topic: ", "not for records"),
+        ("topic: __transaction_state\n", "5:8: topic: ", "not for records"),
+        ("topic: audit.other_pipeline\n", "5:8: topic: ", "not for records"),
+        ("topic: t\nquarantine: {topic: _shipper.x}\n", "6:21: quarantine.topic: ", "not for records"),
+        ("topic: t\nquarantine: {topic: audit.web}\n", "6:21: quarantine.topic: ", "not for records"),
+        ("routes: [{topic: '{service}', topics: [a, audit.web]}]\n", "5:43: routes[0].topics[1]: ", "not for records"),
+        ("routes: [{topic: '{service}', topics: [a, _shipper.web]}]\n", "5:43: routes[0].topics[1]: ", "not for records"),
+        ("topic: 'logs.{service}'\n", "5:8: topic: ", "any line could choose any topic.*matching: "),
+        ("routes: [{topic: 'l.{service}', topics: [l.a], matching: l}]\n", "5:58: routes[0].matching: ", "contradict"),
+        ("routes: [{topic: 'l.{service}', topics: [m.a]}]\n", "5:42: routes[0].topics[0]: ", "never leads to 'm.a'"),
+        ("routes: [{topic: l, matching: l}]\n", "5:31: routes[0].matching: ", "remove it"),
+        (
+            "routes: [{topic: 'l.{service}', topics: [l.a]}]\nquarantine: {topic: l.a}\n",
+            "6:21: quarantine.topic: ",
+            "name another",
+        ),
+    ],
+)
+def test_a_topic_that_is_not_for_records_is_refused_with_its_line(faults, more, place, says):
+    [found] = faults(more)
+    assert found.startswith(place)
+    assert re.search(says, found)
+
+
+@pytest.mark.parametrize("more", ["topics: [l.a, l.b]", "matching: 'l[.][a-z]+'"])
+def test_a_list_or_a_pattern_says_where_lines_may_go(faults, more):
+    assert faults(f"routes: [{{topic: 'l.{{service}}', {more}}}]\n") == []
+
+
+def pipeline(**route):
+    return Pipeline.model_validate(
+        {"pipeline": "web", "source": "x", "clusters": ["c"], "records": {"columns": {"s": "value"}}, "routes": [route]}
+    )
+
+
+def test_what_a_route_allows_is_no_part_of_the_digest():
+    """It decides what goes to quarantine only; else every half-shipped file would be refused when a topic is added."""
+    digests = {
+        pipeline(topic="l.{s}", topics=["l.a"]).transform_digest(),
+        pipeline(topic="l.{s}", topics=["l.a", "l.b"]).transform_digest(),
+        pipeline(topic="l.{s}", matching=".*").transform_digest(),
+    }
+    assert len(digests) == 1
+
+
+def test_a_replay_can_go_where_the_route_allows_only():
+    listed, matching = pipeline(topic="l.{s}", topics=["l.a"]), pipeline(topic="l.{s}", matching="l[.][a-c]+")
+    assert [listed.may_ship_to(topic) for topic in ("l.a", "l.b", "l.")] == [True, False, False]
+    assert [matching.may_ship_to(topic) for topic in ("l.abc", "l.x", "m.a")] == [True, False, False]
+
+
+def test_a_clusters_ledgers_are_reserved_for_every_pipeline():
+    cluster = Cluster.model_validate({"cluster": "c", "bootstrap": "h:1", "ledger": {"topic": "audit.{pipeline}.v1"}})
+    reserved = re.compile(cluster.reserved_topics)
+    assert [bool(reserved.fullmatch(topic)) for topic in ("audit.web.v1", "audit.v1", "_shipper.x", "__x", "_x", "audit.web.v2")] == [
+        True, False, True, True, False, False,
+    ]  # fmt: skip

@@ -1,0 +1,187 @@
+"""Who may begin a transaction, and when: both rules, without a broker. With one: tests/chaos/test_late_end_txn.py."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shipper.errors import Superseded
+from shipper.producer import transaction
+from shipper.producer.connection import KafkaFault, Until
+from shipper.producer.producer import LaneSettings, Sent
+from shipper.producer.transaction import RightToShip, Transactions
+
+_ROOT = Path(__file__).resolve().parents[2]
+_SETTINGS = LaneSettings({}, 1000, "none", 10_000)
+_OF_A_TRANSACTION = {
+    "init_transactions",
+    "begin_transaction",
+    "commit_transaction",
+    "abort_transaction",
+    "send_offsets_to_transaction",
+    "_TransactionalProducer",
+}
+
+
+def _sources() -> Iterator[Path]:
+    for folder in ("shipper", "spark_jobs", "dags"):
+        yield from (_ROOT / folder).rglob("*.py")
+
+
+def test_only_one_module_begins_and_commits_transactions() -> None:
+    users = {
+        str(path.relative_to(_ROOT))
+        for path in _sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)) in _OF_A_TRANSACTION
+    }
+    # The bench's other contenders are what shipper is compared with: they promise nothing.
+    assert {user for user in users if not user.startswith("shipper/bench/")} == {"shipper/producer/transaction.py"}
+
+
+class Scripted:
+    """A producer that says what it is told to: which of its calls fail, and whether it lost a connection."""
+
+    made: list[Scripted]
+    events: list[str]
+
+    def __init__(self, settings: LaneSettings, transactional_id: str) -> None:
+        self.sent = Sent(1, 1)
+        self.lost = False
+        self.made.append(self)
+
+    def connect(self, until: Until, topic: str) -> None:
+        self.events.append("connect")
+
+    def init(self, until: Until) -> None:
+        self.events.append("init")
+
+    def lost_connection(self) -> bool:
+        return self.lost
+
+    def begin(self) -> None:
+        self.events.append("begin")
+
+    def commit(self, until: Until) -> None:
+        self.events.append("commit")
+
+    def abort(self, until: Until) -> None:
+        self.events.append("abort")
+
+    def discard(self) -> None:
+        self.events.append("discard")
+
+
+@pytest.fixture
+def producers(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
+    class Here(Scripted):
+        pass
+
+    Here.made, Here.events = [], []
+    monkeypatch.setattr(transaction, "_TransactionalProducer", Here)
+    return Here
+
+
+def soon() -> float:
+    return time.monotonic() + 5
+
+
+def noting(producers: type[Scripted]) -> RightToShip[None]:
+    return RightToShip(lambda: producers.events.append("read"))
+
+
+def test_the_right_to_ship_is_read_after_the_opening_and_before_the_first_transaction_and_once(producers: type[Scripted]) -> None:
+    transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
+    for _ in range(2):
+        transactions.begin(soon)
+        transactions.commit(soon)
+    assert producers.events == ["connect", "init", "read", "begin", "commit", "begin", "commit"]
+
+
+def test_nothing_begins_when_somebody_later_may_ship(producers: type[Scripted]) -> None:
+    def read() -> None:
+        raise Superseded("somebody later")
+
+    transactions = Transactions(_SETTINGS, "lane", "ledger", RightToShip(read))
+    for _ in range(2):  # asked again, it reads again: a read that failed covers nothing
+        with pytest.raises(Superseded):
+            transactions.begin(soon)
+    assert "begin" not in producers.events
+
+
+def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[Scripted]) -> None:
+    transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
+    transactions.begin(soon)
+    transactions.commit(soon)
+    producers.made[0].lost = True
+    transactions.begin(soon)
+    assert producers.events[-6:] == ["commit", "discard", "connect", "init", "read", "begin"]
+    assert (transactions.openings, transactions.sent) == (2, Sent(2, 2))
+
+
+def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(producers: type[Scripted]) -> None:
+    transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
+    transactions.begin(soon)
+    with pytest.raises(KafkaFault, match="_STATE"):
+        transactions.begin(soon)
+    transactions.close(soon)
+    assert producers.events[-2:] == ["abort", "discard"]
+
+
+def test_a_transaction_that_may_be_committed_is_not_aborted(producers: type[Scripted], monkeypatch: pytest.MonkeyPatch) -> None:
+    transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
+    transactions.begin(soon)
+
+    def commit(until: Until) -> None:
+        raise KafkaFault("_TIMED_OUT", "no answer")
+
+    monkeypatch.setattr(producers.made[0], "commit", commit)
+    with pytest.raises(KafkaFault):
+        transactions.commit(soon)
+    transactions.close(soon)
+    assert "abort" not in producers.events
+
+
+def test_opening_is_tried_again_but_not_for_what_no_retry_mends(
+    producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [KafkaFault("COORDINATOR_NOT_AVAILABLE", "moving"), KafkaFault("INVALID_TRANSACTION_TIMEOUT", "too long")]
+
+    def init(self: Scripted, until: Until) -> None:
+        raise faults.pop(0)
+
+    monkeypatch.setattr(producers, "init", init)
+    with pytest.raises(KafkaFault, match="INVALID_TRANSACTION_TIMEOUT"):
+        Transactions(_SETTINGS, "lane", "ledger", noting(producers)).open(soon)
+    assert not faults
+
+
+class TestRightToShip:
+    def test_one_read_covers_all_that_were_open_before_it(self) -> None:
+        reads: list[int] = []
+        right = RightToShip(lambda: reads.append(1))
+        first, second = right.opened(), right.opened()
+        right.check()
+        right.confirm(first)
+        right.confirm(second)
+        assert len(reads) == 1
+        right.confirm(right.opened())
+        assert len(reads) == 2
+
+    def test_a_read_does_not_cover_who_opened_while_it_was_under_way(self) -> None:
+        reads: list[int] = []
+        opened: list[int] = []
+
+        def read() -> None:
+            reads.append(1)
+            if not opened:
+                opened.append(right.opened())
+
+        right = RightToShip(read)
+        right.check()
+        right.confirm(opened[0])
+        assert len(reads) == 2
