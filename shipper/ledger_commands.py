@@ -1,11 +1,13 @@
-"""``shipper ledger show``, ``verify``, ``export`` and ``archive``."""
+"""``shipper ledger show``, ``verify``, ``repair``, ``export`` and ``archive``."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import datetime as dt
+import getpass
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,18 +16,19 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Column, Table
 
 from shipper.config import load_cluster, load_pipeline, resolve_uri
 from shipper.config.models import Cluster, Pipeline
 from shipper.config.units import format_bytes, parse_duration
+from shipper.console import Config, Json, Terminal, print_json, table
 from shipper.delivery.archive import archive as move_to_archive
 from shipper.delivery.ledger_folder import LedgerFolder
 from shipper.delivery.ledger_log import LedgerLog
+from shipper.delivery.repair import Damage, damage
+from shipper.delivery.repair import repair as take_out
 from shipper.errors import ClusterError, UsageError, WindowError
 from shipper.ledger.inventory import Entry, Finding, Inventory, Tally, absent_topics, differences, entries, findings
-from shipper.ledger.records import ChunkValue
+from shipper.ledger.records import ChunkValue, Dropped
 from shipper.ledger.state import LedgerRecords
 from shipper.plan.files import split_starts
 from shipper.plan.window import parse_moment, parse_window
@@ -40,8 +43,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal()
+err = Terminal(stderr=True)
 
 _SHOWN = 40
 
@@ -49,8 +52,6 @@ Name = Annotated[str, typer.Argument(help="Name of the pipeline.")]
 ClusterName = Annotated[
     str | None, typer.Option("--cluster", help="One of its clusters.", show_default="all; the only one, where one is needed")
 ]
-Config = Annotated[Path, typer.Option("--config", help="Folder with `pipelines/` and `clusters/`.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
 @dataclass
@@ -81,6 +82,7 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
         client = ClusterClient(cluster)
         folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), name, chosen)
         log = LedgerLog(client, cluster, name, folder)
+        log.lies_at(None, pipeline.source.formerly)
         if not log.exists():
             raise ClusterError(
                 f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: nothing was ever shipped, or it was "
@@ -125,7 +127,7 @@ def show(
         else:
             _print_inventory(ledger, read, inventory, files=files)
     if as_json:
-        print(json.dumps(documents, indent=1))
+        print_json(documents)
 
 
 def _lies_in(window: str, start: dt.datetime, end: dt.datetime) -> bool:
@@ -144,6 +146,7 @@ def _document(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, 
         "generation": control.generation,
         "run_id": latest.run_id if latest else None,
         "leases": [{**dataclasses.asdict(lease), "renewed_at": _moment(at)} for at, lease in control.claims()],
+        "begun": dataclasses.asdict(control.begun) if control.begun else None,
         "archive": dataclasses.asdict(archived) if archived else None,
         "snapshot": {"records": snapshot.records, "chunks_end": snapshot.chunks_end} if snapshot else None,
         "chunks_end": read.chunks_end,
@@ -164,30 +167,30 @@ def _moment(timestamp_ms: int) -> str:
 
 def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> None:
     control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
-    out.print(f"[bold]{ledger.pipeline.name}[/] on {ledger.cluster.name}: ledger {ledger.log.topic}", soft_wrap=True)
+    out.say(f"{ledger.pipeline.name} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
     latest = control.generations.get(control.generation)
-    out.print(f"generation {control.generation} of run {latest.run_id}" if latest else "never shipped", markup=False)
+    out.print(f"generation {control.generation} of run {latest.run_id}" if latest else "never shipped")
+    if control.begun:
+        out.say(f"begun by run {control.begun.run_id} at {control.begun.at} in place of {control.begun.instead_of}")
     for renewed_ms, lease in control.claims():
         verb = "holds the lease" if lease.held else "waits for the lease"
         who = f"run {lease.run_id} on {lease.host} (process {lease.pid})"
-        out.print(f"{who} {verb}; renewed {_moment(renewed_ms)}, lapses after {lease.seconds:g} s", markup=False, soft_wrap=True)
+        out.say(f"{who} {verb}; renewed {_moment(renewed_ms)}, lapses after {lease.seconds:g} s")
     tail = f"snapshot of {snapshot.records:,} records" if snapshot else "no snapshot"
     held = f", {archived.entries:,} in the archive (windows until {archived.before})" if archived else ""
-    out.print(f"{tail}{held}", markup=False)
+    out.print(f"{tail}{held}")
     rows: list[tuple[str, Tally]] = sorted(inventory.windows.items(), reverse=True)
     if files:
         rows = [(file.path, tally) for file, tally in sorted(inventory.files.items())]
     heads = (
         ("records", "bytes", "chunks", "archived") if files else ("files", "complete", "records", "bytes", "chunks", "archived")
     )
-    table = Table("file" if files else "window", *(Column(head, justify="right") for head in heads), "last run")
-    if files:
-        table.add_column("complete")
+    shown = table("file" if files else "window", *(f">{head}" for head in heads), "last run", *(["complete"] if files else []))
     for name, tally in rows[:_SHOWN]:
         counts = [f"{tally.records:,}", format_bytes(tally.bytes), f"{tally.chunks:,}", f"{tally.archived:,}"]
         of_window = [] if files else [f"{tally.files:,}", f"{tally.complete:,}"]
-        table.add_row(name, *of_window, *counts, tally.run_id, *(["yes" if tally.complete else "no"] if files else []))
-    out.print(table)
+        shown.add_row(name, *of_window, *counts, tally.run_id, *(["yes" if tally.complete else "no"] if files else []))
+    out.show(shown)
     if len(rows) > _SHOWN:
         out.print(f"… and {len(rows) - _SHOWN:,} more; --window chooses, --json lists all.")
 
@@ -196,8 +199,9 @@ def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Invento
 def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("config"), as_json: Json = False) -> None:
     """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if something is wrong.
 
-    Wrong are chunks that overlap, counts or ends that contradict each other, a file shipped under several transforms, a snapshot that
-    differs from the topic, a topic that is gone. A file that is not finished is shown, and is not wrong: running its window again ships the rest.
+    Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`), chunks that overlap, counts or ends that
+    contradict each other, a file shipped under several transforms, a snapshot that differs from the topic, a topic that is gone. A file
+    that is not finished is shown, and is not wrong: running its window again ships the rest.
     """
     documents = {}
     wrong = 0
@@ -212,14 +216,17 @@ def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("c
         if not as_json:
             _print_findings(ledger, found)
     if as_json:
-        print(json.dumps(documents, indent=1))
+        print_json(documents)
     raise typer.Exit(1 if wrong else 0)
 
 
 def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
     topics = ledger.client.topics()
+    damaged = damage(ledger.log)
+    found: list[Finding] = [_damage_finding(one) for one in damaged]
+    if any(not one.passed_over for one in damaged):
+        ledger.log = ledger.log.without(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)
-    found: list[Finding] = []
     absent: dict[tuple[str, str], None] = {}
     for of_path in entries(read):
         found += findings(of_path, ledger.split_starts)
@@ -230,20 +237,67 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
     return read, found
 
 
+def _damage_finding(one: Damage) -> Finding:
+    where = f"partition:offset {one.partition}:{one.record.offset}"
+    if one.passed_over:
+        signed = f"{one.passed_over.by} at {one.passed_over.at}: {one.passed_over.reason}"
+        return Finding("passed over", "damage", where, f"{one.why}; passed over by {signed}")
+    return Finding("wrong", "damage", where, f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)")
+
+
 def _print_findings(ledger: OpenLedger, found: list[Finding]) -> None:
     wrong = [finding for finding in found if finding.severity == "wrong"]
     unfinished = [finding for finding in found if finding.severity == "unfinished"]
-    for finding in [*wrong, *unfinished][:_SHOWN]:
-        style = "red" if finding.severity == "wrong" else "yellow"
-        err.print(f"{finding.severity}  {finding.where}: {finding.text}", style=style, markup=False, soft_wrap=True)
+    passed_over = [finding for finding in found if finding.severity == "passed over"]
+    for finding in [*wrong, *unfinished, *passed_over][:_SHOWN]:
+        style = {"wrong": "red", "unfinished": "yellow"}.get(finding.severity)
+        err.say(f"{finding.severity}  {finding.where}: {finding.text}", style)
     if len(found) > _SHOWN:
         err.print(f"… and {len(found) - _SHOWN:,} more; --json lists all.")
     snapshot = "" if ledger.log.snapshot() else "; there is no snapshot to compare with"
-    mark = "[bold red]✗[/]" if wrong else "[green]✓[/]"
-    out.print(
-        f"{mark} {ledger.pipeline.name} on {ledger.cluster.name}: {len(wrong)} wrong, {len(unfinished)} unfinished{snapshot}",
-        soft_wrap=True,
+    mark, style = ("✗", "red") if wrong else ("✓", "green")
+    counts = f"{len(wrong)} wrong, {len(unfinished)} unfinished{snapshot}"
+    out.say(f"{mark} {ledger.pipeline.name} on {ledger.cluster.name}: {counts}", style)
+
+
+@app.command(epilog="Example: `shipper ledger repair web_access frankfurt --drop 1:4711 --reason 'written by a test of team x'`")
+def repair(
+    pipeline: Name,
+    cluster: Annotated[str, typer.Argument(help="One of its clusters.")],
+    drop: Annotated[str, typer.Option("--drop", help="PARTITION:OFFSET of the damaged record, as `verify` shows it.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why it is damaged, and who found out. Kept in the ledger.")],
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Also if what the record has replaced cannot be found any more, and is lost with it.")
+    ] = False,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Takes one damaged record of the ledger out of the way, for good; who, when and why stays in the ledger.
+
+    What the record's key said before is written once more behind it. Only records that `verify` calls damaged can be dropped. Needs the
+    lease: no ship may be under way.
+    """
+    found = re.fullmatch(r"(\d{1,9}):(\d{1,19})", drop, re.ASCII)
+    if found is None:
+        raise UsageError(
+            f"--drop {drop}: write PARTITION:OFFSET, for example 1:4711, as `shipper ledger verify {pipeline}` shows it"
+        )
+    if not reason.strip():
+        raise UsageError("--reason is empty: say why the record is damaged; it is kept in the ledger")
+    [ledger] = open_ledgers(config, pipeline, cluster)
+    signed = Dropped(
+        getpass.getuser(), f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", reason.strip()[:1000], f"repair-{new_run_id()}"
     )
+
+    def say(text: str) -> None:
+        err.say(text)
+
+    place = int(found[1]), int(found[2])
+    done = take_out(ledger.log, ledger.cluster, ledger.pipeline, place, signed, forget=forget, say=say)
+    if as_json:
+        print_json(dataclasses.asdict(done))
+    else:
+        out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is passed over; behind it: {done.behind}")
 
 
 @app.command(
@@ -265,19 +319,24 @@ def export(
     read = ledger.read()
     count = 0
     with _written(to) as target:
-        table = csv.DictWriter(target, _COLUMNS)
+        rows = csv.DictWriter(target, _COLUMNS)
         if format == "csv":
-            table.writeheader()
+            rows.writeheader()
         for of_path in entries(read):
             for row in map(_row, of_path):
                 count += 1
                 if format == "csv":
-                    table.writerow(row)
+                    rows.writerow({name: _cell(value) for name, value in row.items()})
                 else:
                     target.write(json.dumps(row, ensure_ascii=False) + "\n")
-    err.print(
-        f"{count:,} chunks of {pipeline} on {ledger.cluster.name}" + (f" in {to}" if to else ""), markup=False, soft_wrap=True
-    )
+    err.say(f"{count:,} chunks of {pipeline} on {ledger.cluster.name}" + (f" in {to}" if to else ""))
+
+
+def _cell(value: Any) -> Any:
+    """For CSV: JSON for what holds several values, and nothing that a spreadsheet would take for a formula."""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -328,6 +387,12 @@ def archive(
     pipeline: Name,
     before: Annotated[str, typer.Option("--before", help="A date, or an age: windows that ended by then are moved.")],
     cluster: ClusterName = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Also into a folder of this machine, which every machine that ships must then share.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also what has not ended yet: --before a day to come moves everything.")
+    ] = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
@@ -337,20 +402,33 @@ def archive(
     be a place that lasts, and that every machine which plans or ships this pipeline can read. Needs the lease: no ship may be under way.
     """
     ledger = open_one(config, pipeline, cluster)
-    moment = _moment_before(before)
+    moment = moment_or_age(before, "--before")
+    if "://" not in ledger.pipeline.runs_uri and not local:
+        raise UsageError(
+            f"`runs_uri: {ledger.pipeline.runs_uri}` of pipeline {pipeline} is a folder of this machine. The archive is part of the ledger and "
+            "cannot be made anew: if the folder is lost, nothing is shipped any more. Name a place that lasts (s3a://…, hdfs://…), or say "
+            "--local if this one does. "
+            "Nothing was changed."
+        )
+    if moment > dt.datetime.now(dt.UTC) and not yes:
+        raise UsageError(
+            f"--before {before} lies in the future: all that the ledger of {pipeline} holds would leave the topic. Say --yes if that is meant. "
+            "Nothing was changed."
+        )
 
     def say(text: str) -> None:
-        err.print(text, markup=False, soft_wrap=True)
+        err.say(text)
 
     done = move_to_archive(ledger.log, ledger.folder, ledger.cluster, ledger.pipeline, moment, f"archive-{new_run_id()}", say)
     if as_json:
-        print(json.dumps(dataclasses.asdict(done), indent=1))
+        print_json(dataclasses.asdict(done))
     else:
         text = f"{done.moved:,} records of {done.files:,} files moved; {done.left:,} are left in the topic, {done.archived:,} are in the archive"
-        out.print(f"{text} {done.manifest or ''}", markup=False, soft_wrap=True)
+        out.say(f"{text} {done.manifest or ''}")
 
 
-def _moment_before(text: str) -> dt.datetime:
+def moment_or_age(text: str, option: str) -> dt.datetime:
+    """``2026-08-01``, or ``90d`` ago. Raises UsageError, which names the option."""
     try:
         return dt.datetime.now(dt.UTC) - dt.timedelta(seconds=parse_duration(text))
     except ValueError:
@@ -358,4 +436,4 @@ def _moment_before(text: str) -> dt.datetime:
     try:
         return parse_moment(text)
     except WindowError as error:
-        raise UsageError(f"--before {text}: neither a date (2026-08-01) nor an age (90d)") from error
+        raise UsageError(f"{option} {text}: neither a date (2026-08-01) nor an age (90d)") from error

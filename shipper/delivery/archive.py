@@ -12,27 +12,25 @@ the first record leaves the topic; its name commits together with the first tomb
 from __future__ import annotations
 
 import datetime as dt
-import itertools
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.delivery.ledger_lane import write_as_lane
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.takeover import fence_earlier_runs, transactional_id
-from shipper.errors import ClusterError, Superseded, WindowError
-from shipper.ledger.records import CHUNKS, Archive, ChunkValue, Replay, decode, encode_archive, subject
+from shipper.errors import ClusterError, WindowError
+from shipper.ledger.records import Archive, ChunkValue, Replay, decode, encode_archive, subject
 from shipper.ledger.shards import Unusable, sha256
 from shipper.ledger.state import LedgerRecords
 from shipper.plan.window import parse_window
-from shipper.producer.client import KafkaFault, LaneProducer, LaneSettings, Until, connection
+from shipper.producer.connection import KafkaFault, connection
+from shipper.producer.producer import LaneSettings
 from shipper.terms import LogRecord
 
-_TOMBSTONES_AT_ONCE = 20_000
 _BATCH_BYTES = 500_000
-_LANE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,7 @@ def archive(
     """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError, Superseded, OSError."""
     delivery = pipeline.delivery
     settings = LaneSettings(
+        cluster=cluster.name,
         connection=connection(cluster),
         batch_size_bytes=_BATCH_BYTES,
         compression=delivery.compression,
@@ -76,7 +75,13 @@ def archive(
         say(f"{cluster.name}: {named.entries} records are in {folder.archives.uri}; removing {len(chosen)} from {ledger.topic}")
         marker = encode_archive(pipeline.name, named)
         lane = transactional_id(pipeline.name, cluster.name, 0, 0)
-        _remove(ledger, LaneProducer(settings, lane), generation, [marker, *((record.key, None) for record in chosen)])
+        try:
+            write_as_lane(ledger, settings, lane, generation, [marker, *((record.key, None) for record in chosen)])
+        except KafkaFault as fault:
+            raise ClusterError(
+                f"not all archived records could be removed from {ledger.topic}: {fault}. They are in the archive and in the topic now, "
+                "and count once. Run the command again."
+            ) from fault
     ledger.keep_snapshot(longer_than=0)
     paths = {about.path for record in chosen if (about := subject(pipeline.name, record))}
     return Archived(len(chosen), len(paths), left, named.entries, f"{folder.archives.uri}/{named.manifest}")
@@ -127,38 +132,3 @@ def write_archive(
             f"the archive of {pipeline} in {store.uri} could not be written: {why}. The topic is as it was; run the command again."
         ) from why
     return Archive(name, checksum, manifest.records, f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", generation, run_id)
-
-
-def _remove(ledger: LedgerLog, lane: LaneProducer, generation: int, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-    """Writes the archive's name and the tombstones, as a lane that was opened first and may ship (ADR 2)."""
-    try:
-        until = _within(_LANE_SECONDS)
-        lane.connect(until, ledger.topic)
-        lane.init(until)
-        if ledger.control().generation != generation:
-            raise Superseded(f"a later run of pipeline {ledger.pipeline} took over: nothing was removed from {ledger.topic}")
-        waiting = iter(records)
-        while batch := list(itertools.islice(waiting, _TOMBSTONES_AT_ONCE)):
-            _commit(lane, ledger.topic, batch)
-    except KafkaFault as fault:
-        raise ClusterError(
-            f"not all archived records could be removed from {ledger.topic}: {fault}. They are in the archive and in the topic now, and "
-            "count once. Run the command again."
-        ) from fault
-    finally:
-        lane.discard()
-
-
-def _commit(lane: LaneProducer, topic: str, batch: Sequence[tuple[bytes, bytes | None]]) -> None:
-    until = _within(_LANE_SECONDS)
-    lane.begin()
-    with lane.faults():
-        for key, value in batch:
-            lane.produce_patiently(until, topic, value, key, CHUNKS)
-        lane.flush(until)
-    lane.commit(until)
-
-
-def _within(seconds: float) -> Until:
-    deadline = time.monotonic() + seconds
-    return lambda: deadline

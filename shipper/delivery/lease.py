@@ -12,10 +12,12 @@ from dataclasses import replace
 from types import TracebackType
 
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.errors import ClusterError, LeaseHeld
+from shipper.errors import LeaseHeld, ShipperError
 from shipper.ledger.records import Lease, encode_lease
 
 log = logging.getLogger("shipper.lease")
+
+_WORD_EVERY_SECONDS = 30.0
 
 
 class HeldLease:
@@ -38,7 +40,8 @@ class HeldLease:
         self.superseded = threading.Event()
 
     def __enter__(self) -> HeldLease:
-        deadline = time.monotonic() + self._wait_seconds
+        began = time.monotonic()
+        deadline, told, next_word = began + self._wait_seconds, "", began
         while True:
             self._write(self._claim)
             holder = self._ledger.control().holder(self._claim.run_id)
@@ -51,7 +54,12 @@ class HeldLease:
                     f"{holder.host}, process {holder.pid}, holds the lease in {self._ledger.topic} (waited {self._wait_seconds:g} s, "
                     "`delivery.lease_wait`). Nothing was sent by this run; let the other one finish, or stop it, and run again."
                 )
-            self._say(f"waiting for run {holder.run_id} on {holder.host} (process {holder.pid}), which holds the lease")
+            if holder.run_id != told or time.monotonic() >= next_word:
+                told, next_word = holder.run_id, time.monotonic() + _WORD_EVERY_SECONDS
+                self._say(
+                    f"waiting for run {holder.run_id} on {holder.host} (process {holder.pid}), which holds the lease; "
+                    f"{deadline - time.monotonic():.0f} s more at most (`delivery.lease_wait`)"
+                )
             time.sleep(min(2.0, holder.seconds / 3))
         self._write(replace(self._claim, held=True))
         self._keeper.start()
@@ -61,9 +69,14 @@ class HeldLease:
         self._stop.set()
         self._keeper.join()
         try:
-            self._write(None)
-        except ClusterError as late:
+            # The lease is the run's, not the attempt's: a later attempt that has taken over holds it under the same key.
+            if not self._taken_over():
+                self._write(None)
+        except ShipperError as late:
             log.warning("the lease could not be released and will lapse in %g s: %s", self._claim.seconds, late)
+
+    def _taken_over(self) -> bool:
+        return self.generation is not None and self._ledger.control().generation > self.generation
 
     def _write(self, lease: Lease | None) -> None:
         key, value = encode_lease(self._ledger.pipeline, lease or self._claim)
@@ -72,10 +85,10 @@ class HeldLease:
     def _keep(self) -> None:
         while not self._stop.wait(self._claim.seconds / 3):
             try:
-                if self.generation is not None and self._ledger.control().generation > self.generation:
+                if self._taken_over():
                     self.superseded.set()
                     return
                 self._write(replace(self._claim, held=True))
-            except ClusterError as error:
+            except ShipperError as error:
                 # Manners only: without the lease another run may start, and then fences this one.
                 log.warning("the lease could not be renewed: %s", error)

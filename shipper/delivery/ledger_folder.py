@@ -2,6 +2,7 @@
 
 ::
 
+    {runs_uri}/{pipeline}/ledger.{cluster}/ledger.json  which topic it is (shipper.delivery.ledger_identity)
     {runs_uri}/{pipeline}/ledger.{cluster}/snapshot/    can be lost at any time: the topic holds all of it
     {runs_uri}/{pipeline}/ledger.{cluster}/archive/     cannot: `shipper ledger archive` moved it out of the topic
 """
@@ -13,6 +14,7 @@ from shipper.delivery.record_store import RecordStore
 
 class LedgerFolder:
     def __init__(self, runs_uri: str, pipeline: str, cluster: str) -> None:
-        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/ledger.{cluster}"
+        self.runs = f"{runs_uri.rstrip('/')}/{pipeline}"
+        self.uri = f"{self.runs}/ledger.{cluster}"
         self.snapshots = RecordStore(f"{self.uri}/snapshot", pipeline)
-        self.archives = RecordStore(f"{self.uri}/archive", pipeline)
+        self.archives = RecordStore(f"{self.uri}/archive", pipeline, durable=True)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from shipper.config.models import Cluster
 from shipper.delivery.ledger_folder import LedgerFolder
-from shipper.errors import ArchiveMissing, ClusterError
-from shipper.ledger.control import Control, standing
-from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive
-from shipper.ledger.shards import Manifest, Origin, Unusable
+from shipper.errors import ArchiveMissing, ClusterError, LedgerDamaged
+from shipper.ledger.control import Control, dropped_in, readable, standing
+from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, Kept, Source, decode, encode_kept, encode_source, subject
+from shipper.ledger.roots import Roots
+from shipper.ledger.shards import Manifest, Origin, Unusable, sha256
 from shipper.ledger.state import FileRecords, LedgerRecords, LedgerState, add_up
-from shipper.producer.client import ClusterClient, LogFacts
+from shipper.producer.client import ClusterClient, LogFacts, TopicFacts
 from shipper.terms import LogRecord
 
 log = logging.getLogger("shipper.ledger")
@@ -28,29 +30,76 @@ LONG_TAIL_RECORDS = 2_000
 #: Records held in memory at once while a snapshot is made.
 _SLICE_RECORDS = 200_000
 
+#: With three, one broker may be lost and another one be restarted.
+_REPLICAS = 3
 SETTINGS = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+
+
+_NOT_NAMED = "the ledger does not name it: it is from before ledgers did, its writer was stopped, or somebody else wrote it"
 
 
 class LedgerLog:
     """Reading and writing; what the records mean is :mod:`shipper.ledger`'s."""
 
-    def __init__(self, client: ClusterClient, cluster: Cluster, pipeline: str, folder: LedgerFolder | None = None) -> None:
+    def __init__(
+        self, client: ClusterClient, cluster: Cluster, pipeline: str, folder: LedgerFolder | None = None, control_from: int = 0
+    ) -> None:
+        """``control_from``: a generation; :meth:`control` then leaves out what runs said of themselves before it."""
         self._client = client
         self._cluster = cluster
         self._folder = folder
         self.pipeline = pipeline
         self.topic = cluster.ledger_topic(pipeline)
+        self._facts: dict[str, TopicFacts] = {}
         self._lock = threading.Lock()
         self._looked_for_snapshot = False
         self._snapshot: Manifest | None = None
+        self._snapshot_sha256 = ""
         self._control: Control | None = None
+        self._control_from = control_from
         self._control_end = 0
         self._seen: int | None = None
         """Records that were read from the topic so far, by their offsets; None: nobody has read it."""
+        self._without: frozenset[tuple[int, int]] = frozenset()
+        self._root: str | None = None
+        self._formerly: Sequence[str] | None = None
 
-    def exists(self) -> bool:
-        """Whether the topic is there. Raises ClusterError if it is there but cannot serve as a ledger."""
-        facts = self._client.facts([self.topic]).get(self.topic)
+    def lies_at(self, root: str | None, formerly: Sequence[str] | None) -> None:
+        """Where the source's files lie, and lay by the configuration (None: by the ledger itself). Paths that are asked for and given
+        are those under ``root``. Without it they are those under the latest root that the ledger has."""
+        self._root, self._formerly = root or None, formerly
+
+    def record_root(self, run_id: str) -> None:
+        """So that the next run knows where the files lay, should they be moved. To be called with the lease. Raises ClusterError."""
+        if self._root and self.control().sources[-1:] != [self._root]:
+            self.write_control([encode_source(self.pipeline, self._root, Source(run_id))])
+
+    def without(self, places: Iterable[tuple[int, int]]) -> LedgerLog:
+        """The same ledger, read as if the records at these (partition, offset) were not there: for who looks for damage, or mends it."""
+        other = LedgerLog(self._client, self._cluster, self.pipeline, self._folder)
+        other._without = frozenset(places)
+        other.lies_at(self._root, self._formerly)
+        return other
+
+    @contextmanager
+    def naming_damage(self) -> Iterator[None]:
+        """Errors about damaged records say of which cluster and topic."""
+        try:
+            yield
+        except LedgerDamaged as found:
+            raise LedgerDamaged.at(
+                self.pipeline, found.partition, found.offset, found.why, cluster=self._cluster.name, topic=self.topic
+            ) from found
+
+    @property
+    def cluster(self) -> str:
+        return self._cluster.name
+
+    def exists(self, beside: Sequence[str] = ()) -> bool:
+        """Whether the topic is there. ``beside``: topics that :meth:`weaknesses` compares it with. Raises ClusterError if it is there but
+        cannot serve as a ledger."""
+        self._facts = self._client.facts([self.topic, *(topic for topic in beside if topic != self.topic)])
+        facts = self._facts.get(self.topic)
         if facts is None:
             return False
         faults = [
@@ -67,6 +116,31 @@ class LedgerLog:
             )
         return True
 
+    def weaknesses(self) -> list[str]:
+        """In what the ledger is less durable than the data that it knows of, by what :meth:`exists` was told. Losing it means that
+        everything is sent again."""
+        facts, beside = self._facts.get(self.topic), [each for topic, each in self._facts.items() if topic != self.topic]
+        if facts is None:
+            return []
+        found = []
+        most = max((each.replication for each in beside), default=0)
+        if facts.replication < most or (facts.replication == 1 and facts.brokers >= _REPLICAS):
+            than = (
+                f"topics of this pipeline have {most}" if facts.replication < most else f"the cluster has {facts.brokers} brokers"
+            )
+            found.append(f"has replication factor {facts.replication}, and {than}: raise it (kafka-reassign-partitions)")
+        most = max((each.min_insync for each in beside), default=0)
+        if facts.min_insync < most or (facts.min_insync == 1 and facts.replication >= _REPLICAS):
+            wanted = max(most, 2)
+            found.append(
+                f"has min.insync.replicas={facts.min_insync}: an acknowledged record may be on one broker only; set {wanted} (kafka-configs --alter "
+                f"--add-config min.insync.replicas={wanted})"
+            )
+        return [
+            f"the ledger {self.topic} on {self._cluster.name} {fault}. If it is lost, everything is sent again."
+            for fault in found
+        ]
+
     def ensure(self) -> None:
         """Creates the topic if it is not there. Raises ClusterError."""
         if not self.exists():
@@ -79,7 +153,10 @@ class LedgerLog:
                 f"cluster {self._cluster.name}: the ledger topic {self.topic} is missing and `ledger.create` is false. Create it with "
                 f"{PARTITIONS} partitions and {', '.join(f'{k}={v}' for k, v in SETTINGS.items())}."
             )
-        self._client.create_topics({self.topic: PARTITIONS}, SETTINGS, self._cluster.ledger.replication_factor)
+        # The broker's default is 1 unless somebody has changed it.
+        replicas = self._cluster.ledger.replication_factor or min(_REPLICAS, self._client.brokers())
+        durable = {"min.insync.replicas": "2"} if replicas >= _REPLICAS else {}
+        self._client.create_topics({self.topic: PARTITIONS}, SETTINGS | durable, replicas)
 
     def connect(self, partitions: Sequence[int] = (CONTROL, CHUNKS)) -> None:
         """So that the first write and the first reads do not wait for connections. Optional; never raises."""
@@ -91,21 +168,28 @@ class LedgerLog:
         Asked again it reads what is new. Safe to call from several threads; each gets a copy of its own.
         """
         with self._lock:
+            records = None
             if self._control is None:
                 snapshot = self._find_snapshot()
+                records = self._read_control(max(self._control_from, snapshot.control_end if snapshot else 0))
+                if snapshot and not self._names(records):
+                    self._give_up_snapshot(_NOT_NAMED)
+                    snapshot, records = None, self._read_control(0)
                 self._control = Control(self.pipeline).feed(snapshot.standing if snapshot else ())
-                self._control_end = snapshot.control_end if snapshot else 0
-            records = self._read_control(self._control_end)
-            self._control.feed(records)
+                self._control_end = max(self._control_from, snapshot.control_end if snapshot else 0)
+            records = self._read_control(self._control_end) if records is None else records
+            with self.naming_damage():
+                self._control.feed(records)
             self._control_end = _behind(records, self._control_end)
             return copy.deepcopy(self._control)
 
     def state(self, paths: Collection[str] | None = None, *, wait_seconds: float | None) -> LedgerState:
         """What the ledger says of the files ``paths`` (None: of all). See ClusterClient.batches for ``wait_seconds``.
 
-        Raises ClusterError, OutcomeUnknown, ArchiveMissing.
+        Raises ClusterError, OutcomeUnknown, ArchiveMissing, LedgerDamaged.
         """
-        return add_up(self.records(paths, wait_seconds=wait_seconds))
+        with self.naming_damage():
+            return add_up(self.records(paths, wait_seconds=wait_seconds))
 
     def records_of_topic(self, *, wait_seconds: float | None) -> LedgerRecords:
         """Read from the topic's first record on, whatever snapshot there is."""
@@ -123,21 +207,34 @@ class LedgerLog:
 
     def _records(self, snapshot: Manifest | None, paths: frozenset[str] | None, wait_seconds: float | None) -> LedgerRecords:
         control = Control(self.pipeline)
-        files = FileRecords(self.pipeline, paths)
-        if snapshot and self._folder:
-            control.feed(snapshot.standing)
-            files.feed(snapshot.standing).feed(self._folder.snapshots.records(snapshot, paths))
         control_end = snapshot.control_end if snapshot else 0
-        records = self._read_control(control_end)
-        control.feed(records)
-        files.feed(records)
-        control_end = _behind(records, control_end)
         end = snapshot.chunks_end if snapshot else 0
-        for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds):
-            files.feed(batch)
-            end = batch[-1].offset + 1
+        records = self._read_control(control_end)
+        if snapshot and self._folder:
+            if not self._names(records):
+                raise Unusable(_NOT_NAMED)
+            control.feed(snapshot.standing)
+        with self.naming_damage():
+            control.feed(records)
+        roots = Roots.of(self._root, control.sources, self._formerly)
+        names = {} if paths is None else roots.names(paths)
+        wanted = None if paths is None else names.keys()
+        files = FileRecords(self.pipeline, wanted, dropped=control.dropped)
+        if snapshot and self._folder:
+            files.feed(snapshot.standing).feed(self._kept(self._folder.snapshots.records(snapshot, wanted)))
+        with self.naming_damage():
+            files.feed(records, CONTROL)
+            control_end = _behind(records, control_end)
+            for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds):
+                files.feed(self._present(CHUNKS, batch), CHUNKS)
+                end = batch[-1].offset + 1
         self._seen = control_end + end
-        return LedgerRecords(files, self._archived(files.archived(), paths), control, control_end, end)
+        return LedgerRecords(files, self._archived(files.archived(), wanted), control, control_end, end, roots, names)
+
+    def topic_records(self, partition: int) -> Iterator[LogRecord]:
+        """Every committed record of the partition as it lies there, unread ones and damaged ones included."""
+        for batch in self._client.batches(self.topic, partition, 0, wait_seconds=None):
+            yield from self._present(partition, batch)
 
     def snapshot(self) -> Manifest | None:
         """The snapshot that reading begins with; None: reading begins at the topic's first record."""
@@ -145,9 +242,20 @@ class LedgerLog:
             return self._find_snapshot()
 
     def _read_control(self, start: int) -> list[LogRecord]:
-        return self._client.read(self.topic, CONTROL, start, wait_seconds=15.0)
+        return self._present(CONTROL, self._client.read(self.topic, CONTROL, start, wait_seconds=15.0))
 
-    def _archived(self, archive: Archive | None, paths: frozenset[str] | None) -> list[LogRecord]:
+    def _present(self, partition: int, records: list[LogRecord]) -> list[LogRecord]:
+        if not self._without:
+            return records
+        return [record for record in records if (partition, record.offset) not in self._without]
+
+    def _kept(self, records: Iterable[LogRecord]) -> Iterable[LogRecord]:
+        """Of a snapshot."""
+        if not self._without:
+            return records
+        return [r for r in records if (about := subject(self.pipeline, r)) and (about.partition, r.offset) not in self._without]
+
+    def _archived(self, archive: Archive | None, paths: Collection[str] | None) -> list[LogRecord]:
         """Records that were moved out of the topic. Never left out silently: they would be shipped again."""
         if archive is None:
             return []
@@ -171,14 +279,13 @@ class LedgerLog:
         if self._looked_for_snapshot or self._folder is None:
             return self._snapshot
         self._looked_for_snapshot = True
-        facts: LogFacts | None = None
-
-        def misfit(found: Manifest) -> str | None:
-            nonlocal facts
-            facts = facts or self._client.log_facts(self.topic)
-            return _misfit(found, self._origin(facts), facts)
-
-        self._snapshot, passed_over = self._folder.snapshots.newest(misfit)
+        if not self._folder.snapshots.any():
+            return None
+        facts = self._client.log_facts(self.topic)
+        origin = self._origin(facts)
+        self._snapshot, self._snapshot_sha256, passed_over = self._folder.snapshots.newest(
+            lambda found: _misfit(found, origin, facts), facts.topic_id
+        )
         for reason in passed_over:
             log.info("snapshot not used: %s", reason)
         if passed_over and self._snapshot is None:
@@ -186,13 +293,26 @@ class LedgerLog:
         return self._snapshot
 
     def _forget_snapshot(self, why: str) -> None:
-        log.warning("the ledger of %s is read whole, since its snapshot cannot be used: %s", self.pipeline, why)
         with self._lock:
-            self._snapshot = None
+            self._give_up_snapshot(why)
+
+    def _give_up_snapshot(self, why: str) -> None:
+        log.warning("the ledger of %s is read whole, since its snapshot cannot be used: %s", self.pipeline, why)
+        self._snapshot = None
+
+    def _names(self, control: Iterable[LogRecord]) -> bool:
+        """Whether what came after the snapshot in the control partition names it. Who can write beside the runs cannot write there."""
+        for record in control:
+            if record.key.startswith(b'["kept"'):
+                with suppress(LedgerDamaged):
+                    match decode(self.pipeline, record):
+                        case (None, Kept() as kept) if kept.sha256 == self._snapshot_sha256:
+                            return True
+        return False
 
     def origin(self) -> Origin:
-        """Which topic it is, beyond its name."""
-        return self._origin(self._client.log_facts(self.topic))
+        """Which topic it is, beyond its name. Raises ClusterError."""
+        return Origin(self.pipeline, self._cluster.name, self.topic, *self._client.topic_ids(self.topic))
 
     def _origin(self, facts: LogFacts) -> Origin:
         return Origin(self.pipeline, self._cluster.name, self.topic, facts.cluster_id, facts.topic_id)
@@ -206,45 +326,53 @@ class LedgerLog:
         if self._folder is None:
             return None
         base = self.snapshot()
-        if self._seen is not None and self._seen - (base.read if base else 0) <= longer_than:
+        covered = base.read + 1 if base else 0  # one record says that there is the snapshot
+        if self._seen is not None and self._seen - covered <= longer_than:
             return None  # without asking the cluster once more
         facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
         if base and _misfit(base, origin, facts):
             base = None
-        tail = sum(facts.ends) - (base.read if base else 0)
+        tail = sum(facts.ends) - (covered if base else 0)
         if not facts.topic_id or tail <= longer_than:
             return None
-        try:
-            written = self._advance(self._folder, base, origin)
-        except Unusable as why:
-            self._forget_snapshot(str(why))
-            written = self._advance(self._folder, None, origin)
+        with self.naming_damage():
+            try:
+                written = self._advance(self._folder, base, origin)
+            except Unusable as why:
+                self._forget_snapshot(str(why))
+                written = self._advance(self._folder, None, origin)
+        name, data, manifest = written
+        kept = Kept(name, sha256(data))
+        self.write_control([encode_kept(self.pipeline, kept)])
         with self._lock:
-            self._snapshot = written
-        self._folder.snapshots.clean_up()
-        return written
+            self._snapshot, self._snapshot_sha256 = manifest, kept.sha256
+        self._folder.snapshots.clean_up(origin.topic_id)
+        return manifest
 
-    def _advance(self, folder: LedgerFolder, base: Manifest | None, origin: Origin) -> Manifest:
+    def _advance(self, folder: LedgerFolder, base: Manifest | None, origin: Origin) -> tuple[str, bytes, Manifest]:
         """``base`` with the tail on top. Stops at the first open transaction: what is behind it is not decided yet."""
         before = base.standing if base else ()
         control_end = base.control_end if base else 0
         records = self._read_control(control_end)
+        if base and not self._names(records):
+            raise Unusable(_NOT_NAMED)
         control_end = _behind(records, control_end)
         about_pipeline = standing(self.pipeline, [*before, *records])
-        files = FileRecords(self.pipeline).feed(before).feed(records)
+        dropped = dropped_in(self.pipeline, about_pipeline)
+        files = FileRecords(self.pipeline, dropped=dropped).feed(before).feed(records, CONTROL)
         end = base.chunks_end if base else 0
 
-        def write() -> Manifest:
+        def write() -> tuple[str, bytes, Manifest]:
             stay = [*about_pipeline, *([files.archive] if files.archive else [])]
-            return folder.snapshots.write(base, files.by_path, origin, control_end, end, stay)[2]
+            return folder.snapshots.write(base, files.by_path, origin, control_end, end, stay)
 
         for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=None):
-            files.feed(batch)
+            files.feed(batch, CHUNKS)
             end = batch[-1].offset + 1
             if files.count >= _SLICE_RECORDS:
-                base = write()
-                files = FileRecords(self.pipeline, archive=files.archive)
+                base = write()[2]
+                files = FileRecords(self.pipeline, archive=files.archive, dropped=dropped)
         return write()
 
     def write_control(self, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
@@ -252,11 +380,21 @@ class LedgerLog:
         return self._client.append(self.topic, CONTROL, records)
 
     def chunks(self, start: int = 0, *, wait_seconds: float | None) -> list[LogRecord]:
-        """Committed chunk records from offset ``start`` on; see ClusterClient.read for ``wait_seconds``."""
+        """Committed chunk records from offset ``start`` on, all of which can be decoded; see ClusterClient.read for ``wait_seconds``.
+        Raises LedgerDamaged."""
         records = self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds)
         if self._seen is not None:
             self._seen += _behind(records, start) - start
-        return records
+        found = []
+        for record in records:
+            try:
+                decode(self.pipeline, record)
+            except LedgerDamaged:
+                with self.naming_damage():
+                    readable(self.pipeline, record, CHUNKS, self.control().dropped)
+                continue
+            found.append(record)
+        return found
 
     def write_chunks(self, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
         """Records that stand for no data (a split without records), outside any transaction."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shipper.delivery.preflight import Preflight
+from shipper.delivery.sealed import new_seal
+from shipper.producer.pool import LaneSample
 from shipper.terms import SplitId
 
 
@@ -17,9 +19,15 @@ class OrderedSplit:
     """The file begins with a UTF-8 byte order mark, which Hadoop's line reader drops; the sink puts it back."""
     there: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Topic → ordinals [first, last) that are on the cluster; for no topic, those whose dropped lines the ledger has."""
+    partitions: dict[str, int] = field(default_factory=dict)
+    """Topic → the partition that its latest records there went to; for ``in_order``."""
     quarantines: frozenset[str] = frozenset()
     """Of these, the topics in which records of the split are in quarantine."""
     end_known: bool = False
+    of: int | None = None
+    """Number of splits of its file."""
+    window: str | None = None
+    """Of the file, if that is not the run's."""
     headers: tuple[tuple[str, bytes], ...] = ()
     """Headers of each of its bundles: with bundles they depend on the file alone."""
 
@@ -73,12 +81,25 @@ class ShipOrder:
     partitions: tuple[int, ...] | None = None
     """Where records without a key may go; all if None."""
     share_partitions: bool = False
+    tasks: int = 1
     in_order: bool = False
     """Records of a file keep their order in a partition."""
+    parking_bytes: int = 64_000_000
+    """Most bytes of chunks that wait in a task's memory for their topics."""
+    stall_seconds: float = 1800.0
+    """A ship that makes no progress for so long is stopped."""
     rate_limit_bytes: int | None = None
     """Per second, on the wire, over all tasks."""
+    spark: str | None = None
+    """Spark's minor version, for the ledger."""
     ratio: float = 1.0
     """Uncompressed bytes per byte on the wire, of the sample."""
+    listed: frozenset[str] = frozenset()
+    """Topics that the configuration names."""
+    max_topics: int = 1_000
+    """Most others that a task takes from lines."""
+    seal: str = field(default_factory=new_seal)
+    """Marks the errors of this order's tasks; see shipper.delivery.sealed."""
 
     @property
     def chunk_size_bytes(self) -> int:
@@ -109,8 +130,13 @@ class SplitReceipt:
     settled: dict[str, int] = field(default_factory=dict)
     """Reason → records that belong into quarantine and were dealt with before: they are there, or were shipped when it was decided
     otherwise."""
+    read: int | None = 0
+    """Bytes of its lines as they were read, each with its end; None if one was too long to be read whole."""
     seconds: float = 0.0
     """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
+
+    def add_read(self, size: int | None) -> None:
+        self.read = None if size is None or self.read is None else self.read + size
 
     def count_filtered(self, rule: str, lines: int) -> None:
         self.filtered[rule] = self.filtered.get(rule, 0) + lines
@@ -151,8 +177,8 @@ class Receipt:
     possible_duplicates: int = 0
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0
-    samples: list[list[float]] = field(default_factory=list)
-    """Once a second: see LanePool.sample."""
+    samples: list[LaneSample] = field(default_factory=list)
+    """One a second."""
     lanes: list[list[float]] = field(default_factory=list)
     """For each lane: [transactions, bytes, seconds with one under way, times it was opened anew]."""
     first_at: float | None = None

@@ -6,11 +6,12 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from shipper.config.models import Cluster, Pipeline
-from shipper.errors import TopicMissing
-from shipper.producer.client import ClusterClient, LaneSettings, connection
+from shipper.errors import NoSuchPartition, TopicMissing
+from shipper.producer.client import ClusterClient, TopicFacts
+from shipper.producer.connection import connection
+from shipper.producer.limits import DEFAULT_LIMIT_BYTES
+from shipper.producer.producer import LaneSettings
 from shipper.producer.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, Link, Tuning, Wishes, tune
-
-_DEFAULT_LIMIT_BYTES = 1_048_588  # the broker's default, for topics that are not known before reading
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str])
     names = ", ".join(missing)
     return (
         f"cluster {cluster}: topic {names} of pipeline {pipeline.name} is not there. Create it "
-        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or `quarantine` in config/pipelines/{pipeline.name}.yaml."
+        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or `quarantine` in pipelines/{pipeline.name}.yaml."
     )
 
 
@@ -55,6 +56,7 @@ def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sampl
     known = client.facts(list(pipeline.needed_topics()))
     if missing := missing_topics(pipeline, known):
         raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
+    _check_partitions(cluster, pipeline, known)
     delivery = pipeline.delivery
     limits = {topic: facts.max_message_bytes for topic, facts in known.items()}
     some_topic = next(iter(limits), cluster.ledger_topic(pipeline.name))
@@ -66,22 +68,49 @@ def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sampl
             wishes.batch_bytes or min(SHORT_BATCH_BYTES, wishes.chunk_bytes or SHORT_BATCH_BYTES),
             wishes.chunk_bytes or max(SHORT_CHUNK_BYTES, wishes.batch_bytes or 0),
         )
-    limit = min((limits[topic] for topic in pipeline.fixed_topics()), default=_DEFAULT_LIMIT_BYTES)
+    limit = min((limits[topic] for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES)
     link = Link(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
     tuning = tune(link, pipeline.tasks, delivery.memory_bytes, wishes)
     return Preflight(_settings(client, cluster, pipeline, tuning, some_topic), tuning, limits, rtt_seconds)
 
 
+def is_transactional(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str) -> bool:
+    """Whether the pipeline ships exactly once to the cluster. ``topic``: any that is there. Raises ClusterError."""
+    match pipeline.delivery.guarantee:
+        case "exactly_once":
+            return True
+        case "prefer_exactly_once":
+            return client.has_transactions(topic, f"{pipeline.name}.{cluster.name}.preflight")
+    return False
+
+
+def _check_partitions(cluster: Cluster, pipeline: Pipeline, known: Mapping[str, TopicFacts]) -> None:
+    """Raises ClusterError if `delivery.partitions` names some that a topic does not have."""
+    listed = pipeline.delivery.partitions
+    if not isinstance(listed, tuple):
+        return
+    lacking = {topic: [number for number in listed if number >= facts.partitions] for topic, facts in known.items()}
+    faults = [
+        f"{topic} has {known[topic].partitions} (numbered from 0), and no {', '.join(map(str, numbers))}"
+        for topic, numbers in lacking.items()
+        if numbers
+    ]
+    if faults:
+        raise NoSuchPartition(
+            f"cluster {cluster.name}: `delivery.partitions` of pipeline {pipeline.name} names partitions that are not there: "
+            f"{'; '.join(faults)}. Nothing was sent. Correct the list in config/pipelines/{pipeline.name}.yaml (it holds for every topic of "
+            "the pipeline, the quarantine too), or add the partitions."
+        )
+
+
 def _settings(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, tuning: Tuning, topic: str) -> LaneSettings:
     delivery = pipeline.delivery
-    transactional = delivery.guarantee == "exactly_once" or (
-        delivery.guarantee == "prefer_exactly_once" and client.has_transactions(topic)
-    )
     return LaneSettings(
+        cluster=cluster.name,
         connection=connection(cluster),
         # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still one request.
         batch_size_bytes=tuning.batch_bytes + tuning.batch_bytes // 8,
         compression=delivery.compression,
         transaction_timeout_ms=int(delivery.transaction_timeout_seconds * 1000),
-        transactional=transactional,
+        transactional=is_transactional(client, cluster, pipeline, topic),
     )

@@ -6,9 +6,11 @@ atomic wherever it happens: a manifest that is there in part is no manifest, and
 
 from __future__ import annotations
 
+import os
 import secrets
-import time
+from binascii import crc32
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -37,30 +39,42 @@ _KEPT_MANIFESTS = 2
 
 
 class RecordStore:
-    """One folder: ``{uri}/{nanoseconds}-{token}.json`` are manifests, ``{uri}/shards/`` what they name."""
+    """One folder: ``{uri}/at-{log}-{offsets}-{token}.json`` are manifests, ``{uri}/shards/`` what they name. ``log`` stands for the topic's id
+    and ``offsets`` for how far the manifest reaches, so which one is the latest does not depend on anybody's clock."""
 
-    def __init__(self, uri: str, pipeline: str) -> None:
+    def __init__(self, uri: str, pipeline: str, *, durable: bool = False) -> None:
+        """``durable``: what is written to a local disk is there after a power failure too."""
         self.uri = uri.rstrip("/")
         self._pipeline = pipeline
+        self._durable = durable
 
-    def newest(self, fits: Callable[[Manifest], str | None]) -> tuple[Manifest | None, list[str]]:
-        """The latest manifest that is whole and that ``fits`` says nothing against, and why later ones were passed over."""
+    def newest(self, fits: Callable[[Manifest], str | None], topic_id: str = "") -> tuple[Manifest | None, str, list[str]]:
+        """The latest manifest that is whole and that ``fits`` says nothing against, its SHA-256, and why later ones were passed over. Those of
+        the topic ``topic_id`` come before others."""
         passed_over: list[str] = []
         try:
-            names = sorted(self._manifest_names(), reverse=True)
+            names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
         except OSError as error:
-            return None, [f"{self.uri} cannot be listed: {error}"]
+            return None, "", [f"{self.uri} cannot be listed: {error}"]
         for name in names:
             try:
-                manifest = decode_manifest(self._read(name))
+                data = self._read(name)
+                manifest = decode_manifest(data)
             except Unusable as why:
                 passed_over.append(f"{self.uri}/{name}: {why}")
                 continue
             if reason := fits(manifest):
                 passed_over.append(f"{self.uri}/{name}: {reason}")
                 continue
-            return manifest, passed_over
-        return None, passed_over
+            return manifest, sha256(data), passed_over
+        return None, "", passed_over
+
+    def any(self) -> bool:
+        """Whether there is a manifest; True if the folder cannot be listed."""
+        try:
+            return bool(self._manifest_names())
+        except OSError:
+            return True
 
     def named(self, name: str, checksum: str) -> Manifest:
         """Exactly this manifest. Raises Unusable."""
@@ -96,16 +110,32 @@ class RecordStore:
             shards += self._write_shards(fs, {**behind, **new})
         manifest = Manifest(origin, control_end, chunks_end, tuple(standing), tuple(shards))
         data = encode_manifest(manifest)
-        name = f"{time.time_ns():020d}-{secrets.token_hex(4)}.json"
-        fs.pipe_file(self._path(name), data)
+        name = f"at-{_tag(origin.topic_id)}-{manifest.read:020d}-{secrets.token_hex(4)}.json"
+        self._put(fs, name, data)
         return name, data, manifest
 
-    def clean_up(self) -> None:
-        """Removes all manifests but the latest two, and the shards that neither of them names. Somebody who is writing at this moment
+    def _put(self, fs: Any, name: str, data: bytes) -> None:
+        path = self._path(name)
+        if not self._durable or "file" not in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)):
+            fs.pipe_file(path, data)
+            return
+        with Path(path).open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        for folder in (Path(path).parent, Path(path).parent.parent):  # else the file's name may be lost
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def clean_up(self, topic_id: str) -> None:
+        """Removes all manifests but the latest two of the topic, and the shards that neither of them names. Somebody who is writing at this moment
         may lose a shard by it, and whoever reads that manifest then finds it unusable."""
         fs = self._fs()
         kept: set[str] = set()
-        names = sorted(self._manifest_names(), reverse=True)
+        names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
         for name in names[:_KEPT_MANIFESTS]:
             try:
                 kept |= {shard.name for shard in decode_manifest(self._read(name)).shards}
@@ -167,5 +197,15 @@ class RecordStore:
             data = encode_shard(records)
             checksum = sha256(data)
             name = f"{checksum[:16]}-{secrets.token_hex(4)}.gz"
-            fs.pipe_file(self._path(f"shards/{name}"), data)
+            self._put(fs, f"shards/{name}", data)
             yield Shard(name, checksum, len(records), packed_hashes(paths))
+
+
+def _tag(topic_id: str) -> str:
+    return f"{crc32(topic_id.encode()):08x}"
+
+
+def _rank(topic_id: str) -> Callable[[str], tuple[bool, str]]:
+    """By the topic, then by how far it reaches. Names from before they said so begin with digits, and come before all others."""
+    ours = f"at-{_tag(topic_id)}-"
+    return lambda name: (name.startswith(ours), name)

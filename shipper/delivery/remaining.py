@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shipper.config.models import SMALLEST_SPLIT_BYTES
 from shipper.errors import DigestChanged, SourceError
-from shipper.ledger.chunks import Chunks
+from shipper.ledger.chunks import Chunks, SplitState
+from shipper.plan.files import split_starts
 from shipper.terms import FileId, SplitId
 
 
@@ -16,6 +18,8 @@ class Remaining:
     """The window's files, sorted by what the cluster holds of them."""
 
     complete: list[FileId] = field(default_factory=list)
+    older: list[FileId] = field(default_factory=list)
+    """Of ``complete``: shipped under another transform than the pipeline's own now."""
     left: list[FileId] = field(default_factory=list)
     """Not, or not entirely, there; in the plan's order."""
     partial: list[FileId] = field(default_factory=list)
@@ -24,7 +28,10 @@ class Remaining:
     """Replaced after they were shipped, and left alone since the pipeline says `on_replaced: skip`."""
     void: list[FileId] = field(default_factory=list)
     """Identities whose chunks must be declared void before shipping: what `reship` ships anew, and what was replaced."""
-    records_there: int = 0
+    refused: dict[FileId, str] = field(default_factory=dict)
+    """Of the late files, those that cannot be shipped, and why. The window's own raise."""
+    records_there: dict[FileId, int] = field(default_factory=dict)
+    """Of each file that is complete or begun, what is on the cluster."""
 
 
 def remaining(
@@ -35,12 +42,19 @@ def remaining(
     reship: bool,
     on_replaced: Literal["fail", "skip", "reship"],
     reshipped: Collection[FileId] = (),
+    late: Collection[FileId] = (),
+    spark: str | None = None,
 ) -> Remaining:
     """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has declared void before, in
-    an earlier try. Raises DigestChanged, SourceError; then nothing may be sent."""
+    an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window.
+
+    A file that is complete is done, under whatever transform it was shipped; one that was begun under another cannot be finished.
+    Raises DigestChanged, SourceError; then nothing may be sent."""
     found = Remaining()
     changed: list[FileId] = []
+    other_spark: list[FileId] = []
     replaced: list[FileId] = []
+    states_of = _ByFile(chunks)
     for file, starts in splits_of.items():
         splits = [SplitId(file, start) for start in starts]
         states = [chunks.splits.get(split) for split in splits]
@@ -50,7 +64,14 @@ def remaining(
             found.void += {*known, file}
             found.left.append(file)
         elif begun and chunks.digests[file] - {digest}:
-            changed.append(file)
+            if states_of.complete(file):
+                found.complete.append(file)
+                found.older.append(file)
+                found.records_there[file] = sum(state.records for state in states if state)
+            elif file in late:
+                found.refused[file] = "it was shipped in part under another transform, and cannot be finished under this one"
+            else:
+                changed.append(file)
         elif others and not begun:
             if on_replaced == "skip":
                 found.skipped.append(file)
@@ -58,21 +79,39 @@ def remaining(
             if on_replaced == "reship":
                 found.void += {*others, file}
                 found.left.append(file)
+            elif file in late:
+                found.refused[file] = (
+                    "it was replaced after it was shipped: size or modification time differ from what the ledger holds"
+                )
             else:
                 replaced.append(file)
         elif all(state is not None and state.complete for state in states):
             found.complete.append(file)
-            found.records_there += sum(state.records for state in states if state)
+            found.records_there[file] = sum(state.records for state in states if state)
+        elif begun and spark and chunks.sparks.get(file, {spark}) != {spark}:
+            if file in late:
+                found.refused[file] = (
+                    "it was shipped in part under another version of Spark, and cannot be finished under this one"
+                )
+            else:
+                other_spark.append(file)
         else:
             found.left.append(file)
             if begun:
                 found.partial.append(file)
-                found.records_there += sum(state.records for state in states if state)
+                found.records_there[file] = sum(state.records for state in states if state)
     if changed:
         raise DigestChanged(
-            f"{_some(changed)} shipped before under another transform (format, split_size, records or routes changed since), so nobody "
+            f"{_some(changed)} shipped in part under another transform (format, split_size, records or routes changed since), so nobody "
             "could tell which records are there. Restore the old transform to finish them, or ship them whole again with --reship "
             "(readers then see them twice)."
+        )
+    if other_spark:
+        versions = sorted(set().union(*(chunks.sparks[file] for file in other_spark)) - {spark})
+        raise DigestChanged(
+            f"{_some(other_spark)} begun with Spark {' and '.join(versions)}, and this is Spark {spark}, which may make other records of the "
+            "same lines. Finish them with the Spark that began them (`runner.python`), or ship them whole again with --reship (readers then "
+            "see them twice)."
         )
     if replaced:
         raise SourceError(
@@ -80,6 +119,36 @@ def remaining(
             "sent. Find out who rewrites finished files; or set `source.on_replaced` to skip or reship."
         )
     return found
+
+
+def shipped_under_another(count: int) -> str:
+    """The note on complete files of another transform."""
+    files = "1 file was" if count == 1 else f"{count:,} files were"
+    return (
+        f"{files} shipped whole before `records`, `routes`, `format` or `split_size` were changed, and done: what they became then stays. "
+        "`--reship` sends them anew, by the present ones."
+    )
+
+
+class _ByFile:
+    """The ledger's splits of each file, however it was cut then."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._chunks = chunks
+        self._states: dict[FileId, list[SplitState]] | None = None
+
+    def complete(self, file: FileId) -> bool:
+        """Whether all of it is there. A ledger of before ChunkValue.splits does not say into how many a larger file was cut, and then nobody
+        knows."""
+        if self._states is None:  # one pass over all, and only for a pipeline that was changed
+            self._states = {}
+            for split, state in self._chunks.splits.items():
+                self._states.setdefault(split.file, []).append(state)
+        states = self._states.get(file, [])
+        counts = {chunk.splits for state in states for chunk in state.chunks.values()} - {None}
+        if not counts and len(split_starts(file.path, file.size_bytes, SMALLEST_SPLIT_BYTES)) == 1:
+            counts = {1}
+        return counts == {len(states)} and all(state.complete for state in states)
 
 
 def _some(files: Sequence[FileId]) -> str:

@@ -7,7 +7,6 @@ quarantined record at most; so a replay that was killed, or is started twice, se
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,18 +15,25 @@ import xxhash
 from shipper.config.mapping import LINES_HEADER
 from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.lease import HeldLease
+from shipper.delivery.ledger_lane import right_of, within
 from shipper.delivery.ledger_log import LedgerLog
+from shipper.delivery.preflight import is_transactional
 from shipper.delivery.takeover import fence_earlier_runs, transactional_id
-from shipper.errors import ClusterError, Superseded, UsageError
+from shipper.errors import ClusterError, UsageError
 from shipper.ledger.ordinals import decode_ordinals
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Replay, ReplayKey, decode, encode_replay
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Replay, ReplayKey, encode_replay
+from shipper.ledger.roots import Roots
 from shipper.ledger.state import LedgerRecords, voids_in
-from shipper.producer.client import ClusterClient, KafkaFault, LaneProducer, LaneSettings, Until, connection
+from shipper.producer.client import ClusterClient
+from shipper.producer.connection import KafkaFault, connection
+from shipper.producer.producer import LaneSettings
+from shipper.producer.transaction import Transactions
 from shipper.terms import FileId
 
 _BATCH_BYTES = 1_000_000
 _MOST_RECORDS = 1_000
 _LANE_SECONDS = 60.0
+_ABORT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class InQuarantine:
 
     chunks: list[QuarantineChunk] = field(default_factory=list)
     replays: dict[ReplayKey, Replay] = field(default_factory=dict)
+    roots: Roots = field(default_factory=Roots)
     _of_split: dict[tuple[str, int], list[QuarantineChunk]] = field(default_factory=dict, repr=False)
 
     def add(self, chunk: QuarantineChunk) -> None:
@@ -92,7 +99,7 @@ class InQuarantine:
         ordinal = place.record - 1
         hits = [
             chunk
-            for chunk in self._of_split.get((place.file, place.split), ())
+            for chunk in self._of_split.get((self.roots.now(place.file), place.split), ())
             if any(first <= ordinal < last for first, last in chunk.intervals)
         ]
         return max(hits, key=lambda chunk: chunk.value.generation, default=None)
@@ -107,17 +114,16 @@ def _key(chunk: QuarantineChunk, place: Place) -> ReplayKey:
 
 
 def in_quarantine(read: LedgerRecords) -> InQuarantine:
-    found = InQuarantine()
-    pipeline = read.files.pipeline
-    for _, records in read.by_path():
-        voids = voids_in(pipeline, records)
+    found = InQuarantine(roots=read.roots)
+    for _, of_path in read.by_path():
+        voids = voids_in(of_path)
 
         def counts(file: FileId, generation: int, voids: Mapping[FileId, object] = voids) -> bool:
             void = voids.get(file)
             return void is None or generation >= getattr(void, "generation", 0)
 
-        for record in records:
-            match decode(pipeline, record):
+        for _, entry in of_path:
+            match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
                     if value.reasons is not None and counts(key.split.file, value.generation):
                         found.add(QuarantineChunk(key, value))
@@ -157,16 +163,17 @@ def replay(
                 left.append(repaired)
             else:
                 found.skipped[repaired.place] = before.run_id
-        lane = LaneProducer(settings, transactional_id(pipeline.name, cluster.name, 0, 0))
+        lane = transactional_id(pipeline.name, cluster.name, 0, 0)
+        transactions = Transactions(settings, lane, ledger.topic, right_of(ledger, found.generation))
         try:
-            _send(ledger, lane, pipeline, chunks, left, run_id, found)
+            _send(ledger, transactions, pipeline, chunks, left, run_id, found)
         except KafkaFault as fault:
             raise ClusterError(
                 f"cluster {cluster.name}: {len(found.sent)} of {len(left)} records are certainly sent, then: {fault}. Run the same "
                 "command again: only what is left will be sent."
             ) from fault
         finally:
-            lane.discard()
+            transactions.close(within(_ABORT_SECONDS))
     return found
 
 
@@ -196,31 +203,23 @@ def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> di
 def _settings(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str) -> LaneSettings:
     delivery = pipeline.delivery
     return LaneSettings(
+        cluster=cluster.name,
         connection=connection(cluster),
         batch_size_bytes=_BATCH_BYTES,
         compression=delivery.compression,
         transaction_timeout_ms=int(delivery.transaction_timeout_seconds * 1000),
-        transactional=delivery.guarantee == "exactly_once"
-        or (delivery.guarantee == "prefer_exactly_once" and client.has_transactions(topic)),
+        transactional=is_transactional(client, cluster, pipeline, topic),
     )
 
 
 def _send(
-    ledger: LedgerLog, lane: LaneProducer, pipeline: Pipeline, chunks: Mapping[Place, QuarantineChunk],
+    ledger: LedgerLog, transactions: Transactions, pipeline: Pipeline, chunks: Mapping[Place, QuarantineChunk],
     left: Sequence[Repaired], run_id: str, found: Replayed,
 ) -> None:  # fmt: skip
-    """As a lane that was opened first and may ship (ADR 2)."""
-    if not left:
-        return
-    until = _within(_LANE_SECONDS)
-    lane.connect(until, ledger.topic)
-    lane.init(until)
-    if ledger.control().generation != found.generation:
-        raise Superseded(f"a later run of pipeline {pipeline.name} took over: nothing was sent; run the same command again")
     headers = [(LINES_HEADER, b"1")] if pipeline.records.bundle is not None else []
     for batch in _batches(left):
-        until = _within(_LANE_SECONDS)
-        lane.begin()
+        until = within(_LANE_SECONDS)
+        lane = transactions.begin(until)
         with lane.faults():
             for repaired in batch:
                 lane.produce_patiently(until, repaired.topic, repaired.value, repaired.key, headers=headers)
@@ -239,7 +238,7 @@ def _send(
                 key, encoded = encode_replay(pipeline.name, _key(chunk, repaired.place), value)
                 lane.produce_patiently(until, ledger.topic, encoded, key, CHUNKS)
         lane.flush(until)
-        lane.commit(until)
+        transactions.commit(until)
         found.sent += [repaired.place for repaired in batch]
 
 
@@ -259,8 +258,3 @@ def _batches(left: Iterable[Repaired]) -> Iterator[list[Repaired]]:
 
 def _spark_hash(value: bytes | None) -> int:
     return 42 if value is None else int(xxhash.xxh64_intdigest(value, 42))
-
-
-def _within(seconds: float) -> Until:
-    deadline = time.monotonic() + seconds
-    return lambda: deadline

@@ -8,12 +8,13 @@ import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
 from shipper.delivery.takeover import transactional_id
-from shipper.errors import ClusterError, Superseded
+from shipper.errors import ShipperError, Superseded
 from shipper.ledger.chunks import covered
 from shipper.ledger.records import CHUNKS as CHUNKS_PARTITION
 from shipper.ledger.records import CONTROL as CONTROL_PARTITION
@@ -23,15 +24,16 @@ from shipper.ledger.records import (
     ChunkValue,
     decode,
     encode_attempt,
-    encode_chunk,
     encode_chunk_key,
     encode_chunk_value,
 )
 from shipper.plan.intervals import IntervalSet
 from shipper.producer.chunk import Chunk
+from shipper.producer.limits import TopicLimits
 from shipper.producer.pool import LaneOptions, LanePool
 from shipper.producer.rate import NoLimit, RateLimit
-from shipper.terms import SplitId
+from shipper.producer.transaction import RightToShip
+from shipper.terms import LogRecord, SplitId
 
 
 @dataclass
@@ -65,29 +67,61 @@ _LOOK_AT_OTHER_TASKS_SECONDS = 2.0
 _TRUSTED_WIRE_BYTES = 1_000_000
 
 
-class TaskShipment:
-    """``open`` → (``gaps`` → ``add``) … → ``finish``. Chunks are gathered into transactions of about ``chunk_size_bytes``."""
+class _Note(NamedTuple):
+    """What the receipt needs to know of a chunk once it is delivered."""
 
-    def __init__(self, order: ShipOrder, ledger: LedgerLog, task: int, attempt: int) -> None:
+    split: int
+    lines: int
+    bytes: int
+    checksum: int
+    reasons: dict[str, int] | None
+
+
+@dataclass
+class _Transaction:
+    """What is gathered to be sent in one transaction."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    bytes: int = 0
+
+    def add(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+        self.bytes += chunk.size_bytes
+
+
+class TaskShipment:
+    """``open`` → (``gaps`` → ``add``) … → ``finish``. Chunks are gathered into transactions of about ``chunk_size_bytes``.
+
+    Where files keep their order, one is gathered for each lane, and files that share a lane share it. So no more waits here than the
+    lanes hold, however many files there are.
+    """
+
+    def __init__(self, order: ShipOrder, ledger: LedgerLog, task: int, attempt: int, limits: TopicLimits | None = None) -> None:
         self._order = order
+        self._limits = limits or TopicLimits(order.preflight.limits)
         self._ledger = ledger
         self._attempt = attempt
         self._task = task
         self.receipt = Receipt(task, first_at=time.time())
         self._there: dict[tuple[SplitId, str], IntervalSet] = {}
+        self._homes: dict[tuple[SplitId, str], int] = {}
+        """Where a file that is shipped in order went on a topic until now."""
         self._quarantines: dict[SplitId, set[str]] = {}
         self._ends_known: set[SplitId] = set()
         self._by_predecessors: list[tuple[ChunkKey, ChunkValue]] = []
         for split in order.splits.values():
             for topic, intervals in split.there.items():
                 self._there[split.id, topic] = IntervalSet(intervals)
+            self._homes.update(((split.id, topic), partition) for topic, partition in split.partitions.items())
             if split.quarantines:
                 self._quarantines[split.id] = set(split.quarantines)
             if split.end_known:
                 self._ends_known.add(split.id)
         ids = [transactional_id(order.pipeline, order.cluster, task, lane) for lane in range(order.lanes)]
-        self._pool = LanePool(self._options(), ids, self._settle)
-        self._transactions: dict[int | None, list[Chunk]] = {}
+        self._right = RightToShip(self._attempts)
+        self._pool = LanePool(self._options(), ids, self._settle, self._count_delivered, right=self._right)
+        self._transactions: dict[int | None, _Transaction] = {}
+        """What is gathered, by lane where the order of files tells which one it must be."""
         self._active_tasks = 1
         self._busy_since = time.monotonic()
         self._done = threading.Event()
@@ -101,8 +135,9 @@ class TaskShipment:
             order.ledger_topic,
             CHUNKS_PARTITION,
             order.deadline_seconds,
-            limits=order.preflight.limits,
+            limits=self._limits,
             batch_bytes=order.preflight.tuning.batch_bytes,
+            parking_bytes=order.parking_bytes,
             partitions=order.partitions,
             share_partitions=order.share_partitions,
             first_partition=self._task,
@@ -122,7 +157,7 @@ class TaskShipment:
             self._pool.open(topics, announce=lambda: self._ledger.write_control([self._announcement()]))
         self._sampler.start()
         self._busy_since = time.monotonic()
-        if self._check_right_to_ship() == [self._attempt]:
+        if self._right.check() == [self._attempt]:
             return
         for key, value in self._committed_since_takeover():
             there = self._there.setdefault((key.split, key.topic), IntervalSet())
@@ -130,6 +165,8 @@ class TaskShipment:
                 there.add(first, last)
             if value.reasons is not None:
                 self._quarantines.setdefault(key.split, set()).add(key.topic)
+            if value.partition is not None:
+                self._homes[key.split, key.topic] = value.partition
             if value.end:
                 self._ends_known.add(key.split)
             if value.generation == order.generation:
@@ -139,7 +176,7 @@ class TaskShipment:
         order = self._order
         return encode_attempt(order.pipeline, self._task, Attempt(order.generation, self._attempt, ended))
 
-    def _check_right_to_ship(self) -> list[int]:
+    def _attempts(self) -> list[int]:
         """This task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
         order = self._order
         control = self._ledger.control()
@@ -152,16 +189,17 @@ class TaskShipment:
         self._active_tasks = max(1, control.active_tasks())
         return attempts
 
+    def _records_since_takeover(self) -> list[LogRecord]:
+        wait_seconds = self._order.preflight.settings.transaction_timeout_ms / 1000 + 15
+        return self._ledger.chunks(self._order.chunks_end, wait_seconds=wait_seconds)
+
     def _committed_since_takeover(self) -> list[tuple[ChunkKey, ChunkValue]]:
-        order = self._order
-        wait_seconds = order.preflight.settings.transaction_timeout_ms / 1000 + 15
-        entries = [decode(order.pipeline, record) for record in self._ledger.chunks(order.chunks_end, wait_seconds=wait_seconds)]
+        entries = [decode(self._order.pipeline, record) for record in self._records_since_takeover()]
         return [(e[0], e[1]) for e in entries if e and isinstance(e[0], ChunkKey) and isinstance(e[1], ChunkValue)]
 
     def _settle(self) -> set[bytes]:
-        self._check_right_to_ship()
-        committed = self._committed_since_takeover()
-        return {encode_chunk(self._order.pipeline, key, value)[0] for key, value in committed}
+        self._right.check()
+        return {record.key for record in self._records_since_takeover() if record.value is not None}
 
     def quarantines(self, split: SplitId) -> set[str]:
         """Topics in which records of the split are in quarantine already."""
@@ -179,7 +217,8 @@ class TaskShipment:
         """Takes one chunk. ``split`` is Spark's hash; ``end``: the split ends at ``last``. It is sent by :meth:`send_full`. The time
         since the chunk before is the split's."""
         order = self._order
-        split_id = order.splits[split].id
+        ordered = order.splits[split]
+        split_id = ordered.id
         kafka_records = len(records.values)
         count = kafka_records if records.lines is None else records.lines
         separators = count - kafka_records if kafka_records else 0
@@ -192,12 +231,14 @@ class TaskShipment:
             digest=order.digest,
             generation=order.generation,
             run_id=order.run_id,
-            window=order.window,
+            window=ordered.window or order.window,
+            splits=ordered.of,
             bundles=None if records.lines is None or not kafka_records else kafka_records,
             reasons=records.reasons,
             ordinals=records.ordinals,
             without=records.without,
             filtered=records.filtered,
+            spark=order.spark,
         )
 
         keyed = records.keys is not None  # the function outlives the chunk's records, and must not hold them
@@ -225,10 +266,12 @@ class TaskShipment:
             timestamps_ms=records.timestamps_ms,
             some_without_key=records.some_without_key,
             sequence=sequence,
+            home=None if sequence is None else self._homes.get((split_id, records.topic)),
             lines=records.lines,
-            receipt=(split, count, records.size_bytes, records.checksum, records.reasons),
+            receipt=_Note(split, count, records.size_bytes, records.checksum, records.reasons),
         )
-        self._transactions.setdefault(sequence, []).append(chunk)
+        lane = None if sequence is None else sequence % order.lanes
+        self._transactions.setdefault(lane, _Transaction()).add(chunk)
         now = time.monotonic()
         self.receipt.split(split).seconds += now - self._busy_since
         self._busy_since = now
@@ -236,15 +279,14 @@ class TaskShipment:
     def send_full(self) -> None:
         """Hands over the transactions that are large enough. Asked between pieces, so that what goes to quarantine shares the
         transaction of the records around it. Blocks while all lanes are busy."""
-        for sequence, chunks in list(self._transactions.items()):
-            if sum(chunk.size_bytes for chunk in chunks) >= self._order.chunk_size_bytes:
-                self._pool.submit(self._transactions.pop(sequence))
+        for lane, transaction in list(self._transactions.items()):
+            if transaction.bytes >= self._order.chunk_size_bytes:
+                self._pool.submit(self._transactions.pop(lane).chunks)
 
     def finish(self) -> None:
         """Delivers what is left. Raises what made a lane fail, and TopicMissing for a topic that stayed unusable."""
-        for transaction in self._transactions.values():
-            self._pool.submit(transaction)
-        self._transactions.clear()
+        while self._transactions:
+            self._pool.submit(self._transactions.popitem()[1].chunks)
         self._pool.drain()
         self._close(self._order.preflight.settings.transaction_timeout_ms / 1000)
         self._pool.raise_given_up()
@@ -261,21 +303,25 @@ class TaskShipment:
         if self._sampler.ident is not None:
             self._sampler.join()
 
+    def _count_delivered(self, chunks: Sequence[Chunk]) -> None:
+        """Called by the pool, one lane at a time. Nobody else writes to the fields that it adds to, before the pool is closed."""
+        for chunk in chunks:
+            note: _Note = chunk.receipt
+            split = self.receipt.split(note.split)
+            if note.reasons is not None:
+                for reason, count in note.reasons.items():
+                    split.count_quarantined(reason, count)
+            elif chunk.topic:
+                split.delivered += note.lines
+            if note.lines and chunk.topic:
+                split.add_checksum(chunk.topic, note.checksum)
+                topic = self.receipt.topic(chunk.topic)
+                topic.delivered += note.lines
+                topic.bytes += note.bytes
+
     def fill_receipt(self) -> Receipt:
         """The receipt, with what the lanes delivered until now."""
         pool, receipt = self._pool, self.receipt
-        for chunk in pool.delivered:
-            split, records, size, checksum, reasons = chunk.receipt
-            if reasons is not None:
-                for reason, count in reasons.items():
-                    receipt.split(split).count_quarantined(reason, count)
-            elif chunk.topic:
-                receipt.split(split).delivered += records
-            if records and chunk.topic:
-                receipt.split(split).add_checksum(chunk.topic, checksum)
-                topic = receipt.topic(chunk.topic)
-                topic.delivered += records
-                topic.bytes += size
         self._take_over_receipts()
         receipt.lane_reopened = pool.reopened
         receipt.lanes = [[work.transactions, work.bytes, work.busy_seconds, work.reopened] for work in pool.work()]
@@ -318,10 +364,13 @@ class TaskShipment:
                 looked_at = time.monotonic()
                 self._count_tasks()
         if self._order.rate_limit_bytes:
-            self._ledger.write_control([self._announcement(ended=True)])
+            try:
+                self._ledger.write_control([self._announcement(ended=True)])
+            except ShipperError as error:
+                log.info("other tasks cannot be told right now that this one has ended: %s", error)
 
     def _count_tasks(self) -> None:
         try:
             self._active_tasks = max(1, self._ledger.control().active_tasks())
-        except ClusterError as error:
+        except ShipperError as error:
             log.info("other tasks cannot be counted right now: %s", error)

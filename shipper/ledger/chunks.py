@@ -58,6 +58,13 @@ class SplitState:
         """In which every record of ``topic`` is there."""
         return [part for (first, of), chunk in self.chunks.items() if of == topic for part in covered(first, chunk)]
 
+    def partition(self, topic: str) -> int | None:
+        """Where the latest of its records lie that all went to one partition of ``topic``."""
+        known = [
+            (first, chunk.partition) for (first, of), chunk in self.chunks.items() if of == topic and chunk.partition is not None
+        ]
+        return max(known)[1] if known else None
+
     @property
     def quarantines(self) -> frozenset[str]:
         """Topics in which records of the split are in quarantine."""
@@ -73,6 +80,8 @@ class Chunks:
     splits: dict[SplitId, SplitState] = field(default_factory=dict)
     digests: dict[FileId, set[str]] = field(default_factory=dict)
     """File → transform digests under which any of its chunks was shipped."""
+    sparks: dict[FileId, set[str]] = field(default_factory=dict)
+    """File → Spark's minor versions under which any of its chunks was shipped; older chunks do not say."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
@@ -92,7 +101,19 @@ class Chunks:
         if value.end:
             state.end = value.last
         self.digests.setdefault(file, set()).add(value.digest)
+        if value.spark is not None:
+            self.sparks.setdefault(file, set()).add(value.spark)
         self.files_of_path.setdefault(file.path, set()).add(file)
+
+    def void(self, voids: Mapping[FileId, Void]) -> None:
+        """Forgets all that is known of these files: their chunks no longer count, but for those that later generations write."""
+        self.voids = {**self.voids, **voids}
+        for split in [split for split in self.splits if split.file in voids]:
+            del self.splits[split]
+        for file in voids:
+            self.digests.pop(file, None)
+            self.sparks.pop(file, None)
+            self.files_of_path.get(file.path, set()).discard(file)
 
     def records_by_topic(self, splits: Iterable[SplitId]) -> Counter[str]:
         """Records of these splits that are on the cluster, per topic."""
@@ -103,6 +124,11 @@ class Chunks:
                     if chunk.records and topic:
                         found[topic] += chunk.records
         return found
+
+    def records_of_run(self, run_id: str) -> int:
+        """Records on the cluster that this run sent, in any of its attempts."""
+        chunks = (chunk for state in self.splits.values() for (_, topic), chunk in state.chunks.items() if topic)
+        return sum(chunk.records for chunk in chunks if chunk.run_id == run_id)
 
     def filtered_by_rule(self, splits: Iterable[SplitId]) -> Counter[str]:
         """Lines of these splits that rules of `records.drop` took."""

@@ -5,11 +5,34 @@ Which files are void is part of what the ledger says of files: see :mod:`shipper
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from shipper.ledger.records import Attempt, Generation, Lease, decode
+from shipper.errors import LedgerDamaged
+from shipper.ledger.records import (
+    CONTROL,
+    MOST_LEASE_SECONDS,
+    Attempt,
+    Begun,
+    Dropped,
+    Generation,
+    GenerationKey,
+    Lease,
+    Source,
+    decode,
+)
 from shipper.terms import LogRecord
+
+#: Name of the cluster → (tasks, lanes per task).
+ToFence = dict[str, tuple[int, int]]
+
+
+def covering(found: ToFence, cluster: str, tasks: int, lanes: int) -> None:
+    """Makes ``found`` cover these as well."""
+    before = found.get(cluster, (0, 0))
+    if tasks and lanes:
+        found[cluster] = (max(before[0], tasks), max(before[1], lanes))
 
 
 @dataclass
@@ -21,20 +44,41 @@ class Control:
     """Offset of the latest generation record; -1 before the first ship."""
     generations: dict[int, Generation] = field(default_factory=dict)
     """Offset → every generation that compaction has left."""
+    fences: dict[int, tuple[str, Generation]] = field(default_factory=dict)
+    """Generation → (name of its cluster, its lanes): every lane of the generations before it is fenced for good."""
+    _names: dict[int, str | None] = field(default_factory=dict)
     attempts: dict[int, list[int]] = field(default_factory=dict)
     """Spark task → its attempts in the current generation, the latest last."""
     ended: set[int] = field(default_factory=set)
     """Attempts that send nothing more."""
+    dropped: dict[tuple[int, int], Dropped] = field(default_factory=dict)
+    """(partition, offset) → why a damaged record is passed over."""
+    sources: list[str] = field(default_factory=list)
+    """Roots under which files lay when they were shipped, the present one last."""
+    begun: Begun | None = None
+    """By whom it was begun, if in place of another one."""
     _leases: dict[str, tuple[int, int, Lease]] = field(default_factory=dict)
 
     def feed(self, records: Iterable[LogRecord]) -> Control:
+        records = list(records)
+        self.dropped.update(dropped_in(self.pipeline, records))
         for record in records:
-            match decode(self.pipeline, record):
-                case (_, Generation() as generation):
+            match readable(self.pipeline, record, CONTROL, self.dropped):
+                case (GenerationKey(fenced=int() as fenced, cluster=cluster), generation):
+                    if generation is None:
+                        self.fences.pop(fenced, None)
+                    elif fenced < record.offset:  # else it speaks of what was not there yet, and is not shipper's
+                        self.fences[fenced] = (str(cluster), generation)
+                case (GenerationKey(cluster=cluster), Generation() as generation):
                     self.generation = record.offset
                     self.generations[record.offset] = generation
+                    self._names[record.offset] = cluster
                     self.attempts.clear()
                     self.ended.clear()
+                case (str() as root, Source()):
+                    self.sources = [*(each for each in self.sources if each != root), root]
+                case (_, Begun() as begun):
+                    self.begun = begun
                 case (int() as task, Attempt() as attempt):
                     # One of an earlier generation is a zombie's: it says nothing about this one's tasks.
                     if attempt.generation == self.generation:
@@ -58,10 +102,18 @@ class Control:
         """Tasks of the current generation that have begun and not said that they are done."""
         return sum(1 for attempts in self.attempts.values() if attempts[-1] not in self.ended)
 
-    def most_before(self, generation: int | None = None) -> tuple[int, int]:
-        """(tasks, lanes per task) that cover every lane of the generations before ``generation`` (all, if None)."""
-        earlier = [of for offset, of in self.generations.items() if generation is None or offset < generation]
-        return max((of.tasks for of in earlier), default=0), max((of.lanes for of in earlier), default=0)
+    def to_fence(self, cluster: str, generation: int | None = None) -> ToFence:
+        """What covers every lane of the generations before ``generation`` (all, if None) that may still be open. ``cluster``: what those
+        that do not say are taken for."""
+        found: ToFence = {}
+        since = max(self.fences, default=-1)
+        if since >= 0 and (generation is None or since < generation):
+            name, of = self.fences[since]
+            covering(found, name, of.tasks, of.lanes)
+        for offset, of in self.generations.items():
+            if offset > since and (generation is None or offset < generation):
+                covering(found, self._names[offset] or cluster, of.tasks, of.lanes)
+        return found
 
     def claims(self) -> list[tuple[int, Lease]]:
         """(broker's time of the last renewal in milliseconds since the epoch, lease) of every run that has not released its own."""
@@ -77,26 +129,71 @@ class Control:
         asked = self._leases.get(asking_run_id)
         if asked is None:
             return None
-        live = [entry for entry in self._leases.values() if asked[1] - entry[1] <= entry[2].seconds * 1000]
+        live = [
+            entry for entry in self._leases.values() if asked[1] - entry[1] <= min(entry[2].seconds, MOST_LEASE_SECONDS) * 1000
+        ]
         held = [entry for entry in live if entry[2].held]
         return max(held)[2] if held else min(live)[2]
 
 
+def dropped_in(pipeline: str, records: Iterable[LogRecord]) -> dict[tuple[int, int], Dropped]:
+    """Looked for before anything else is read, since the record that says so comes behind the one that it is about."""
+    found: dict[tuple[int, int], Dropped] = {}
+    for record in records:
+        if record.key.startswith(b'["dropped"') and record.value is not None:
+            try:
+                entry = decode(pipeline, record)
+            except LedgerDamaged:
+                continue  # met again, and said, by who reads all
+            match entry:
+                case ((int(), int()) as place, Dropped() as dropped):
+                    found[place] = dropped
+    return found
+
+
+def readable(
+    pipeline: str, record: LogRecord, partition: int, dropped: Container[tuple[int, int]], *, by: Callable[..., Any] = decode
+) -> Any:
+    """What ``by`` (:func:`decode` or ``subject``) makes of the record; None for a damaged one that is passed over. Raises LedgerDamaged."""
+    try:
+        return by(pipeline, record)
+    except LedgerDamaged as damage:
+        if (partition, record.offset) in dropped:
+            return None
+        raise LedgerDamaged.at(pipeline, partition, record.offset, damage.why) from damage
+
+
 def standing(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]:
     """Those of ``records`` that a snapshot has to keep, so that what is read after it adds up to the same. Few, whatever came before:
-    leases that were not released, attempts of the latest generation, and the generations whose lanes no later one covers.
+    leases that were not released, attempts of the latest generation, the generations whose lanes are not fenced and no later one covers,
+    which damaged records are passed over, where the files lay, and by whom the ledger was begun.
 
     Not the latest record of each key: that would let a generation that covers less hide one that covers more, and a zombie's
     attempt hide one of the present run.
     """
-    generations: list[tuple[LogRecord, Generation]] = []
+    generations: list[tuple[LogRecord, str | None, Generation]] = []
+    fences: dict[int, LogRecord] = {}
     attempts: dict[tuple[int, int, bool], LogRecord] = {}
     leases: dict[str, LogRecord] = {}
+    records = list(records)
+    dropped = dropped_in(pipeline, records)
+    passed_over: dict[tuple[int, int], LogRecord] = {}
+    begun: list[LogRecord] = []
+    sources: dict[str, LogRecord] = {}
     for record in records:
-        match decode(pipeline, record):
-            case (_, Generation() as latest):
-                uncovered = [(r, g) for r, g in generations if g.tasks > latest.tasks or g.lanes > latest.lanes]
-                generations = [*uncovered, (record, latest)]
+        match readable(pipeline, record, CONTROL, dropped):
+            case (GenerationKey(fenced=int() as fenced), generation):
+                if generation is None:
+                    fences.pop(fenced, None)
+                elif fenced < record.offset:
+                    fences[fenced] = record
+            case (GenerationKey(cluster=cluster), Generation() as latest):
+                uncovered = [
+                    (r, name, g)
+                    for r, name, g in generations
+                    if name != cluster or g.tasks > latest.tasks or g.lanes > latest.lanes
+                ]
+                generations = [*uncovered, (record, cluster, latest)]
                 attempts.clear()
             case (int() as task, Attempt() as attempt):
                 if generations and attempt.generation == generations[-1][0].offset:
@@ -105,5 +202,14 @@ def standing(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]:
                 leases.pop(run_id, None)
             case (str() as run_id, Lease()):
                 leases[run_id] = record
-    kept = [*(record for record, _ in generations), *attempts.values(), *leases.values()]
+            case ((int(), int()) as place, Dropped()):
+                passed_over[place] = record
+            case (str() as root, Source()):
+                sources[root] = record
+            case (_, Begun()):
+                begun = [record]
+    since = max(fences, default=-1)
+    may_be_open = [record for record, _, _ in generations[:-1] if record.offset > since]
+    kept = [*may_be_open, *(record for record, _, _ in generations[-1:]), *fences.values()]
+    kept += [*attempts.values(), *leases.values(), *passed_over.values(), *begun, *sources.values()]
     return sorted(kept, key=lambda record: record.offset)

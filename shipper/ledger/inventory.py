@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from shipper.ledger.chunks import Chunks, SplitState, covered
-from shipper.ledger.records import ChunkKey, ChunkValue, decode, subject
+from shipper.ledger.records import ChunkKey, ChunkValue, subject
 from shipper.ledger.state import LedgerRecords, voids_in
 from shipper.terms import FileId, LogRecord, SplitId
 
@@ -32,18 +32,16 @@ class Entry:
 
 def entries(read: LedgerRecords) -> Iterator[list[Entry]]:
     """All chunk records of a path, path by path."""
-    pipeline = read.files.pipeline
-    for path, records in read.by_path():
-        voids = voids_in(pipeline, records)
-        in_topic = read.files.by_path.get(path, {})
+    live = {key for of_path in read.files.by_path.values() for key, record in of_path.items() if _live(record)}
+    for _, of_path in read.by_path():
+        voids = voids_in(of_path)
         found = []
-        for record in records:
-            match decode(pipeline, record):
+        for record, entry in of_path:
+            match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
                     void = voids.get(key.split.file)
-                    moved = not _live(in_topic.get(record.key))
                     hidden = void is not None and value.generation < void.generation
-                    found.append(Entry(key, value, record.offset, record.timestamp_ms, hidden, moved))
+                    found.append(Entry(key, value, record.offset, record.timestamp_ms, hidden, record.key not in live))
         if found:
             yield found
 
@@ -115,9 +113,10 @@ def _complete(state: SplitState | None) -> bool:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends."""
+    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends; ``passed over``, a
+    damaged record that somebody has signed off."""
 
-    severity: Literal["wrong", "unfinished"]
+    severity: Literal["wrong", "unfinished", "passed over"]
     kind: str
     where: str
     text: str

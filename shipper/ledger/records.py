@@ -11,13 +11,19 @@ Keys and values are JSON, so that ``kcat -C -t _shipper.web`` is all that a pers
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from shipper.errors import LedgerDamaged
+from shipper.ledger.strict import Check, Shape, Unsound, is_count, is_moment, is_path, is_text, is_topic, parse
 from shipper.terms import FileId, LogRecord, SplitId
 
 CONTROL, CHUNKS = 0, 1
 PARTITIONS = 2
+#: Of a generation. `runner.cores` and `delivery.lanes` allow no more.
+MOST_TASKS, MOST_LANES = 4_096, 128
+#: A lease is not believed to last longer, whatever it says. `delivery.lease` allows no more.
+MOST_LEASE_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,10 @@ class ChunkValue:
     """Ordinals of the interval that would belong to this topic and are not in it, since they were taken for quarantine."""
     filtered: dict[str, int] | None = None
     """Rule of `records.drop` → lines that it took; with no topic, and no record in any."""
+    splits: int | None = None
+    """Into how many splits its ship cut the file; None: by a shipper that did not say."""
+    spark: str | None = None
+    """Spark's minor version, such as ``4.2``: another one may make other records of the same lines."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,18 @@ class Generation:
     run_id: str
     tasks: int
     lanes: int
-    """Most tasks, and most lanes per task, of this and all earlier runs: what a later run has to fence."""
+    """Most tasks, and most lanes per task, of this run and of those before it that are not fenced for good: what a later run has to fence."""
+
+
+class GenerationKey(NamedTuple):
+    """All that comes with it is in the key, so that what read the ledger before there was more than a generation still can: it takes each
+    of them for a generation, which is late to it but never wrong."""
+
+    cluster: str | None = None
+    """As the cluster's file called it, which the transactional ids begin with. None: written before this was noted."""
+    fenced: int | None = None
+    """Set: not a generation, but the word that every lane of the generations before this one is fenced for good; the value then says
+    which lanes that generation itself has."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +142,35 @@ class Attempt:
     """It sends nothing more, so its share of the rate limit is free."""
 
 
+_VOIDS_REMEMBERED = 50
+
+
 @dataclass(frozen=True)
 class Void:
     """Chunks of a file below this generation no longer count: it is shipped anew."""
 
     generation: int
     run_id: str
-    """The run that declared it: tried again, it does not ship the file a third time."""
+    """Who asked for it: the run, or the reship that several runs may work at (:attr:`PlanResult.reship_id`). Asked for once more by the
+    same, the file is not shipped a third time."""
+    reason: str | None = None
+    """Why, in the words of whoever asked."""
+    earlier: str | None = None
+    """Ids of those who asked before, with spaces between them: they too have had what they asked for. Only the latest record of a
+    key is kept, so it must know them."""
+
+    @property
+    def asked_by(self) -> frozenset[str]:
+        """Ids of all who have had the file shipped anew."""
+        return frozenset([self.run_id, *(self.earlier or "").split()])
+
+    def after(self, before: Void | None) -> Void:
+        """As the file's next void, which remembers who asked before: the latest :data:`_VOIDS_REMEMBERED`."""
+        if before is None:
+            return self
+        ids = dict.fromkeys([*(before.earlier or "").split(), before.run_id])
+        ids.pop(self.run_id, None)
+        return replace(self, earlier=" ".join(list(ids)[-_VOIDS_REMEMBERED:]) or None)
 
 
 @dataclass(frozen=True)
@@ -145,6 +188,46 @@ class Archive:
     """Windows that ended by then were moved. ISO 8601, UTC."""
     generation: int
     run_id: str
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A person has said of one record of the ledger, by partition and offset, that it is damaged and to be passed over. A record that
+    can be read is never passed over, so this hides nothing that counts; and offsets are not used again, so when the
+    broker has compacted the damaged record away, it says nothing any more."""
+
+    by: str
+    at: str
+    """ISO 8601, UTC."""
+    reason: str
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A snapshot was written beside the runs, where others may write too: only the one that the ledger itself names is believed."""
+
+    manifest: str
+    sha256: str
+    """Of the manifest, which holds those of all other files."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """From this run on files lie under the root that the key names. See shipper.ledger.roots."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A person has given an earlier ledger up: this one was begun in its place."""
+
+    run_id: str
+    at: str
+    """ISO 8601, UTC."""
+    instead_of: str
+    """The earlier topic, with its id if that is known."""
 
 
 def _pack(*parts: Any) -> bytes:
@@ -169,8 +252,14 @@ def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> tuple[bytes
     return encode_chunk_key(pipeline, key), encode_chunk_value(value)
 
 
-def encode_generation(pipeline: str, value: Generation) -> tuple[bytes, bytes]:
-    return _pack("generation", pipeline), _value(value)
+def encode_generation(pipeline: str, value: Generation, cluster: str | None = None) -> tuple[bytes, bytes]:
+    """One key per name of the cluster: the lanes that it had under another one are not forgotten."""
+    return _pack("generation", pipeline, *([] if cluster is None else [cluster])), _value(value)
+
+
+def encode_fenced(pipeline: str, cluster: str, generation: int, value: Generation | None) -> tuple[bytes, bytes | None]:
+    """None: a later one says more."""
+    return _pack("generation", pipeline, cluster, generation), None if value is None else _value(value)
 
 
 def encode_lease(pipeline: str, value: Lease) -> tuple[bytes, bytes]:
@@ -194,17 +283,69 @@ def encode_archive(pipeline: str, value: Archive) -> tuple[bytes, bytes]:
     return _pack("archive", pipeline), _value(value)
 
 
+def encode_kept(pipeline: str, value: Kept) -> tuple[bytes, bytes]:
+    return _pack("kept", pipeline), _value(value)
+
+
+def encode_source(pipeline: str, root: str, value: Source) -> tuple[bytes, bytes]:
+    return _pack("source", pipeline, root), _value(value)
+
+
+def encode_begun(pipeline: str, value: Begun) -> tuple[bytes, bytes]:
+    return _pack("begun", pipeline), _value(value)
+
+
+def encode_dropped(pipeline: str, partition: int, offset: int, value: Dropped) -> tuple[bytes, bytes]:
+    return _pack("dropped", pipeline, partition, offset), _value(value)
+
+
 Entry = (
     tuple[ChunkKey, ChunkValue]
-    | tuple[None, Generation | Archive]
-    | tuple[str, Lease | None]
+    | tuple[GenerationKey, Generation | None]
+    | tuple[None, Archive | Begun | Kept]
+    | tuple[str, Lease | Source | None]
     | tuple[int, Attempt]
     | tuple[FileId, Void]
     | tuple[ReplayKey, Replay]
+    | tuple[tuple[int, int], Dropped]
 )
 
 _OF_A_FILE = ("chunk", "void", "replay")
-_OF_THE_PIPELINE = ("generation", "lease", "attempt", "archive")
+_OF_THE_PIPELINE = ("generation", "lease", "attempt", "archive", "dropped", "begun", "kept", "source")
+#: What comes behind kind and pipeline in a key.
+_FILE = (is_path, is_count, is_moment)
+_KEYS: dict[str, tuple[Check, ...]] = {
+    "chunk": (*_FILE, is_count, is_count, is_topic),
+    "void": _FILE,
+    "replay": (*_FILE, is_count, is_count),
+    "generation": (),
+    "lease": (is_text,),
+    "attempt": (is_count, is_count),
+    "archive": (),
+    "dropped": (is_count, is_count),
+    "begun": (),
+    "kept": (),
+    "source": (is_path,),
+}
+#: What a newer shipper adds to a key.
+_MORE_KEYS: dict[str, tuple[Check, ...]] = {"generation": (is_text, is_count)}
+_SHAPES = {
+    "chunk": Shape(ChunkValue),
+    "void": Shape(Void),
+    "replay": Shape(Replay),
+    "generation": Shape(Generation),
+    "lease": Shape(Lease),
+    "attempt": Shape(Attempt),
+    "archive": Shape(Archive),
+    "dropped": Shape(Dropped),
+    "begun": Shape(Begun),
+    "kept": Shape(Kept),
+    "source": Shape(Source),
+}
+
+
+_IN_CHUNKS = frozenset(["chunk", "replay", "archive"])
+_PARTS_OF_CHUNK = 2 + len(_KEYS["chunk"])
 
 
 class Subject(NamedTuple):
@@ -214,58 +355,103 @@ class Subject(NamedTuple):
     path: str
     """Of the file; empty for what is about the pipeline."""
 
+    @property
+    def partition(self) -> int:
+        return partition_of(self.kind)
+
+
+def partition_of(kind: str) -> int:
+    return CHUNKS if kind in _IN_CHUNKS else CONTROL
+
 
 def subject(pipeline: str, record: LogRecord) -> Subject | None:
-    """None for a record of another pipeline. Much cheaper than :func:`decode`. Raises ValueError as that does."""
+    """None for a record of another pipeline, and for a tombstone of a key that is not shipper's, which says nothing. Much cheaper than
+    :func:`decode`, which looks at the rest of a chunk's key too. Raises LedgerDamaged as that does."""
     try:
-        kind, owner, *rest = json.loads(record.key)
-        if owner != pipeline:
+        parts = parse(record.key)
+        # Nearly all records of a ledger are chunks, and of most of them nobody wants to know more than this.
+        if (
+            type(parts) is list
+            and len(parts) == _PARTS_OF_CHUNK
+            and parts[0] == "chunk"
+            and parts[1] == pipeline
+            and is_path(parts[2])
+        ):
+            return Subject("chunk", parts[2])
+        found = _key(pipeline, parts)
+    except Unsound as why:
+        if record.value is None:
             return None
-        if kind in _OF_A_FILE:
-            return Subject(kind, rest[0])
-    except (ValueError, TypeError, IndexError) as error:
-        raise _foreign(record) from error
-    if kind in _OF_THE_PIPELINE:
-        return Subject(kind, "")
-    raise _unknown_kind(record, kind)
+        raise LedgerDamaged.at(pipeline, None, record.offset, str(why)) from why
+    if found is None:
+        return None
+    kind, rest = found
+    return Subject(kind, rest[0] if kind in _OF_A_FILE else "")
 
 
-def _foreign(record: LogRecord) -> ValueError:
-    return ValueError(f"the ledger's record at offset {record.offset} is not shipper's: key {record.key[:200]!r}")
-
-
-def _unknown_kind(record: LogRecord, kind: object) -> ValueError:
-    return ValueError(f"the ledger's record at offset {record.offset} has an unknown kind: {kind!r}; is it of a newer shipper?")
+def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
+    """(kind, the rest); None for another pipeline's. Raises Unsound."""
+    if type(parts) is not list or len(parts) < 2 or type(parts[0]) is not str or type(parts[1]) is not str:
+        raise Unsound("its key is not one of shipper's")
+    kind, owner, *rest = parts
+    if owner != pipeline:
+        return None
+    checks = _KEYS.get(kind)
+    if checks is None:
+        raise Unsound(f"its kind {kind[:40]!r} is unknown: is it of a newer shipper?")
+    if len(rest) > len(checks):
+        checks += _MORE_KEYS.get(kind, ())[: len(rest) - len(checks)]
+    if len(rest) != len(checks):
+        raise Unsound(f"its key is none of a {kind} record")
+    for check, part in zip(checks, rest, strict=True):  # asked of every record of the ledger
+        if not check(part):
+            raise Unsound(f"its key is none of a {kind} record")
+    return kind, rest
 
 
 def decode(pipeline: str, record: LogRecord) -> Entry | None:
-    """The record, if it is of this pipeline. None for others' (a ledger may be shared) and for tombstones but a lease's.
+    """The record, if it is of this pipeline. None for others' (a ledger may be shared) and for tombstones but those of leases and of what is fenced.
 
-    Raises ValueError for a record that shipper did not write.
+    Raises LedgerDamaged for a record that shipper did not write, or that cannot be right.
     """
     try:
-        kind, owner, *rest = json.loads(record.key)
-        if owner != pipeline:
+        found = _key(pipeline, parse(record.key))
+    except Unsound as why:
+        if record.value is None:
             return None
-        fields = None if record.value is None else json.loads(record.value)
-        if kind == "lease":
-            return rest[0], None if fields is None else Lease(**fields)
-        if fields is None:
-            return None
-        if kind == "chunk":
-            path, size, modified, start, first, topic = rest
-            return ChunkKey(SplitId(FileId(path, size, modified), start), first, topic), ChunkValue(**fields)
-        if kind == "generation":
-            return None, Generation(**fields)
-        if kind == "attempt":
-            return rest[0], Attempt(**fields)
-        if kind == "void":
-            return FileId(*rest), Void(**fields)
-        if kind == "replay":
-            path, size, modified, start, ordinal = rest
-            return ReplayKey(SplitId(FileId(path, size, modified), start), ordinal), Replay(**fields)
-        if kind == "archive":
-            return None, Archive(**fields)
-    except (ValueError, TypeError, IndexError) as error:
-        raise _foreign(record) from error
-    raise _unknown_kind(record, kind)
+        raise LedgerDamaged.at(pipeline, None, record.offset, str(why)) from why
+    if found is None:
+        return None
+    kind, rest = found
+    if record.value is None:
+        if kind == "generation" and len(rest) == 2:
+            return GenerationKey(*rest), None
+        return (rest[0], None) if kind == "lease" else None
+    try:
+        value = _SHAPES[kind].read(record.value)
+        return _entry(kind, rest, value)
+    except Unsound as why:
+        raise LedgerDamaged.at(pipeline, partition_of(kind), record.offset, str(why)) from why
+
+
+def _entry(kind: str, rest: list[Any], value: Any) -> Entry:
+    """Raises Unsound."""
+    if kind == "chunk":
+        path, size, modified, start, first, topic = rest
+        if value.last < first:
+            raise Unsound(f"it ends at record {value.last}, before its first one, {first}")
+        return ChunkKey(SplitId(FileId(path, size, modified), start), first, topic), value
+    if kind == "void":
+        return FileId(*rest), value
+    if kind == "replay":
+        path, size, modified, start, ordinal = rest
+        return ReplayKey(SplitId(FileId(path, size, modified), start), ordinal), value
+    if kind in ("lease", "attempt", "source"):
+        return rest[0], value
+    if kind == "dropped":
+        return (rest[0], rest[1]), value
+    if kind == "generation":
+        if value.tasks > MOST_TASKS or value.lanes > MOST_LANES:
+            raise Unsound(f"it claims {value.tasks} tasks with {value.lanes} lanes each")
+        return GenerationKey(*rest), value
+    return None, value

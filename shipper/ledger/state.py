@@ -6,12 +6,14 @@ whether records come from the topic, from a snapshot that holds the latest of ea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from shipper.errors import LedgerDamaged
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.control import Control
-from shipper.ledger.records import Archive, Void, decode, subject
+from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Entry, Void, decode, subject
+from shipper.ledger.roots import Roots, moved
 from shipper.terms import FileId, LogRecord
 
 
@@ -28,17 +30,35 @@ class FileRecords:
     """The latest record that names the archive."""
     count: int = 0
     """Records fed, those of other files and pipelines included."""
+    dropped: Container[tuple[int, int]] = ()
+    """(partition, offset) of damaged records that are passed over."""
+    other: str | None = None
+    """Some path that was met and not asked for."""
 
-    def feed(self, records: Iterable[LogRecord]) -> FileRecords:
+    def feed(self, records: Iterable[LogRecord], partition: int | None = None) -> FileRecords:
+        """``partition``: where they were read; None: records that were read before. Raises LedgerDamaged."""
         for record in records:
             self.count += 1
-            about = subject(self.pipeline, record)
-            if about is None:
-                continue
+            try:
+                about = subject(self.pipeline, record)
+                if about is None:
+                    continue
+                if partition is not None and about.partition != partition:
+                    if record.value is None:
+                        continue
+                    raise LedgerDamaged.at(
+                        self.pipeline, partition, record.offset, f"a {about.kind} record does not belong there"
+                    )
+            except LedgerDamaged as damage:
+                if (partition, record.offset) in self.dropped:
+                    continue
+                raise LedgerDamaged.at(self.pipeline, partition, record.offset, damage.why) from damage
             if about.kind == "archive":
                 self.archive = None if record.value is None else record
             elif about.path and (self.paths is None or about.path in self.paths):
                 self.by_path.setdefault(about.path, {})[record.key] = record
+            else:
+                self.other = about.path or self.other
         return self
 
     def archived(self) -> Archive | None:
@@ -58,18 +78,32 @@ class LedgerRecords:
     control_end: int
     """Offset up to which the control partition was read."""
     chunks_end: int
+    roots: Roots = field(default_factory=Roots)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Path in a record → where the file lies now; what is not in it, ``roots`` say."""
 
-    def by_path(self) -> Iterator[tuple[str, list[LogRecord]]]:
-        """What counts of each file, in the order of the log. A record that is in the archive and in the topic as well, because it was
-        shipped anew or because its tombstone is not written yet, counts as the topic has it."""
+    def by_path(self) -> Iterator[tuple[str, list[tuple[LogRecord, Entry]]]]:
+        """What counts of each file, by where it lies now, in the order of the log. A record that is in the archive and in the topic as well,
+        because it was shipped anew or because its tombstone is not written yet, counts as the topic has it."""
         archived: dict[str, list[LogRecord]] = {}
         for record in self.archived:
             if about := subject(self.files.pipeline, record):
                 archived.setdefault(about.path, []).append(record)
+        known_as: dict[str, list[str]] = {}
         for path in sorted(self.files.by_path.keys() | archived.keys()):
-            latest = {record.key: record for record in archived.get(path, ())}
-            latest.update((key, r) for key, r in self.files.by_path.get(path, {}).items() if r.value is not None)
-            yield path, sorted(latest.values(), key=lambda record: record.offset)
+            known_as.setdefault(self.names.get(path) or self.roots.now(path), []).append(path)
+        for now, paths in known_as.items():
+            found: list[tuple[LogRecord, Entry]] = []
+            for path in paths:
+                latest = {record.key: record for record in archived.get(path, ())}
+                latest.update((key, r) for key, r in self.files.by_path.get(path, {}).items() if r.value is not None)
+                entries = ((record, decode(self.files.pipeline, record)) for record in latest.values())
+                found += [(record, entry if path == now else moved(entry, now)) for record, entry in entries if entry]
+            yield now, sorted(found, key=_offset)
+
+
+def _offset(found: tuple[LogRecord, Entry]) -> int:
+    return found[0].offset
 
 
 @dataclass
@@ -82,20 +116,27 @@ class LedgerState:
     chunks: Chunks
     chunks_end: int
     """Offset up to which the chunk partition was read."""
+    other: str | None = None
+    """Some file's path that was met, and is not known to be one of these."""
 
 
 def add_up(read: LedgerRecords) -> LedgerState:
-    records = [record for _, of_path in read.by_path() for record in of_path]
-    pipeline = read.files.pipeline
-    voids = voids_in(pipeline, records)
-    return LedgerState(read.control, voids, Chunks(pipeline, voids).feed(records), read.chunks_end)
+    voids: dict[FileId, Void] = {}
+    chunks = Chunks(read.files.pipeline, voids)
+    for _, found in read.by_path():
+        voids.update(voids_in(found))
+        for _, entry in found:
+            match entry:
+                case (ChunkKey() as key, ChunkValue() as value):
+                    chunks.add(key, value)
+    return LedgerState(read.control, voids, chunks, read.chunks_end, read.files.other)
 
 
-def voids_in(pipeline: str, records: Iterable[LogRecord]) -> dict[FileId, Void]:
-    found: dict[FileId, Void] = {}
-    for record in records:
-        about = subject(pipeline, record)
-        match decode(pipeline, record) if about and about.kind == "void" else None:
+def voids_in(found: Iterable[tuple[LogRecord, Entry]]) -> dict[FileId, Void]:
+    """``found``: all that counts of one path."""
+    voids: dict[FileId, Void] = {}
+    for _, entry in found:
+        match entry:
             case (FileId() as file, Void() as void):
-                found[file] = void
-    return found
+                voids[file] = void
+    return voids

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import time
 from collections import Counter
@@ -12,15 +13,20 @@ from confluent_kafka.admin import AdminClient
 
 from shipper.delivery import archive as module
 from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.delivery.ledger_lane import right_of, within
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.takeover import announce, fence_earlier_runs, take_over, transactional_id
-from shipper.errors import ArchiveMissing, ClusterError, OutcomeUnknown, Superseded
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, encode_chunk
+from shipper.errors import ArchiveMissing, ClusterError, ClusterRefuses, OutcomeUnknown, Superseded
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, encode_chunk
 from shipper.plan.window import parse_moment
-from shipper.producer.client import KafkaFault, LaneProducer, LaneSettings, connection
+from shipper.producer import transaction
+from shipper.producer.connection import KafkaFault, connection
+from shipper.producer.producer import LaneSettings
+from shipper.producer.transaction import Transactions
 from shipper.terms import FileId, SplitId
 
-from .world import World
+from .open_lane import OpenLane
+from .world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka]
 
@@ -88,13 +94,13 @@ class TestSnapshot:
         ledger = ledger_of(world)
         settings = settings_of(world)
         ledger.write_chunks([chunk(world, "before")])
-        lane = open_lane(settings, "open", ledger.topic)
+        lane = OpenLane(settings, "open", ledger.topic)
         produce(lane, ledger.topic, chunk(world, "in the transaction"))
         ledger.write_chunks([chunk(world, "behind")])
         assert ledger.keep_snapshot(longer_than=0).chunks_end == 1
         with pytest.raises(OutcomeUnknown):
             ledger_of(world).state(wait_seconds=1)
-        lane.commit(deadline())
+        lane.commit()
         assert records_there(ledger_of(world).state(wait_seconds=15)) == 30
 
 
@@ -104,37 +110,70 @@ class TestTakeover:
         settings = settings_of(world)
         ledger = ledger_of(world)
         fence_earlier_runs(ledger, settings, "local", "run 1", 3, 2)
-        zombie = open_lane(settings, transactional_id(world.name, "local", 2, 1), ledger.topic)
+        zombie = OpenLane(settings, transactional_id(world.name, "local", 2, 1), ledger.topic)
         produce(zombie, ledger.topic, chunk(world, "zombie"))
-        committed = open_lane(settings, transactional_id(world.name, "local", 1, 1), ledger.topic)
+        committed = OpenLane(settings, transactional_id(world.name, "local", 1, 1), ledger.topic)
         produce(committed, ledger.topic, chunk(world, "committed"))
-        committed.commit(deadline())
+        committed.commit()
 
         # Generations of other shapes; the zombie is still open until one of them fences it, so these only announce themselves.
         for run, tasks, lanes in (("run 2", 1, 1), ("run 3", 1, 4)):
-            announce(ledger_of(world), run, tasks, lanes)
+            announce(ledger_of(world), "local", run, tasks, lanes)
         taken = take_over(ledger_of(world), settings, "local", "run 4", 1, 1, ["zombie", "committed"])
 
         assert {split.file.path for split in taken.chunks.splits} == {"committed"}
         with pytest.raises(KafkaFault, match="FENCED"):
-            zombie.commit(deadline())
+            zombie.commit()
         again = ledger_of(world).state(wait_seconds=15)
         assert {split.file.path for split in again.chunks.splits} == {"committed"}
 
-    def test_a_run_fences_the_most_tasks_and_lanes_that_any_run_ever_had_also_from_a_snapshot(self, world):
-        settings = settings_of(world)
-        for run, tasks, lanes in (("run 1", 4, 1), ("run 2", 1, 3), ("run 3", 1, 1)):
-            ledger = ledger_of(world)
-            fence_earlier_runs(ledger, settings, "local", run, tasks, lanes)
-            ledger.keep_snapshot(longer_than=0)
-            shutil.rmtree(world.root / "runs" / world.name / "ledger.local", ignore_errors=run == "run 2")
-        lanes = [open_lane(settings, transactional_id(world.name, "local", task, 2), ledger.topic) for task in range(4)]
-        for lane in lanes:
+    def test_a_lane_is_fenced_once_for_good_under_every_name_of_the_cluster_and_also_from_a_snapshot(self, world, monkeypatch):
+        fenced = []
+        fence = transaction.fence
+        monkeypatch.setattr(
+            transaction, "fence", lambda settings, lane, *rest: (fenced.append(lane), fence(settings, lane, *rest))
+        )
+        exactly_once, ledger = settings_of(world), ledger_of(world)
+        at_least_once = replace(exactly_once, transactional=False)
+
+        def ids(cluster, tasks, lanes):
+            return {transactional_id(world.name, cluster, task, lane) for task in range(tasks) for lane in range(lanes)}
+
+        first = fence_earlier_runs(ledger, exactly_once, "local", "run 1", 4, 2)
+        zombies = [OpenLane(exactly_once, lane, ledger.topic) for lane in sorted(ids("local", 4, 2))]
+        for lane in zombies:
             produce(lane, ledger.topic, chunk(world, "zombie"))
-        fence_earlier_runs(ledger_of(world), settings, "local", "run 4", 1, 1)
-        for lane in lanes:
+        for number, (settings, cluster, tasks, lanes, expected) in enumerate(
+            [
+                (exactly_once, "renamed", 1, 3, ids("local", 4, 2)),
+                (exactly_once, "renamed", 1, 1, ids("renamed", 1, 3)),
+                (exactly_once, "renamed", 2, 1, ids("renamed", 1, 1)),
+                (exactly_once, "renamed", 2, 1, ids("renamed", 2, 1)),
+                (at_least_once, "renamed", 9, 9, ids("renamed", 2, 1)),
+                (at_least_once, "renamed", 9, 9, set()),
+            ]
+        ):
+            fenced.clear()
+            ledger = ledger_of(world)
+            fence_earlier_runs(ledger, settings, cluster, f"run {number}", tasks, lanes)
+            assert set(fenced) == expected
+            ledger.keep_snapshot(longer_than=0)
+            shutil.rmtree(world.root / "runs" / world.name / "ledger.local", ignore_errors=number == 2)
+        for lane in zombies:
             with pytest.raises(KafkaFault, match="FENCED"):
-                lane.commit(deadline())
+                lane.commit()
+        # One of them comes back, when nobody fences its id any more.
+        back = Transactions(exactly_once, max(ids("local", 4, 2)), ledger.topic, right_of(ledger_of(world), first))
+        with pytest.raises(Superseded):
+            back.begin(within(20))
+
+    def test_a_lane_that_cannot_be_fenced_says_why_and_whether_waiting_helps(self, world):
+        ledger = ledger_of(world)
+        settings = replace(settings_of(world), transaction_timeout_ms=3_600_000)
+        announce(ledger, "local", "run 1", 1, 1)
+        with pytest.raises(ClusterRefuses, match=r"INVALID_TRANSACTION_TIMEOUT.*transaction_timeout.*waiting does not") as found:
+            fence_earlier_runs(ledger, settings, "local", "run 2", 1, 1)
+        assert not found.value.retriable
 
 
 class TestArchive:
@@ -175,27 +214,27 @@ class TestArchive:
     def test_an_archiving_that_was_paused_and_wakes_up_after_a_run_removes_nothing(self, world, monkeypatch):
         """It sleeps after it has written its files. Meanwhile a run ships the file anew; its records must stay."""
         ledger_of(world).write_chunks([chunk(world, "old")])
-        remove = module._remove
+        write = module.write_as_lane
 
-        def late(ledger, lane, generation, records):
+        def late(*rest):
             fence_earlier_runs(ledger_of(world), settings_of(world), "local", "meanwhile", 1, 1)
             ledger_of(world).write_chunks([chunk(world, "old", generation=9, records=7)])
-            remove(ledger, lane, generation, records)
+            write(*rest)
 
-        monkeypatch.setattr(module, "_remove", late)
-        with pytest.raises(Superseded, match="nothing was removed"):
+        monkeypatch.setattr(module, "write_as_lane", late)
+        with pytest.raises(Superseded, match="nothing more is sent"):
             self.archive(world)
         assert records_there(ledger_of(world).state(wait_seconds=15)) == 7
 
     def test_an_archiving_that_is_overtaken_inside_its_transaction_cannot_commit(self, world, monkeypatch):
         ledger_of(world).write_chunks([chunk(world, "old")])
-        commit = module._commit
+        commit = Transactions.commit
 
-        def late(lane, topic, batch):
+        def late(transactions, until):
             fence_earlier_runs(ledger_of(world), settings_of(world), "local", "meanwhile", 1, 1)
-            commit(lane, topic, batch)
+            commit(transactions, until)
 
-        monkeypatch.setattr(module, "_commit", late)
+        monkeypatch.setattr(Transactions, "commit", late)
         with pytest.raises(ClusterError, match="could be removed"):
             self.archive(world)
         monkeypatch.undo()
@@ -210,7 +249,11 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
     world.write_log("b.log", b"three\n")
     world.run()
     assert command(world, "show")["local"]["windows"]["2026-11-01T00:00:00Z/2026-11-02T00:00:00Z"]["complete"] == 2
-    moved = command(world, "archive", "--before", "2026-11-02")
+    for arguments, says in ((["2026-11-02"], "--local"), (["2099-01-01", "--local"], "--yes")):
+        refused = world.shipper("ledger", "archive", world.name, "--before", *arguments)
+        assert refused.returncode == 2
+        assert says in refused.stderr
+    moved = command(world, "archive", "--before", "2026-11-02", "--local")
     assert (moved["moved"], moved["left"]) == (2, 0)
     assert command(world, "verify")["local"] == {"chunks_end": moved_end(world), "snapshot": True, "findings": []}
 
@@ -271,20 +314,104 @@ def test_verify_names_what_is_wrong_and_fails(world):
     }
 
 
-def deadline():
-    end = time.monotonic() + 20
-    return lambda: end
+def damaged_places(world):
+    done = world.shipper("ledger", "verify", world.name, "--json")
+    found = json.loads(done.stdout)["local"]["findings"]
+    places = {finding["where"].split()[-1]: finding["severity"] for finding in found if finding["kind"] == "damage"}
+    return done.returncode, places
 
 
-def open_lane(settings, transactional_id, topic):
-    lane = LaneProducer(settings, transactional_id)
-    lane.connect(deadline(), topic)
-    lane.init(deadline())
-    lane.begin()
-    return lane
+class TestRepair:
+    """Somebody else has written into the ledger: with a key that is none, and over a chunk's record."""
+
+    def test_damage_is_named_and_taken_out_of_the_way_and_no_chunk_is_forgotten(self, world):
+        ledger = ledger_of(world)
+        key, _ = chunk(world, "a")
+        world.client.append(ledger.topic, CHUNKS, [chunk(world, "a"), (b"hello", b"{}"), (key, b'{"last":"x"}')])
+        world.client.append(
+            ledger.topic,
+            CONTROL,
+            [(f'["generation","{world.name}"]'.encode(), b'{"run_id":"x","tasks":1000000,"lanes":1000000}')],
+        )
+        said = world.shipper("ledger", "show", world.name)
+        assert said.returncode == 1
+        assert "Traceback" not in said.stderr
+        assert "ledger repair" in said.stderr
+        places = ["0:0", "1:1", "1:2"]
+        assert damaged_places(world) == (1, dict.fromkeys(places, "wrong"))
+
+        assert world.shipper("ledger", "repair", world.name, "local", "--drop", "1:0", "--reason", "r").returncode == 2
+        assert world.shipper("ledger", "repair", world.name, "local", "--drop", "1:0").returncode == 2
+        for place in places:
+            done = world.shipper(
+                "ledger", "repair", world.name, "local", "--drop", place, "--reason", "a test wrote it", "--json"
+            )
+            assert done.returncode == 0, done.stderr
+        assert damaged_places(world) == (0, dict.fromkeys(places, "passed over"))
+        # What the damaged record had replaced is there again, behind it: compaction cannot take it away.
+        behind = [record for record in ledger_of(world).chunks(3, wait_seconds=15) if record.key == key]
+        assert [record.value for record in behind] == [chunk(world, "a")[1]]
+        state = ledger_of(world).state(wait_seconds=15)
+        assert records_there(state) == 10
+        assert set(state.control.to_fence("local").values()) <= {(1, 1)}, "what the forged generation claimed is not fenced"
+
+    def test_what_cannot_be_found_any_more_is_forgotten_only_when_somebody_says_so(self, world):
+        ledger = ledger_of(world)
+        world.client.append(ledger.topic, CHUNKS, [(chunk(world, "a")[0], b"[]")])
+        drop = ["ledger", "repair", world.name, "local", "--drop", "1:0", "--reason", "r"]
+        refused = world.shipper(*drop)
+        assert refused.returncode == 2
+        assert "sent again" in refused.stderr
+        assert world.shipper(*drop, "--forget").returncode == 0
+        assert records_there(ledger_of(world).state(wait_seconds=15)) == 0
+
+
+@pytest.mark.spark
+def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_files_stay_shipped(world):
+    """Three clusters, on one broker: the ledgers are three topics."""
+    names = ["local", "other", "third"]
+    for name in names[1:]:
+        text = f"cluster: {name}\nbootstrap: {world.bootstrap}\nledger: {{replication_factor: 1, topic: '{name}.{{pipeline}}'}}\n"
+        (world.root / "config" / "clusters" / f"{name}.yaml").write_text(text)
+    world.write_pipeline(clusters=names)
+    world.write_log("a.log", b"one\ntwo\n")
+
+    def run(*arguments, code):
+        done = world.shipper("run", world.name, "--window", WINDOW, "--json", *arguments)
+        assert done.returncode == code, done.stderr[-3000:]
+        assert "Traceback" not in done.stderr
+        clusters = json.loads(done.stdout)["clusters"]
+        sent = {name: found["delivered"] for name, found in clusters.items() if found["status"] == "succeeded"}
+        return sent, {name: found["error"] for name, found in clusters.items() if found["error"]}
+
+    assert run(code=0)[0] == dict.fromkeys(names, 2)
+
+    world.client.append(ledger_of(world).topic, CHUNKS, [(b"hello", b"{}")])
+    gone = f"other.{world.name}"
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})
+    admin.delete_topics([gone])[gone].result()
+    world.write_log("b.log", b"three\n")
+    found, errors = run(code=1)
+    assert found == {"third": 1}
+    places = re.findall(r"ledger repair \S+ local --drop (1:\d+)", errors["local"])
+    assert places, errors
+    assert "--new-ledger" in errors["other"]
+    assert gone not in world.client.topics(), "it is not made anew unasked"
+
+    assert (
+        world.shipper("ledger", "repair", world.name, "local", "--drop", places[0], "--reason", "a test wrote it").returncode == 0
+    )
+    # The files are moved, with their times, and one is new. What was shipped from there is not shipped again from here.
+    shutil.move(world.logs, world.root / "elsewhere")
+    world.logs = world.root / "elsewhere"
+    world.write_log("c.log", b"four\n")
+    world.write_pipeline(clusters=names, source={"path": "elsewhere", "settle": "0s"})
+    assert run("--new-ledger", code=0)[0] == {"local": 2, "other": 4, "third": 1}
+    assert world.read() == Counter({b"one": 4, b"two": 4, b"three": 3, b"four": 3})
+    assert command(world, "show", "--cluster", "other")["other"]["begun"]["instead_of"].startswith(gone)
+    assert world.shipper("ledger", "verify", world.name).returncode == 0
 
 
 def produce(lane, topic, record):
     key, value = record
     lane.produce(topic, value, key, CHUNKS)
-    lane.flush(deadline())

@@ -1,6 +1,7 @@
 """When a snapshot is used, when it is not, and what it costs. The log is in memory; tests/integration has a real one."""
 
 import logging
+import time
 from dataclasses import replace
 
 import pytest
@@ -14,19 +15,21 @@ from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
     Archive,
+    Attempt,
     ChunkKey,
     ChunkValue,
     Generation,
     Lease,
     Void,
     encode_archive,
+    encode_attempt,
     encode_chunk,
     encode_generation,
     encode_lease,
     encode_void,
 )
 from shipper.ledger.shards import SHARD_RECORDS
-from shipper.terms import FileId, SplitId
+from shipper.terms import FileId, LogRecord, SplitId
 from shipper.testing.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
@@ -56,6 +59,20 @@ def ship(log, *paths):
     log.append("t", CHUNKS, [chunk(path) for path in paths])
 
 
+def test_a_task_reads_what_runs_said_from_its_own_generation_on(log):
+    """Whatever a year of runs said before, and whatever compaction has left of it."""
+    for _ in range(1000):
+        log.append("t", CONTROL, [encode_generation("web", Generation("earlier", 1, 1)), encode_attempt("web", 0, Attempt(0, 7))])
+    (generation,) = log.append("t", CONTROL, [encode_generation("web", Generation("mine", 1, 1))])
+    log.append("t", CONTROL, [encode_attempt("web", 0, Attempt(generation, 8))])
+    control = LedgerLog(log, CLUSTER, "web", control_from=generation).control()
+    assert (control.generation, control.attempts) == (generation, {0: [8]})
+    assert log.reads == 2
+    assert LedgerLog(log, CLUSTER, "web").control().attempts == control.attempts
+    log.append("t", CONTROL, [encode_generation("web", Generation("later", 1, 1))])
+    assert LedgerLog(log, CLUSTER, "web", control_from=generation).control().generation == generation + 2
+
+
 def paths_of(state):
     return {split.file.path for split in state.chunks.splits}
 
@@ -71,7 +88,7 @@ class TestUsingASnapshot:
         ship(log, "new")
         log.reads = 0
         assert paths_of(opened().state({"00007", "04000", "new"}, wait_seconds=1)) == {"00007", "04000", "new"}
-        assert log.reads == 1
+        assert log.reads == 2, "the new one, and the one that names the snapshot"
 
     def test_a_window_opens_the_shards_of_its_own_paths_only(self, log, opened, folder, tmp_path):
         ship(log, *(f"{n:05}" for n in range(5 * SHARD_RECORDS)))
@@ -83,7 +100,7 @@ class TestUsingASnapshot:
                 path.unlink()
         log.reads = 0
         assert len(paths_of(opened().state({"00001", "00002"}, wait_seconds=1))) == 2
-        assert log.reads == 0
+        assert log.reads == 1, "the one that names the snapshot"
 
     def test_what_was_shipped_together_lies_together_whatever_its_folders_are_called(self, log, opened):
         hosts, hours = 40, SHARD_RECORDS // 8
@@ -137,7 +154,7 @@ class TestUsingASnapshot:
             ship(log, f"{n}")
             opened().keep_snapshot(longer_than=0)
             control = opened().control()
-            assert (control.generation, control.most_before(), len(control.claims())) == (0, (4, 2), 1)
+            assert (control.generation, control.to_fence("c"), len(control.claims())) == (0, {"c": (4, 2)}, 1)
             with pytest.raises(ArchiveMissing):
                 opened().state(wait_seconds=1)
 
@@ -215,7 +232,38 @@ class TestNotUsingASnapshot:
         assert ledger.keep_snapshot(longer_than=0).records == 3
         log.reads = 0
         assert paths_of(opened().state(wait_seconds=1)) == {"a", "b", "c"}
-        assert log.reads == 0
+        assert log.reads <= 2, "those that name a snapshot"
+
+    def test_what_somebody_else_puts_beside_the_runs_is_not_believed(self, log, opened, folder, caplog):
+        """Whole, with the right ids and checksums; but the ledger does not name it."""
+        ship(log, "a")
+        key, value = chunk("never shipped")
+        records = {"never shipped": {key: LogRecord(0, 0, key, value)}}
+        opened().keep_snapshot(longer_than=0)
+        folder.snapshots.write(None, records, opened().origin(), log.end_offset("t", CONTROL), 1, [])
+        found, said = self.lose(log, opened, caplog)
+        assert found == {"a"}
+        assert "the ledger does not name it" in said
+        assert opened().control().generation == -1
+
+    def test_a_host_whose_clock_is_in_the_future_does_not_stop_snapshots(self, log, opened, folder, monkeypatch):
+        monkeypatch.setattr(time, "time_ns", lambda: 4_000_000_000_000_000_000)
+        ship(log, "a")
+        opened().keep_snapshot(longer_than=0)
+        monkeypatch.undo()
+        ship(log, "b")
+        latest = opened().keep_snapshot(longer_than=0)
+        assert opened().snapshot() == latest
+
+    def test_a_ledger_that_was_begun_anew_has_snapshots_again(self, log, opened):
+        """Though those of the old one reached further."""
+        ship(log, *"abcdefgh")
+        opened().keep_snapshot(longer_than=0)
+        log.recreate()
+        for path in "xyz":
+            ship(log, path)
+            made = opened().keep_snapshot(longer_than=0)
+            assert opened().snapshot() == made is not None
 
     def test_the_one_before_serves_when_the_latest_is_damaged(self, log, opened, folder, tmp_path):
         ship(log, "a")

@@ -1,0 +1,65 @@
+"""Where a source lies, and where it lay: the same file under another host, mount or scheme is the same file. Pure.
+
+The ledger has files by their whole paths, as they were when they were shipped. A *root* is the part of the source's pattern in front of the
+first placeholder or glob; what is behind it in a path says which file it is. So when the root has changed, a record's path is read as if
+the file had always lain under the present one. Only reading does that: keys in the ledger, its snapshot and its archive stay what they are,
+and a file that was begun under the old root is finished with keys of the new one; both count for the same splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from shipper.ledger.records import ChunkKey, Entry, ReplayKey
+from shipper.terms import FileId, SplitId
+
+
+@dataclass(frozen=True)
+class Roots:
+    current: str = ""
+    """With a slash at its end; empty: nobody knows, and each path stands for itself."""
+    former: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, current: str | None, recorded: Sequence[str], formerly: Sequence[str] | None) -> Roots:
+        """``recorded``: what the ledger has, the latest last. ``formerly``: what the configuration says in its place."""
+        if current is None:
+            current = recorded[-1] if recorded else ""
+        former = recorded if formerly is None else formerly
+        return cls(current, tuple(dict.fromkeys(root for root in former if root != current)))
+
+    def now(self, path: str) -> str:
+        """Where the file lies now that the ledger knows by ``path``. What lies under the present root stays where it is: a longer or a
+        shorter pattern over the same folders moves no file."""
+        if not self.former or path.startswith(self.current):
+            return path
+        root = max((root for root in self.former if path.startswith(root)), key=len, default=None)
+        return path if root is None else self.current + path[len(root) :]
+
+    def names(self, paths: Iterable[str]) -> dict[str, str]:
+        """Every path by which the ledger may know one of ``paths`` → where that lies now."""
+        found: dict[str, str] = {}
+        for path in paths:
+            now = self.now(path)
+            found[path] = found[now] = now
+            if self.former and now.startswith(self.current):
+                for root in self.former:
+                    found.setdefault(root + now[len(self.current) :], now)
+        return found
+
+
+def moved(entry: Entry, path: str) -> Entry:
+    """The entry, of the file at ``path``."""
+    match entry:
+        case (ChunkKey() as key, value):
+            return ChunkKey(_at(key.split, path), key.first, key.topic), value  # type: ignore[return-value]
+        case (ReplayKey() as key, value):
+            return ReplayKey(_at(key.split, path), key.ordinal), value  # type: ignore[return-value]
+        case (FileId() as file, value):
+            return file._replace(path=path), value
+    return entry
+
+
+def _at(split: SplitId, path: str) -> SplitId:
+    return SplitId(split.file._replace(path=path), split.start)

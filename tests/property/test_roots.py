@@ -1,0 +1,180 @@
+"""A source that moves: the same file under another host, mount or scheme is the same file, and nothing is sent twice."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from shipper.config.models import Cluster
+from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.delivery.remaining import remaining
+from shipper.delivery.replay import Place, in_quarantine
+from shipper.errors import SourceError
+from shipper.ledger.inventory import Inventory, entries
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Source, Void, encode_chunk, encode_source, encode_void
+from shipper.ledger.roots import Roots
+from shipper.plan.window import source_root
+from shipper.terms import FileId, SplitId
+from shipper.testing.memory_log import MemoryLog
+
+CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+OLD, NEW = "hdfs://nn1:8020/logs/web/", "hdfs://logs/web/"
+VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=0, run_id="r", window="w")
+
+
+def chunk(path, first=0, last=10, **changes):
+    value = replace(VALUE, last=last, records=last - first, **changes)
+    return encode_chunk("web", ChunkKey(SplitId(FileId(path, 100, 5), 0), first, "t"), value)
+
+
+class World:
+    def __init__(self):
+        self.log = MemoryLog()
+        self.folder = LedgerFolder(f"memory://{uuid.uuid4().hex}", "web", "c")
+
+    def opened(self, root=NEW, formerly=None):
+        ledger = LedgerLog(self.log, CLUSTER, "web", self.folder)
+        ledger.lies_at(root, formerly)
+        return ledger
+
+    def left(self, name="06/a.log", root=NEW, formerly=None, size=100, **options):
+        file = FileId(root + name, size, 5)
+        state = self.opened(root, formerly).state([file.path], wait_seconds=None)
+        settings = {"digest": "d", "reship": False, "on_replaced": "fail"} | options
+        return remaining({file: [0]}, state.chunks, **settings)
+
+
+@pytest.fixture
+def world():
+    made = World()
+    made.opened(OLD).record_root("r1")
+    return made
+
+
+def test_what_was_shipped_from_the_old_root_is_not_shipped_from_the_new_one(world):
+    world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
+    assert len(world.left().complete) == 1
+    world.opened().record_root("r2")
+    assert len(world.left().complete) == 1
+    assert len(world.left(root=OLD).complete) == 1, "and back again"
+
+
+def test_a_file_that_was_begun_under_the_old_root_is_finished_under_the_new_one(world):
+    world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log", 0, 4, end=False)])
+    found = world.left()
+    assert (len(found.partial), sum(found.records_there.values())) == (1, 4)
+    world.opened().record_root("r2")
+    world.log.append("t", CHUNKS, [chunk(NEW + "06/a.log", 4, 10)])
+    for root in (OLD, NEW):
+        found = world.left(root=root)
+        assert (len(found.complete), sum(found.records_there.values())) == (1, 10)
+    [of_file] = inventory_of(world).files.values()
+    assert (of_file.records, of_file.complete) == (10, 1)
+
+
+def inventory_of(world):
+    inventory = Inventory()
+    for of_path in entries(world.opened(root=None).records(wait_seconds=None)):
+        inventory.add(of_path, "web", lambda file: [0])
+    return inventory
+
+
+def test_a_reship_under_the_new_root_hides_what_was_shipped_from_the_old_one(world):
+    world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
+    [file] = world.left(reship=True).void
+    world.log.append("t", CONTROL, [encode_void("web", file, Void(5, "again"))])
+    assert len(world.left().left) == 1
+    world.log.append("t", CHUNKS, [chunk(NEW + "06/a.log", generation=5)])
+    found = world.left()
+    assert (len(found.complete), sum(found.records_there.values())) == (1, 10)
+
+
+def test_a_file_that_is_another_one_at_the_same_place_is_replaced(world):
+    world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
+    with pytest.raises(SourceError, match="replaced"):
+        world.left(size=101)
+
+
+def test_the_configuration_can_say_where_files_lay_or_that_they_are_others(world):
+    world.log.append("t", CHUNKS, [chunk("s3a://old/x/06/a.log"), chunk(OLD + "06/b.log")])
+    assert len(world.left(formerly=("s3a://old/x/",)).complete) == 1
+    assert len(world.left("06/b.log").complete) == 1
+    assert len(world.left("06/b.log", formerly=()).left) == 1
+
+
+def test_a_longer_or_a_shorter_pattern_over_the_same_folders_moves_no_file(world):
+    world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
+    assert len(world.left("web/06/a.log", root="hdfs://nn1:8020/logs/").complete) == 1
+    world.opened("hdfs://nn1:8020/logs/").record_root("r2")
+    assert len(world.left(root=OLD).complete) == 1
+
+
+def test_what_lies_in_the_snapshot_or_in_quarantine_is_found_under_either_path(world):
+    quarantined = {"reasons": {"unparseable": 1}, "ordinals": "3"}
+    key = ChunkKey(SplitId(FileId(OLD + "06/a.log", 100, 5), 0), 3, "q")
+    world.log.append("t", CHUNKS, [encode_chunk("web", key, replace(VALUE, last=4, records=1, **quarantined))])
+    assert world.opened(OLD).keep_snapshot(longer_than=0) is not None
+    world.opened().record_root("r2")
+    assert sum(world.left().records_there.values()) == 1
+    for root in (OLD, NEW):
+        place = Place(root + "06/a.log", 0, 4)
+        known = in_quarantine(world.opened(None).records({place.file}, wait_seconds=None))
+        assert known.find(place) is not None
+
+
+names = st.sampled_from(["06/a", "06/b", "web/a", "a"])
+roots = st.sampled_from([OLD, NEW, "file:/mnt/"])
+steps = st.tuples(st.sampled_from([CHUNKS, CHUNKS, CONTROL, "snapshot"]), roots, names, st.integers(0, 2))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(steps, max_size=12))
+@example([(CHUNKS, OLD, "a", 0), ("snapshot", NEW, "a", 0), (CONTROL, NEW, "a", 0), (CHUNKS, "file:/mnt/", "a", 0)])
+def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(history):
+    moved, still = World(), World()
+    recorded = [encode_source("web", root, Source("r")) for root in (OLD, "file:/mnt/", NEW)]
+    for each in (moved, still):
+        each.log.append("t", CONTROL, recorded)
+    for generation, (what, root, name, first) in enumerate(history):  # generations grow: they are offsets
+        if what == "snapshot":
+            made = moved.opened().keep_snapshot(longer_than=0)
+            for each in (still,) if made else (moved, still):
+                each.log.skip(CONTROL)
+            continue
+        for each, at in ((moved, root), (still, NEW)):
+            path = at + name
+            if what == CHUNKS:
+                each.log.append("t", CHUNKS, [chunk(path, first, first + 1, end=False, generation=generation)])
+            else:
+                each.log.append("t", CONTROL, [encode_void("web", FileId(path, 100, 5), Void(generation, "r"))])
+    for paths in (None, [NEW + "06/a", NEW + "a"]):
+        found, expected = (each.opened().state(paths, wait_seconds=None) for each in (moved, still))
+        assert found.voids == expected.voids
+        assert found.chunks.splits == expected.chunks.splits
+        assert found.chunks.files_of_path == expected.chunks.files_of_path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "root"),
+    [
+        ("s3a://logs/web/{window_start:%Y/%m/%d/%H}/", "s3a://logs/web/"),
+        ("s3a://logs/web-{window_start:%Y}/x", "s3a://logs/"),
+        ("/data/*/x.log", "/data/"),
+        ("/data/web", "/data/web/"),
+        ("/data/web/", "/data/web/"),
+        ("hdfs://nn/{a,b}/[0-9]", "hdfs://nn/"),
+        ("s3a://logs-{window_start:%Y}/x/", ""),
+    ],
+)
+def test_the_root_is_what_is_in_front_of_the_first_placeholder_or_glob(pattern, root):
+    assert source_root(pattern) == root
+
+
+def test_of_two_roots_one_in_the_other_the_longer_one_counts():
+    found = Roots("c:/", ("a:/", "a:/b/"))
+    assert found.now("a:/b/x") == "c:/x"
+    assert found.now("a:/x") == "c:/x"
+    assert found.now("d:/x") == "d:/x"

@@ -1,0 +1,117 @@
+"""Whether a ledger that is gone, or was made anew, is missed. The log is in memory; tests/integration has real topics."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from shipper.config.models import Cluster
+from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.delivery.ledger_identity import LedgerIdentity
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.errors import ClusterError, LedgerGone
+from shipper.ledger.records import CHUNKS
+from shipper.producer.client import TopicFacts
+from shipper.testing.memory_log import MemoryLog
+from tests.unit.test_ledger_log import chunk
+
+CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+
+
+@dataclass
+class World:
+    folder: LedgerFolder
+    log: MemoryLog
+
+    def identity(self, *, new_ledger: bool = False, cluster: Cluster = CLUSTER) -> LedgerIdentity:
+        return LedgerIdentity(LedgerLog(self.log, cluster, "web", self.folder), self.folder, new_ledger=new_ledger)
+
+    def ship(self, **options) -> list[str]:
+        identity = self.identity(**options)
+        identity.check(exists=True)
+        return identity.remember("r1", "now")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(LedgerFolder(str(tmp_path), "web", "c"), MemoryLog())
+
+
+def test_a_new_pipeline_begins_its_ledger_without_a_word(world):
+    world.identity().check(exists=False)
+    assert world.ship() == []
+    world.identity().check(exists=True)
+
+
+def test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_it_up(world):
+    world.ship()
+    for again in range(2):  # and stays so
+        with pytest.raises(LedgerGone, match=r"cluster c: .*_shipper\.web is not there, .*run r1 .*--new-ledger") as caught:
+            world.identity().check(exists=False)
+        assert not caught.value.retriable, again
+    world.log.recreate()
+    with pytest.raises(LedgerGone, match="made anew"):
+        world.identity().check(exists=True)
+    [note] = world.ship(new_ledger=True)
+    assert "forgotten" in note
+    assert LedgerLog(world.log, CLUSTER, "web").control().begun.run_id == "r1"
+    assert world.ship(new_ledger=True) == [], "given up once"
+    world.identity().check(exists=True)
+
+
+def test_another_name_in_the_configuration_is_another_ledger(world):
+    world.ship()
+    renamed = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1", "ledger": {"topic": "audit.{pipeline}"}})
+    with pytest.raises(LedgerGone, match=r"was topic _shipper\.web, and is audit\.web now"):
+        world.identity(cluster=renamed).check(exists=True)
+
+
+def test_a_snapshot_from_before_is_a_witness(world):
+    world.log.append("t", CHUNKS, [chunk("a")])
+    LedgerLog(world.log, CLUSTER, "web", world.folder).keep_snapshot(longer_than=0)
+    world.identity().check(exists=True)
+    world.log.recreate()
+    with pytest.raises(LedgerGone, match=r"made anew.*a snapshot in"):
+        world.identity().check(exists=True)
+
+
+def test_an_earlier_result_is_a_witness_when_the_topic_is_not_there(world, tmp_path):
+    result = tmp_path / "web" / "20261101T0000Z" / "r0" / "ship.c.json"
+    result.parent.mkdir(parents=True)
+    result.write_text(json.dumps({"generation": -1, "topics": []}))
+    world.identity().check(exists=False)
+    result.write_text(json.dumps({"generation": 4, "topics": [{"topic": "t"}]}))
+    with pytest.raises(LedgerGone, match=r"by .*ship\.c\.json"):
+        world.identity().check(exists=False)
+
+
+def test_what_cannot_be_read_is_not_taken_for_nothing(world, tmp_path):
+    world.ship()
+    (tmp_path / "web" / "ledger.c" / "ledger.json").write_text("{")
+    with pytest.raises(ClusterError, match=r"ledger\.json.*cannot be read"):
+        world.identity().check(exists=True)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "data", "says"),
+    [
+        ((1, 3, "1"), (1, 3, "1"), ["replication factor 1, and the cluster has 3 brokers"]),
+        ((1, 1, "1"), (1, 1, "1"), []),
+        ((2, 3, "1"), (3, 3, "1"), ["replication factor 2, and topics of this pipeline have 3"]),
+        ((3, 3, "1"), (3, 3, "2"), ["min.insync.replicas=1"]),
+        ((3, 3, "1"), (3, 3, "1"), ["min.insync.replicas=1"]),
+        ((3, 3, "2"), (3, 3, "2"), []),
+    ],
+)
+def test_a_ledger_that_is_less_durable_than_the_data_is_said(world, ledger, data, says):
+    def facts(replication: int, brokers: int, min_insync: str) -> TopicFacts:
+        settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "min.insync.replicas": min_insync}
+        return TopicFacts(2, 1_000_000, settings, replication, brokers)
+
+    world.log.facts = lambda topics: {"_shipper.web": facts(*ledger), "t": facts(*data)}
+    opened = LedgerLog(world.log, CLUSTER, "web")
+    assert opened.exists(["t"])
+    found = opened.weaknesses()
+    assert len(found) == len(says)
+    assert all(part in text for part, text in zip(says, found, strict=True))

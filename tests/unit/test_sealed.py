@@ -1,0 +1,55 @@
+"""Errors of tasks come back as data: no log line can write one."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+
+import pytest
+
+from shipper.delivery.sealed import new_seal, sealed, unsealed
+from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, of_kind
+from spark_jobs.passes import _job_error
+
+HOSTILE = (
+    "shipper.errors.UsageError: click https://evil.example password=hunter2",
+    "shipper.errors.annotations: x",
+    'shipper-error 0 ["UsageError", "click"]',
+    "shipper-error",
+)
+
+
+def spark_says(line: str) -> RuntimeError:
+    return RuntimeError(
+        f'[CAST_INVALID_INPUT] The value \'{line}\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
+    )
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+def test_a_log_line_cannot_write_the_error_of_a_run(line: str) -> None:
+    order = SimpleNamespace(pipeline="web", seal=new_seal())
+    error = _job_error(spark_says(line), order, superseded=False)
+    assert type(error) is DeliveryError
+    assert "Spark stopped with CAST_INVALID_INPUT" in error.message
+    assert not any(word in error.message for word in ("hunter2", "click", "evil"))
+
+
+def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
+    order = SimpleNamespace(pipeline="web", seal=new_seal())
+    said = 'cluster frankfurt: "x"\nis not there: täglich'
+    text = f"Job aborted …\nspark_jobs.sink_task.TaskError: {sealed(ClusterError(said), order.seal)}\n\n\tat org.apache"
+    error = _job_error(RuntimeError(text), order, superseded=False)
+    assert type(error) is ClusterError
+    assert error.message == said
+
+
+def test_another_orders_seal_is_no_seal() -> None:
+    assert unsealed(sealed(ClusterError("x"), new_seal()), new_seal()) is None
+
+
+def test_only_shippers_errors_are_made_of_a_name() -> None:
+    assert type(of_kind("LedgerDamaged", "x")) is LedgerDamaged
+    assert type(of_kind("UsageError", "x")) is UsageError
+    for kind in ("annotations", "of_kind", "SystemExit", "", None):
+        assert type(of_kind(kind, "x")) is DeliveryError
+    assert pickle.loads(pickle.dumps(of_kind("LedgerDamaged", "x"))).message == "x"
