@@ -7,6 +7,7 @@ import fnmatch
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import xxhash
 
@@ -24,6 +25,8 @@ class ListedFile:
 
     id: FileId
     uri: str
+    under: str = ""
+    """The one of the folders or globs that were listed which it lies in."""
 
     @property
     def name(self) -> str:
@@ -49,19 +52,30 @@ def split_hash(uri: str, file: FileId, start: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+class NotTaken(NamedTuple):
+    """A file that is left out, and why."""
+
+    file: ListedFile
+    reason: str
+    state: Literal["unwanted", "unfinished", "unsettled"]
+    """Nobody wants it; it is being written, by its name; it may be, by its age."""
+
+
 def select(
     files: Iterable[ListedFile], *, include: str, settle_seconds: float, now: dt.datetime
-) -> tuple[list[ListedFile], list[tuple[ListedFile, str]]]:
+) -> tuple[list[ListedFile], list[NotTaken]]:
     """Files to ship, by path, and those left out with the reason. Hidden files never get this far: Spark's listing skips them."""
-    taken, left_out = [], []
+    taken: list[ListedFile] = []
+    left_out: list[NotTaken] = []
     youngest_ms = (now.timestamp() - settle_seconds) * 1000
     for file in sorted(files, key=lambda f: f.id):
         if file.name.endswith(_UNFINISHED):
-            left_out.append((file, "still being written, by its name"))
+            left_out.append(NotTaken(file, "still being written, by its name", state="unfinished"))
         elif not fnmatch.fnmatchcase(file.name, include):
-            left_out.append((file, f"does not match include {include!r}"))
+            left_out.append(NotTaken(file, f"does not match include {include!r}", state="unwanted"))
         elif file.id.modified_ms > youngest_ms:
-            left_out.append((file, f"modified less than {settle_seconds:g} s before the plan: may still be written"))
+            reason = f"modified less than {settle_seconds:g} s before the plan: may still be written"
+            left_out.append(NotTaken(file, reason, state="unsettled"))
         else:
             taken.append(file)
     return taken, left_out

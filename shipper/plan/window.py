@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 
+from shipper.config.path_time import step_seconds
 from shipper.errors import WindowError
 
 _PLACEHOLDER = re.compile(r"\{(window_start|window_end):([^}]*)\}")
@@ -48,16 +49,13 @@ def parse_window(text: str) -> Window:
     return Window(parse_moment(start), parse_moment(end))
 
 
-def _step(pattern: str) -> dt.timedelta:
-    """The finest unit that strftime pattern ``pattern`` shows; nothing coarser than a day, whose names then repeat."""
-    for directives, step in (
-        ("%S%s%T%c%X", dt.timedelta(seconds=1)),
-        ("%M%R", dt.timedelta(minutes=1)),
-        ("%H%I", dt.timedelta(hours=1)),
-    ):
-        if any(d in pattern for d in re.findall(r"%\w", directives)):
-            return step
-    return dt.timedelta(days=1)
+def source_root(pattern: str) -> str:
+    """The folder in front of the first placeholder or glob of a source's pattern; the pattern itself if there is none. With a slash; empty
+    if not even the bucket's name is fixed."""
+    fixed = re.match(r"[^{*?\[\\]*", pattern)
+    root = fixed[0] if fixed else ""
+    folder = pattern.rstrip("/") + "/" if root == pattern else root[: root.rfind("/") + 1]
+    return "" if folder.endswith("://") else folder
 
 
 def source_paths(pattern: str, window: Window) -> list[str]:
@@ -65,12 +63,13 @@ def source_paths(pattern: str, window: Window) -> list[str]:
 
     ``{window_start:%Y/%m/%d/%H}`` is filled in for every hour that the window touches, since hours are the finest unit
     in it; so a backfill over one wide window reads every folder that the hourly runs would have read.
-    ``{window_end:…}`` is the window's end. Raises WindowError beyond 100,000 folders.
+    ``{window_end:…}`` is the window's end. Raises WindowError beyond 100,000 folders, and ValueError for a pattern that
+    ``validate`` would have refused.
     """
     starts = [fmt for name, fmt in _PLACEHOLDER.findall(pattern) if name == "window_start"]
     moments = [window.start]
     if starts:
-        step = min(_step(fmt) for fmt in starts)
+        step = dt.timedelta(seconds=min(step_seconds(fmt) for fmt in starts))
         if (window.end - window.start) / step > _MAX_FOLDERS:
             raise WindowError(f"window {window} names more than {_MAX_FOLDERS} folders of {pattern}; use a shorter one")
         epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

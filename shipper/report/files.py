@@ -163,11 +163,17 @@ def left_out_section(report: RunReport) -> Html | None:
     left_out = report.plan.left_out if report.plan else []
     if not left_out:
         return None
-    shown = sorted(left_out, key=lambda file: file.path)[:MOST_ROWS]
+    shown = sorted(left_out, key=lambda file: (not file.warns, file.path))[:MOST_ROWS]
     stem = common_folder([file.path for file in shown])
-    rows = [Row([tag("code", file.path[len(stem) :], title=file.path), file.reason]) for file in shown]
+    rows = [
+        Row(
+            [tag("code", file.path[len(stem) :], title=file.path), file.window or "this run's", file.reason],
+            tone="warn" if file.warns else None,
+        )
+        for file in shown
+    ]
     under = tag("p", "Under ", tag("code", stem)) if stem else None
-    columns = [Column("File"), Column("Reason")]
+    columns = [Column("File"), Column("Window"), Column("Reason")]
     return tag(
         "section",
         tag("h2", "Files left out"),

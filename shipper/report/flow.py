@@ -53,7 +53,8 @@ def flow(account: Account, *, files: int | None, size: str | None, prefix: str) 
     lines = _lines(account, prefix)
     says = closing(account)
     head = _head(account, files, size)
-    picture = _picture(account, lines, prefix, says) if lines else None
+    # One way from here to there is no picture; the sum says it.
+    picture = _picture(account, lines, prefix, says) if len(lines) > 1 or any(len(line.parts) > 1 for line in lines) else None
     return tag("figure", head, picture, tag("figcaption", *_caption(account, says)), class_="flow")
 
 

@@ -34,16 +34,14 @@ class _Bars:
 
 
 def history_section(report: RunReport, found: Sequence[Account]) -> Html | None:
-    """None where there is no plan, and so nothing that could be compared."""
+    """None where there is nothing that could be compared: no plan, or no earlier run."""
     if report.plan is None:
         return None
     length = report.window_end - report.window_start
     before = [run for run in report.history if run.window_end - run.window_start == length][-MOST_RUNS:]
     head = tag("h2", "Against earlier runs")
     if not before:
-        span = format_duration(length.total_seconds())
-        says = f"There is no earlier run of this pipeline over a window of {span} to compare this one with."
-        return tag("section", head, tag("p", says), id="history")
+        return None
     first, last = before[0], before[-1]
     count = plural(len(before), "run")
     says = (
@@ -63,9 +61,13 @@ def _charts(report: RunReport, found: Sequence[Account], before: Sequence[PastRu
     assert plan is not None
     lines = [account.read + account.unread for account in found if account.read is not None]
     charts = [
-        _Bars("Files", "files", [run.files for run in before], len(plan.files), number),
+        _Bars("Files", "files", [run.files for run in before], len(plan.own_files), number),
         _Bars(
-            "Bytes, as stored", "bytes", [run.bytes for run in before], plan.total_bytes, lambda size: format_bytes(round(size))
+            "Bytes, as stored",
+            "bytes",
+            [run.bytes for run in before],
+            sum(file.size_bytes for file in plan.own_files),
+            lambda size: format_bytes(round(size)),
         ),
     ]
     if lines:

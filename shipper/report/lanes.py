@@ -49,7 +49,7 @@ def lanes(ship: ShipResult, prefix: str) -> Html:
             figures.append(tag("figure", tag("p", title, class_="axis"), drawn, class_="timeline small"))
     if not figures and not ship.lane_accounts:
         return join([])
-    trouble = bool(ship.lane_reopened or any(point.parked_records for point in points))
+    trouble = bool(ship.lane_reopened)
     parts = [tag("div", *figures, class_="plots") if figures else None, _table(ship, prefix)]
     return tag("details", tag("summary", "Lanes: bytes in flight, waits, retries"), *parts, open=trouble, class_="lanes")
 

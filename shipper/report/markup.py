@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import datetime as dt
 import html
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shipper.config.units import format_duration
+from shipper.terminal import visible
 
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 FIRST_ROWS = 20
 """What is shown of a long table before it is unfolded."""
 _VOID = frozenset({"br", "link", "meta"})
@@ -31,8 +30,17 @@ def text(value: str) -> Html:
     """Escaped, for an element's content or an attribute's value."""
     if isinstance(value, Html):
         return value
-    visible = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", value.replace("\r\n", "\n"))
-    return Html(html.escape(visible))
+    return Html(html.escape(visible(value.replace("\r\n", "\n"), keep="\n")))
+
+
+def prose(value: str) -> Html:
+    """A sentence of ours, with what stands between backticks as code. A lone backtick stays one."""
+    if isinstance(value, Html):
+        return value
+    parts = value.split("`")
+    if len(parts) % 2 == 0:
+        return text(value)
+    return join(tag("code", part) if i % 2 else part for i, part in enumerate(parts))
 
 
 def join(parts: Iterable[str | None], between: str = "") -> Html:

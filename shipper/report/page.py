@@ -15,9 +15,10 @@ from shipper.config.units import format_bytes
 from shipper.report.account import Account, accounts
 from shipper.report.files import files_section, left_out_section
 from shipper.report.history import history_section
-from shipper.report.markup import Html, duration, join, moment, number, plural, tag, utc, window
+from shipper.report.incomplete import incomplete_section
+from shipper.report.markup import Html, duration, join, moment, number, plural, prose, tag, utc, window
 from shipper.report.places import places
-from shipper.report.results import RunReport
+from shipper.report.results import PlanResult, RunReport
 from shipper.report.sections import (
     account_section,
     gates_section,
@@ -58,6 +59,7 @@ def render(report: RunReport) -> str:
         history_section(report, found),
         files_section(report, found),
         left_out_section(report),
+        incomplete_section(report),
         notes_section(report, found),
         steps_section(report, ending.cause),
     )
@@ -99,9 +101,9 @@ def _verdict_section(report: RunReport, found: Sequence[Account], ending: Verdic
         "section",
         tag("p", tag("span", mark, aria_hidden="true"), f" {badge}", class_="badge"),
         tag("h1", ending.headline),
-        tag("p", cause, class_="error") if cause else None,
-        tag("p", ending.remedy) if ending.remedy else None,
-        tag("p", tag("code", ending.command), class_="command") if ending.command else None,
+        _titled("Why", tag("p", prose(cause), class_="error")) if cause else None,
+        _titled("What now", tag("p", prose(ending.remedy))) if ending.remedy else None,
+        _titled("Again", tag("p", tag("code", ending.command), class_="command")) if ending.command else None,
         _places(report, found, ending),
         tag("ul", *(_doubt(doubt) for doubt in ending.doubts), class_="doubts") if ending.doubts else None,
         tag("ul", *(_cluster(account) for account in found), class_="clusters") if len(found) > 1 else None,
@@ -110,13 +112,17 @@ def _verdict_section(report: RunReport, found: Sequence[Account], ending: Verdic
     )
 
 
+def _titled(title: str, part: Html) -> Html:
+    return tag("div", tag("h2", title), part, class_="part")
+
+
 def _places(report: RunReport, found: Sequence[Account], ending: Verdict) -> Html | None:
     links = [tag("a", says, href=f"#{place}") for says, place in places(report, found, ending)]
     return tag("p", "Look at ", join(links, " · "), class_="pointers") if links else None
 
 
 def _doubt(doubt: Doubt) -> Html:
-    return tag("li", f"{doubt.says} ", tag("a", "Show", href=f"#{doubt.section}"))
+    return tag("li", prose(doubt.says), " ", tag("a", "Show", href=f"#{doubt.section}"))
 
 
 def _cluster(account: Account) -> Html:
@@ -135,7 +141,7 @@ def _cluster(account: Account) -> Html:
     elif account.outcome == "failed":
         mark, tone, says = "✗", "bad", "failed" + (f", {sent} delivered" if account.sent else "")
     else:
-        mark, tone, says = "–", "dim", "no result of the ship step"
+        mark, tone, says = "–", "dim", "not shipped to: the step did not run"
     return tag("li", tag("span", mark, class_=tone, aria_hidden="true"), " ", tag("b", account.cluster), f": {says}")
 
 
@@ -164,12 +170,30 @@ def _facts(report: RunReport) -> Html:
     plan = report.plan
     facts: list[tuple[str, str | None]] = [
         ("Owner", report.owner or None),
-        ("Source", tag("code", plan.source) if plan and plan.source else None),
+        ("Source", _source(plan) if plan and plan.source else None),
         ("Files", f"{number(len(plan.files))}, {format_bytes(plan.total_bytes)}" if plan else None),
+        ("Of these late", number(len(plan.late_files)) if plan and plan.late_files else None),
+        ("Looked back", f"{plural(plan.looked_back.windows, 'window')}" if plan and plan.looked_back else None),
         ("Cluster", plan.clusters[0].cluster if plan and len(plan.clusters) == 1 else None),
         ("Ran", join([moment(began), f", {took}"])),
     ]
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts if value), class_="facts")
+
+
+def _source(plan: PlanResult) -> Html:
+    """The folder that was looked into; the pattern that named it, where it is another."""
+    start = first_folder(plan)
+    if start == plan.source:
+        return tag("code", plan.source)
+    return join([tag("code", start), tag("span", "by ", tag("code", plan.source), class_="dim more")])
+
+
+def first_folder(plan: PlanResult) -> str:
+    """The pattern with the date of the window's beginning; the pattern itself if it cannot be filled in."""
+    try:
+        return plan.source.format(window_start=utc(plan.window_start), window_end=utc(plan.window_end))
+    except (KeyError, ValueError, IndexError, AttributeError):
+        return plan.source
 
 
 def _footer(report: RunReport) -> Html:

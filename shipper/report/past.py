@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import fsspec
 from pydantic import BaseModel, ValidationError
 
 from shipper.report.results import PastRun, RunFolder
+from shipper.report.window_runs import names
 
 #: Of windows that have no run to show, this many are passed over for each that is wanted; a pipeline that has failed for weeks
 #: should not have all of its reports read by each run.
@@ -22,6 +23,7 @@ Window = tuple[dt.datetime, dt.datetime]
 
 class _File(BaseModel):
     size_bytes: int
+    late_window: str | None = None
 
 
 class _Plan(BaseModel):
@@ -60,7 +62,7 @@ def past_runs(
     fs, path = fsspec.core.url_to_fs(root)
     windows = [
         (window, name)
-        for name in _names(fs, path)
+        for name in names(fs, path)
         if (window := RunFolder.window_of(name)) and window[0] < before and wanted(window)
     ]
     found: list[PastRun] = []
@@ -72,16 +74,9 @@ def past_runs(
     return found[::-1]
 
 
-def _names(fs: Any, path: str) -> Sequence[str]:
-    try:
-        return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
 def _succeeded(fs: Any, folder: str, pipeline: str, window: Window) -> Iterator[PastRun]:
     """The window's runs that succeeded, the last one first; run ids sort by time."""
-    for run_id in sorted(_names(fs, folder), reverse=True):
+    for run_id in sorted(names(fs, folder), reverse=True):
         path = f"{folder}/{run_id}/report.json"
         try:
             report = _Report.model_validate_json(bytes(fs.cat_file(path)))
@@ -96,12 +91,13 @@ def _succeeded(fs: Any, folder: str, pipeline: str, window: Window) -> Iterator[
 
 
 def _past(report: _Report, plan: _Plan) -> PastRun:
+    own = [file for file in plan.files if file.late_window is None]
     return PastRun(
         window_start=report.window_start,
         window_end=report.window_end,
         run_id=report.run_id,
-        files=len(plan.files),
-        bytes=sum(file.size_bytes for file in plan.files),
+        files=len(own),
+        bytes=sum(file.size_bytes for file in own),
         records=max((ship.read + ship.unread for ship in report.ships), default=0),
         seconds=(report.finished_at - plan.started_at).total_seconds(),
     )

@@ -15,13 +15,18 @@ earlier run of the same window is never taken for this one's.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import re
+from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
 import fsspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from shipper.errors import StepResultError
+from shipper.errors import StepResultError, UsageError, why_system
+from shipper.ledger.records import Void
+from shipper.terms import FileId
 
 Status = Literal["succeeded", "failed", "skipped"]
 
@@ -65,13 +70,48 @@ class PlannedFile(Result):
     splits: int
     left: bool = True
     """Whether any cluster lacks a part of it."""
+    late_window: str | None = None
+    """START/END of the window that it belongs to, of a file that came late: a run of the schedule found it when it looked back."""
+    late_for: list[str] = []
+    """The clusters that lack a part of it and are to get it in this run, of a file that came late. The others leave it alone."""
+    format: str = ""
+    """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`. Empty: nobody looked, since no cluster lacks it."""
+    bom: bool = False
+    """Whether its content begins with a UTF-8 byte order mark."""
+    problem: str = ""
+    """Why it cannot be read, with the remedy."""
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody has looked at its beginning."""
+        return bool(self.size_bytes and not self.format and not self.problem)
 
 
 class LeftOut(Result):
-    """A file that is in the window's folders but not in the run, and why."""
+    """A file that is in the folders that were listed but not in the run, and why."""
 
     path: str
     reason: str
+    warns: bool = False
+    """Whether somebody should hear of it: the file belongs to a window and nobody has shipped it yet."""
+    window: str | None = None
+    """START/END of the window that it belongs to; None: the run's own."""
+    clusters: list[str] = []
+    """Those that do not get it; empty: none does."""
+
+
+class LookedBack(Result):
+    """What a run of the schedule found in the folders of the windows before its own."""
+
+    start: dt.datetime
+    """Begin of the first window that was looked at."""
+    windows: int
+    folders: int
+    """Those that the run's own window does not touch."""
+    files: int = 0
+    """Files there that are done being written, shipped or not."""
+    empty: list[str] = []
+    """Windows whose folders hold no file at all."""
 
 
 class ClusterPlan(Result):
@@ -81,10 +121,16 @@ class ClusterPlan(Result):
     problem: str | None = None
     """Why nothing can be shipped there right now (unreachable, topic missing, transform changed, …), with the remedy."""
     missing_topics: list[str] = []
+    unsafe_properties: list[str] = []
+    """Names of `unsafe_properties` that the cluster's file sets."""
+    warnings: list[str] = []
+    """What should be mended there before it costs data, such as a ledger with one replica."""
     complete_files: int = 0
     """Files whose every record is on the cluster, by the ledger."""
     partial_files: int = 0
     left_files: int = 0
+    late_files: int = 0
+    """Of `left_files`: those that came late."""
     left_bytes: int = 0
     """Bytes of the files that are left, as stored. Of a partial file all of them are read again, and only the rest is sent."""
     records_there: int = 0
@@ -97,16 +143,29 @@ class ClusterPlan(Result):
     chunk_bytes: int | None = None
     tuning: str = ""
     """Why, in one paragraph."""
+    looks_back_to: dt.datetime | None = None
+    """Begin of the first window before the run's own whose files were held against this cluster's ledger; None: of none."""
+    notes: list[str] = []
+    """Sentences an operator should read."""
 
 
 class PlanResult(StepResult):
     step: str = "plan"
     source: str = ""
     """The folders that were listed, as a pattern."""
+    source_root: str = ""
+    """The part of it in front of the first placeholder or glob, as the files' paths begin: what is behind it says which file it is."""
     transform_digest: str = ""
     reship: bool = False
+    reship_id: str = ""
+    """Names the reship: whoever asks with the same name again finishes it and begins none. Empty: the run's id."""
+    reship_reason: str = ""
+    """Why it was asked for, in the words of whoever asked."""
     files: list[PlannedFile] = []
+    """All of the window, shipped or not; and of the windows before it, those that some cluster lacks."""
     left_out: list[LeftOut] = []
+    looked_back: LookedBack | None = None
+    """None: the run did not look back."""
     sample_ratio: float = 1.0
     """How well the beginning of some files compresses: uncompressed bytes per compressed byte."""
     long_lines: bool = False
@@ -114,6 +173,36 @@ class PlanResult(StepResult):
     topics: list[str] = []
     """Topics known before reading; those with a `{column}` keep their placeholder."""
     clusters: list[ClusterPlan] = []
+
+    @property
+    def own_files(self) -> list[PlannedFile]:
+        """Those of the run's own window."""
+        return [file for file in self.files if file.late_window is None]
+
+    @property
+    def late_files(self) -> list[PlannedFile]:
+        return [file for file in self.files if file.late_window is not None]
+
+    def without_late_files(self, why: str) -> PlanResult:
+        """The plan of a run that leaves them out after all."""
+        left_out = [
+            LeftOut(path=file.path, reason=why, warns=True, window=file.late_window, clusters=file.late_for)
+            for file in self.late_files
+        ]
+        return self.model_copy(update={"files": self.own_files, "left_out": [*self.left_out, *left_out]})
+
+    def files_for(self, cluster: str) -> list[PlannedFile]:
+        """What a ship to the cluster is about."""
+        return [file for file in self.files if file.late_window is None or cluster in file.late_for]
+
+    @property
+    def asker(self) -> str:
+        """In whose name files are shipped anew: the reship's if it has one of its own, else the run's."""
+        return self.reship_id or self.run_id
+
+    def reshipped(self, voids: Mapping[FileId, Void]) -> list[FileId]:
+        """Files that the ledger says were declared void in the same name before: they are shipped anew once."""
+        return [file for file, void in voids.items() if self.asker in void.asked_by]
 
     @property
     def total_bytes(self) -> int:
@@ -145,8 +234,15 @@ class GateResult(StepResult):
     checks: list[CheckResult] = []
     scope: str = ""
     """What was looked at, such as `4 of 120 files`."""
+    late_held_back: str | None = None
+    """Of the source gate: why the late files stay out of the run. With them a check would not hold; the window's own files are right."""
     scans: int = 0
     """How often Great Expectations had the content read."""
+
+
+def as_gated(plan: PlanResult, gate: GateResult) -> PlanResult:
+    """The plan as the source gate left it: what is shipped."""
+    return plan.without_late_files(gate.late_held_back) if gate.late_held_back else plan
 
 
 class TopicAccount(Result):
@@ -269,6 +365,12 @@ class ShipResult(StepResult):
     """Records of files that were not even read, because the ledger held all of them.
     read + unread = filtered + quarantined + delivered + before."""
     unread_files: int = 0
+    late_files: int = 0
+    """Files of earlier windows that this run had to ship, since they came late or an earlier run did not get to them."""
+    late_windows: int = 0
+    """The windows that these belong to."""
+    late_records: int = 0
+    """Of `delivered`, those of late files."""
     filtered: dict[str, int] = {}
     """Rule of `records.drop` → lines it took out, by the receipts."""
     quarantined: dict[str, int] = {}
@@ -318,9 +420,29 @@ class ShipResult(StepResult):
         return sum(topic.before for topic in self.topics)
 
 
+class Uncovered(Result):
+    """A window of which something is not on the cluster, as far as the run knows."""
+
+    window: str
+    """START/END."""
+    why: str
+    paths: list[str] = []
+    """Files that were left out; empty: there was nothing to ship where something should be."""
+
+
+class Coverage(Result):
+    """What of the schedule is complete on the cluster when the run's delivery gate has passed: [start, end) without `uncovered`."""
+
+    start: dt.datetime
+    end: dt.datetime
+    uncovered: list[Uncovered] = []
+
+
 class DeliveryGateResult(GateResult):
     step: str = "gate_delivery"
     cluster: str
+    coverage: Coverage | None = None
+    """None: by a shipper that did not say; then it is the run's window."""
     topics: list[TopicAccount] = []
     """The ship step's account with `ledger` and `read_back` filled in."""
     account: list[Count] = []
@@ -341,6 +463,19 @@ class PastRun(Result):
     """From the plan's start to the report's end."""
 
 
+class Gap(Result):
+    """A window of the schedule that is not complete on a cluster."""
+
+    cluster: str
+    window: str
+    """START/END."""
+    why: str
+    paths: list[str] = []
+    """Files of it that no run has shipped, as far as they are known."""
+    windows: int = 1
+    """How many windows of the schedule it stands for."""
+
+
 class RunReport(StepResult):
     """Everything about one run; `report.json`. The page shows nothing that is not in here."""
 
@@ -352,24 +487,54 @@ class RunReport(StepResult):
     delivery_gates: list[DeliveryGateResult] = []
     history: list[PastRun] = []
     """The runs of this pipeline's other windows before this one, oldest first."""
+    gaps: list[Gap] | None = None
+    """Windows of the schedule before this run's that are not complete; of the last seven days, and 200 at most. None: not known."""
     first_cause: str | None = None
-    """The first failed or missing step, in one paragraph; None: the run succeeded. (`status` is the report's own.)"""
+    """The first failed or missing step, in one paragraph; None: the run succeeded. `status` and `error` say the same (of the run: reports
+    written before 1.0 had the report's own there)."""
     page: str | None = None
     """Where the HTML page lies."""
+    config: str | None = None
+    """The configuration's folder, where it is not `config` below the folder that the run was started in."""
 
 
 R = TypeVar("R", bound=StepResult)
 
 
 _STAMP = "%Y%m%dT%H%M%SZ"
+_RUN_ID = re.compile(r"[A-Za-z0-9](?:\.?[\w-]){0,99}", re.ASCII)
+
+
+class _Begun(BaseModel):
+    """What any step's result says of its beginning."""
+
+    started_at: dt.datetime
+
+
+def write_whole(target: str, text: str) -> None:
+    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it so."""
+    fs, path = fsspec.core.url_to_fs(target)
+    fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+    part = f"{path}.part"
+    fs.pipe_file(part, text.encode())
+    fs.mv(part, path)
 
 
 class RunFolder:
     """The folder of one run. Any file system that fsspec knows; results are written whole or not at all."""
 
     def __init__(self, runs_uri: str, pipeline: str, start: dt.datetime, end: dt.datetime, run_id: str) -> None:
+        if not _RUN_ID.fullmatch(run_id):
+            raise UsageError(
+                f"{run_id!r} is no run id: letters, digits, `.`, `_` and `-`, beginning with a letter or digit; it names a folder"
+            )
         self.run_id = run_id
-        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{start.strftime(_STAMP)}--{end.strftime(_STAMP)}/{run_id}"
+        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(start, end)}/{run_id}"
+
+    @staticmethod
+    def name_of(start: dt.datetime, end: dt.datetime) -> str:
+        """Of a window's folder."""
+        return f"{start.strftime(_STAMP)}--{end.strftime(_STAMP)}"
 
     @staticmethod
     def window_of(name: str) -> tuple[dt.datetime, dt.datetime] | None:
@@ -384,26 +549,49 @@ class RunFolder:
     def path(self, name: str) -> str:
         return f"{self.uri}/{name}"
 
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Raises StepResultError for whatever stands between this process and the folder."""
+        try:
+            yield
+        except (OSError, ValueError, ImportError) as error:
+            # fsspec says so of a scheme that it does not know, and of one whose package is not installed.
+            why = why_system(error) if isinstance(error, OSError) else str(error)
+            raise StepResultError(
+                f"the run's folder {self.uri} cannot be used: {why}. See `runs_uri`; nothing can be shipped without it."
+            ) from error
+
+    def make(self) -> None:
+        """So that what stands in the way is known before anything is done. Raises StepResultError."""
+        with self._reached():
+            fs, path = fsspec.core.url_to_fs(self.uri)
+            fs.makedirs(path, exist_ok=True)
+
     def write_text(self, name: str, text: str) -> str:
-        """Returns the path. On object stores a put is atomic; elsewhere a rename makes it so."""
-        target = self.path(name)
-        fs, path = fsspec.core.url_to_fs(target)
-        fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        part = f"{path}.part"
-        fs.pipe_file(part, text.encode())
-        fs.mv(part, path)
-        return target
+        """Returns the path. Raises StepResultError."""
+        with self._reached():
+            write_whole(self.path(name), text)
+        return self.path(name)
 
     def read_text(self, name: str) -> str | None:
-        """None if there is no such file."""
-        fs, path = fsspec.core.url_to_fs(self.path(name))
-        try:
-            return bytes(fs.cat_file(path)).decode()
-        except FileNotFoundError:
-            return None
+        """None if there is no such file. Raises StepResultError."""
+        with self._reached():
+            fs, path = fsspec.core.url_to_fs(self.path(name))
+            try:
+                return bytes(fs.cat_file(path)).decode()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def write(self, name: str, result: StepResult) -> str:
         return self.write_text(f"{name}.json", result.model_dump_json(indent=1) + "\n")
+
+    def has_later(self, name: str, started_at: dt.datetime) -> bool:
+        """Whether an attempt that began later has left a result: then an earlier one that wakes up must not write over it."""
+        text = self.read_text(f"{name}.json")
+        try:
+            return text is not None and _Begun.model_validate_json(text).started_at > started_at
+        except ValidationError:
+            return False
 
     def find(self, name: str, kind: type[R]) -> R | None:
         """The result of a step, or None if it left none. Raises StepResultError if it is not this run's or unreadable."""

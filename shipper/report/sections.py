@@ -9,8 +9,8 @@ from shipper.report.account import Account, Topic, steps
 from shipper.report.counts import account_table
 from shipper.report.flow import flow
 from shipper.report.lanes import lanes
-from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, table, tag
-from shipper.report.results import CheckResult, GateResult, RunReport
+from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, prose, table, tag
+from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult
 from shipper.report.timeline import timeline
 from shipper.report.verdict import checks, gates
 
@@ -48,15 +48,22 @@ def gates_section(report: RunReport) -> Html | None:
     if not left:
         return None
     columns = [Column(title) for title in ("Check", "Gate", "Expected", "Observed", "Severity", "Result")]
-    rows = [_check(title, check, f"check-{i}") for i, (title, check) in enumerate(checks(report))]
+    every = [(check, _check(title, check, f"check-{i}")) for i, (title, check) in enumerate(checks(report))]
+    rows, passed = [row for check, row in every if not check.passed], [row for check, row in every if check.passed]
     scopes = [f"{title}: {_scope(gate)}." for title, gate in left if _scope(gate)]
     return tag(
         "section",
         tag("h2", "Gates"),
-        table("Checks before the first byte and after the last one", columns, rows) if rows else None,
-        tag("p", f"What the checks looked at. {' '.join(scopes)}") if scopes else None,
+        table("Checks that do not hold", columns, rows) if rows else None,
+        _unfolded(f"✓ {plural(len(passed), 'check')} passed", table("Checks that hold", columns, passed)) if passed else None,
+        tag("p", prose(f"What the checks looked at. {' '.join(scopes)}")) if scopes else None,
         id="gates",
     )
+
+
+def _unfolded(says: str, content: Html) -> Html:
+    """What nobody needs to see who does not ask."""
+    return tag("details", tag("summary", says), content)
 
 
 def _scope(gate: GateResult) -> str:
@@ -101,7 +108,10 @@ def account_section(found: Sequence[Account]) -> Html | None:
     parts = []
     for account in counted:
         prefix = anchor(found, account)
-        parts.append(tag("div", _cluster_title(found, account), *account_table(account, prefix), id=f"{prefix}-account"))
+        content = join(account_table(account, prefix))
+        if all(count.agrees for count in account.counts):
+            content = _unfolded(f"✓ {plural(len(account.counts), 'figure')}, the same wherever counted", content)
+        parts.append(tag("div", _cluster_title(found, account), content, id=f"{prefix}-account"))
     return tag("section", tag("h2", "Counted in independent places"), *parts, id="account")
 
 
@@ -184,29 +194,48 @@ def throughput_section(found: Sequence[Account]) -> Html | None:
 def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
     """What an operator should read, with the cluster where there is more than one."""
     several = len(found) > 1
-    lines = ["This run shipped anew what an earlier one had shipped (reship)."] if report.plan and report.plan.reship else []
+    lines = []
+    if report.plan and report.plan.reship:
+        why = f": {report.plan.reship_reason}" if report.plan.reship_reason else "."
+        lines.append(f"This run shipped anew what an earlier one had shipped (reship){why}")
     for account in found:
         own = [f"When planning: {account.plan.problem}"] if account.plan and account.plan.problem else []
+        own += [_late(account.ship)] if account.ship and account.ship.late_files else []
+        own += [unsafe_note(account.plan.unsafe_properties)] if account.plan and account.plan.unsafe_properties else []
         own += account.ship.notes if account.ship else []
         lines += [f"{account.cluster}: {note}" if several else note for note in own]
     return lines
 
 
+def _late(ship: ShipResult) -> str:
+    files, windows = plural(ship.late_files, "file"), plural(ship.late_windows, "earlier window")
+    return f"{files} of {windows} came late, or were left by an earlier run: {plural(ship.late_records, 'record')} of them were shipped."
+
+
+def unsafe_note(names: Sequence[str]) -> str:
+    return f"Set by `unsafe_properties`, with which nobody has shown that shipper's guarantees hold: {', '.join(names)}."
+
+
 def notes_section(report: RunReport, found: Sequence[Account]) -> Html | None:
     lines = notes(report, found)
-    items = tag("ul", *(tag("li", line) for line in lines))
+    items = tag("ul", *(tag("li", prose(line)) for line in lines))
     return tag("section", tag("h2", "Notes"), items, id="notes") if lines else None
 
 
 def steps_section(report: RunReport, cause: str | None) -> Html:
     columns = [Column("Step"), Column("Status"), Column("Started"), Column("Took", numeric=True)]
-    rows, errors = [], []
+    rows, errors, failed = [], [], False
     for i, step in enumerate(steps(report)):
         place = f"step-{i}"
         if step.result is None:
-            rows.append(Row([step.title, tag("span", "no result", class_="dim"), "–", "–"], anchor=place))
+            # What follows a failure was never begun; what nothing explains was killed, or its result is lost.
+            rows.append(
+                Row([step.title, tag("span", "not run" if failed else "no result", class_="dim"), "–", "–"], anchor=place)
+            )
+            failed = True
             continue
         result = step.result
+        failed = failed or step.failed
         tone = "bad" if step.failed else None
         mark = {"succeeded": ("✓ succeeded", "good"), "failed": ("✗ failed", "bad"), "skipped": ("skipped", "dim")}
         said, colour = mark[result.status]

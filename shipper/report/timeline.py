@@ -23,6 +23,9 @@ MOST_STEPS = 240
 _HEIGHT = 160
 _TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400]
 
+_WORTH_SAYING_SECONDS = 5.0
+"""A topic is parked until it was looked up for the first time."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -35,6 +38,12 @@ class Span:
     @property
     def rate(self) -> float:
         return self.records / (self.end - self.start)
+
+
+def parked_seconds(ship: ShipResult) -> float:
+    """From the first sample with parked records to the last."""
+    at = [point.at for point in ship.lane_timeline if point.parked_records]
+    return (max(at) - min(at)).total_seconds() if at else 0.0
 
 
 def timeline(ship: ShipResult, prefix: str) -> Html:
@@ -93,9 +102,9 @@ def _caption(ship: ShipResult, steps: Sequence[Span]) -> Html:
     sentences.append(f"{plural(ship.tasks, 'Spark task')}{lanes}.")
     if ship.tuning:
         sentences.append(f"Sized for the link: {ship.tuning}.")
-    if ship.parked:
+    if ship.parked and parked_seconds(ship) >= _WORTH_SAYING_SECONDS:
         waited = ", ".join(f"{topic} ({plural(count, 'record')})" for topic, count in sorted(ship.parked.items()))
-        sentences.append(f"Parked for a while: {waited}.")
+        sentences.append(f"Parked for {format_duration(parked_seconds(ship))}, since it could not be written to: {waited}.")
     if ship.guarantee == "at_least_once":
         sentences.append("Sent at least once, without transactions.")
     if ship.possible_duplicates:

@@ -16,6 +16,8 @@ from shipper.report.markup import number, plural, utc, words
 from shipper.report.results import CheckResult, GateResult, RunReport
 
 State = Literal["shipped", "nothing", "doubt", "failed"]
+_MUCH_QUARANTINED = 0.05
+"""Share of the lines from which on a run is not plainly green, whatever the pipeline allows."""
 _STAYS = "What was delivered stays delivered: it is in the ledger and is not sent again."
 _AGAIN = "When the cause is gone, run the window again: it ships what is left."
 
@@ -45,11 +47,18 @@ def verdict(report: RunReport) -> Verdict:
     found = accounts(report)
     if report.status == "failed" or report.first_cause or any(step.failed for step in steps(report)):
         return _failed(report, found)
-    doubts = tuple(_doubts(report, found))
+    doubts, missing = tuple(_doubts(report, found)), tuple(_missing(report))
     shipped = [account for account in found if account.outcome == "shipped"]
     headline = _shipped(shipped) if shipped else _nothing(report, found)
     if doubts:
-        return Verdict("doubt", f"{headline}, but not everything agrees", doubts=doubts)
+        but = (
+            "but much of it is in quarantine"
+            if all("went to quarantine" in doubt.says for doubt in doubts)
+            else "but not everything agrees"
+        )
+        return Verdict("doubt", f"{headline}, {but}", doubts=doubts + missing)
+    if missing:
+        return Verdict("doubt", f"{headline}, but not everything is there yet", doubts=missing)
     return Verdict("shipped" if shipped else "nothing", headline)
 
 
@@ -93,7 +102,18 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
         headline,
         stated or report.error or "No step said why: see which of them left no result, and the log of that step.",
         remedy,
-        shlex.join(["shipper", "run", report.pipeline, "--window", f"{start}/{end}"]) if again else None,
+        shlex.join(
+            [
+                "shipper",
+                "run",
+                report.pipeline,
+                "--window",
+                f"{start}/{end}",
+                *(["--config", report.config] if report.config else []),
+            ]
+        )
+        if again
+        else None,
         tuple(_contradictions(found)),
         first,
     )
@@ -115,8 +135,22 @@ def _what_failed(report: RunReport, found: list[Account], first: Step | None) ->
     if first.name == "ship":
         after = f", after {plural(mine, 'record')}" if mine else ""
         remedy = f"{_STAYS} {_AGAIN}"
-        return f"Failed while shipping to {first.cluster}{after}", remedy
+        return f"Failed while shipping to {first.cluster}{after}{_elsewhere(found, first.cluster)}", remedy
     return f"Failed at {first.title.lower()}, after {plural(sent, 'record')}", f"{_STAYS} {_AGAIN}"
+
+
+def _elsewhere(found: list[Account], failed: str | None) -> str:
+    """``; frankfurt has everything``: one cluster's fault is no other's."""
+    good = [
+        account.cluster
+        for account in found
+        if account.cluster != failed and account.outcome in ("shipped", "nothing") and account.ship
+    ]
+    if not good:
+        return ""
+    return (
+        f"; {words(good) if len(good) <= 3 else f'{len(good)} other clusters'} {'has' if len(good) == 1 else 'have'} everything"
+    )
 
 
 def _silent(report: RunReport, missing: Step | None, sent: int) -> tuple[str, str]:
@@ -133,6 +167,10 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Doubt]:
     """Why a run that says it succeeded should not be taken at its word."""
     doubts = _contradictions(found)
     for account in found:
+        aside = sum(account.quarantined.values())
+        if account.read and aside / account.read >= _MUCH_QUARANTINED:
+            says = f"{account.cluster}: {number(aside)} of {plural(account.read, 'line')} ({100 * aside / account.read:.0f} %) went to quarantine."
+            doubts.append(Doubt(says, "sum"))
         if account.outcome == "no result":
             says = f"{account.cluster}: the ship step left no result, so nobody knows what it delivered."
             doubts.append(Doubt(says, "steps"))
@@ -144,6 +182,22 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Doubt]:
         broken = [check.check for check in gate.checks if check.severity == "block" and not check.passed]
         if broken:
             doubts.append(Doubt(f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.", "gates"))
+    return doubts
+
+
+def _missing(report: RunReport) -> list[Doubt]:
+    """What this run, and the runs before it, have left behind."""
+    left = [file for file in report.plan.left_out if file.warns] if report.plan else []
+    doubts = []
+    if left:
+        file = "1 file is" if len(left) == 1 else f"{number(len(left))} files are"
+        first = left[0]
+        says = f"{file} left out: {first.path}: {first.reason}{', …' if left[1:] else ''}."
+        doubts.append(Doubt(says, "left-out"))
+    for cluster in dict.fromkeys(gap.cluster for gap in report.gaps or ()):
+        gaps = [gap for gap in report.gaps or () if gap.cluster == cluster]
+        windows = "1 earlier window is" if len(gaps) == 1 else f"{number(len(gaps))} earlier windows are"
+        doubts.append(Doubt(f"{cluster}: {windows} not complete; the first: {gaps[0].window}, {gaps[0].why}.", "incomplete"))
     return doubts
 
 

@@ -1,9 +1,11 @@
 import datetime as dt
+import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shipper.config.rules import check_source_placeholders
 from shipper.errors import WindowError
 from shipper.plan.window import Window, parse_window, source_paths
 
@@ -19,6 +21,31 @@ def test_a_wide_window_names_the_folders_of_its_hourly_windows(start, count):
     assert wide == list(dict.fromkeys(narrow))
 
 
+accepted = st.lists(
+    st.sampled_from(["%Y", "%m", "%d", "%j", "%H", "%M", "%-m", "%-d", "%-j", "%-H", "%-M", "-", "/", "hour="]), min_size=1, max_size=8
+).map("".join).filter(lambda pattern: "%" in pattern)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(accepted, hours, st.integers(0, 59), st.integers(1, 3000))
+def test_the_folders_of_a_wide_window_are_the_union_over_its_minutes(pattern, hour, minute, minutes):
+    start = hour + dt.timedelta(minutes=minute)
+    path = f"logs/{{window_start:{pattern}}}/"
+    check_source_placeholders(path)
+    window = Window(start, start + dt.timedelta(minutes=minutes))
+    every_minute = [(start + dt.timedelta(minutes=n)).strftime(f"logs/{pattern}/") for n in range(minutes)]
+    assert source_paths(path, window) == list(dict.fromkeys(every_minute))
+
+
+@pytest.mark.parametrize(
+    "directive", [*sorted(set(string.ascii_letters) - set("YmdjHMS")), "_H", "OH", "0d", "%", "-k", "^Y", ""]
+)
+def test_what_has_no_known_step_is_refused(directive):
+    with pytest.raises(ValueError, match="is not known here"):
+        check_source_placeholders(f"logs/{{window_start:%Y-%{directive}}}/")
+
+
+@settings(deadline=None)
 @given(hours, st.integers(1, 10_000))
 def test_every_day_that_the_window_touches_is_named(start, minutes):
     window = Window(start, start + dt.timedelta(minutes=minutes))

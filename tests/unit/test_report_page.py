@@ -13,6 +13,7 @@ import pytest
 from shipper.report.page import render
 from shipper.report.results import Count, GateResult, RunReport
 from shipper.report.timeline import MOST_STEPS, spans, ticks
+from shipper.report.verdict import verdict
 from shipper.testing import report_samples as samples
 
 VOID = {"meta", "link", "br"}
@@ -121,6 +122,14 @@ def test_partial_retry_names_what_was_not_read() -> None:
     assert "918,219 read + 306,072 not read = 422,000 delivered + 802,291 before. The sum closes." in says
     assert "4 files needed no reading" in says
     assert "Took over the lease" in page.text("#notes")
+
+
+def test_properties_that_nobody_vouches_for_are_named() -> None:
+    report = samples.partly_there()
+    assert report.plan is not None
+    report.plan.clusters[0].unsafe_properties = ["debug", "socket.max.fails"]
+    assert "Set by unsafe_properties" in Page(report).text("#notes")
+    assert "debug, socket.max.fails" in Page(report).text("#notes")
 
 
 def test_nothing_to_ship_is_a_success_that_says_so() -> None:
@@ -247,9 +256,46 @@ def test_size_of_the_run_is_shown_against_runs_of_as_long_a_window() -> None:
     assert page.html.count('class="past"') == 4 * 22
 
 
-def test_first_run_says_that_it_has_no_history() -> None:
-    says = "There is no earlier run of this pipeline over a window of 1h to compare this one with."
-    assert says in Page(samples.shipped()).text("#history")
+def test_a_first_run_has_no_section_about_earlier_ones() -> None:
+    assert 'id="history"' not in Page(samples.shipped()).html
+    assert "Against earlier runs" not in Page(samples.shipped()).html
+
+
+def test_what_holds_is_folded_away_and_what_does_not_is_seen() -> None:
+    assert re.search(r"<summary>✓ \d+ checks? passed</summary>", Page(samples.shipped()).html)
+    closed = Page(samples.gate_closed()).html
+    first_fold = closed.index("<details", closed.index('id="gates"'))
+    assert "✗ failed" in closed[:first_fold]
+
+
+def test_code_in_a_sentence_is_code_and_the_command_names_the_configuration() -> None:
+    report = samples.ship_failed()
+    report.first_cause = report.error = "ship:singapore: raise `metadata_wait`, or a lone ` stays"
+    report.config = "/etc/shipper"
+    page = Page(report)
+    assert "`" not in page.text("h1")
+    assert "--config /etc/shipper" in page.text("#verdict")
+
+
+def test_the_folder_is_shown_and_not_its_pattern_alone() -> None:
+    report = samples.shipped()
+    assert report.plan is not None
+    report.plan.source = "s3a://logs/web/{window_start:%Y/%m/%d/%H}/"
+    assert "s3a://logs/web/2026/11/21/11/" in Page(report).html
+
+
+def test_a_run_with_much_in_quarantine_is_not_plainly_green() -> None:
+    report = samples.set_aside()
+    report.ships[0].quarantined = {"unparseable": report.ships[0].read // 3}
+    found = verdict(report)
+    assert found.state == "doubt"
+    assert any("33 %) went to quarantine" in doubt.says for doubt in found.doubts)
+
+
+def test_the_first_lookup_of_topics_is_no_alarm() -> None:
+    report = samples.shipped()
+    report.ships[0].parked = {"logs.web": 1000}
+    assert "Parked for" not in Page(report).html
 
 
 def test_failed_run_is_not_compared_by_its_time() -> None:
@@ -281,13 +327,13 @@ def test_closed_source_gate_says_that_nothing_was_sent_and_why() -> None:
     verdict = page.text("#verdict")
     assert "not_null(value) expected all, observed 97.2 %" in verdict
     assert "shipper run web_access --window 2026-11-21T11:00:00Z/2026-11-21T12:00:00Z" in verdict
-    assert {row["Step"]: row["Status"] for row in page.rows("steps")}["Ship, frankfurt"] == "no result"
-    assert [row["Result"] for row in page.rows("gates")] == ["✓ passed", "✗ failed", "! failed"]
+    assert {row["Step"]: row["Status"] for row in page.rows("steps")}["Ship, frankfurt"] == "not run"
+    assert [row["Result"] for row in page.rows("gates")] == ["✗ failed", "! failed", "✓ passed"]
 
 
 def test_failed_ship_counts_what_the_ledger_holds_and_leaves_the_rest_open() -> None:
     page = Page(samples.ship_failed())
-    assert page.text("h1") == "Failed while shipping to singapore, after 559,987 records"
+    assert page.text("h1") == "Failed while shipping to singapore, after 559,987 records; frankfurt has everything"
     verdict = page.text("#verdict")
     assert "broker 2 (kafka-2.sg.example:9093) has not answered for 2m" in verdict
     assert "frankfurt: 1,224,291 records shipped" in verdict
@@ -318,7 +364,7 @@ def test_crash_before_the_plan_still_makes_a_page() -> None:
     page = Page(samples.crashed())
     assert page.text("h1") == "Failed before there was a plan"
     assert "did you mean 'status'?" in page.text("#verdict")
-    assert [row["Status"] for row in page.rows("steps")] == ["no result", "no result"]
+    assert [row["Status"] for row in page.rows("steps")] == ["no result", "not run"]
     assert page.tags["svg"] == 0
 
 

@@ -1,0 +1,123 @@
+"""Windows of the schedule that are not complete on a cluster.
+
+What runs found and did is in their results, and what is on a cluster is in its ledger. A window is complete there if the last run that covered
+it passed the cluster's delivery gate and left nothing of it behind. A run covers its own window, and what it looked back at (see
+shipper.report.coverage). So a window that nobody ran, or whose run failed, is complete once a later run has looked back over it, except where
+its own source gate is closed: then a person has to look. A file that was left behind counts as shipped when the ledger has all of it.
+
+Results may be deleted. Of a window that has none any more, and was not looked back at, the ledger alone is left: it is complete if the ledger
+holds files of it and all of them are complete. That a file never arrived is then known to nobody.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from shipper.config.models import Pipeline
+from shipper.plan.schedule import Ticks
+from shipper.plan.window import Window
+from shipper.report.beginning import read_beginnings
+from shipper.report.results import Coverage, Gap
+from shipper.report.window_runs import WindowRun, contains, source_closed, window_names, window_runs
+
+#: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks at everything.
+_REPORT_DAYS, _REPORT_WINDOWS = 7, 200
+
+
+class Held(Protocol):
+    """What a cluster's ledger says."""
+
+    def window_complete(self, window: Window) -> bool:
+        """Whether it holds files of the window, all of them whole."""
+
+    def files_complete(self, paths: Collection[str]) -> bool: ...
+
+
+def find_gaps(
+    windows: Iterable[Window], runs: Sequence[WindowRun], since: Mapping[str, dt.datetime], held: Callable[[str], Held | None]
+) -> list[Gap]:
+    """``runs``: by time. ``since``: cluster → begin of its first window. ``held``: cluster → its ledger, asked only where results do not
+    tell; None if it cannot be had."""
+    found = []
+    for window in windows:
+        own = [run for run in runs if contains(run.window, window)]
+        closed = source_closed(window, own)
+        for cluster, first in since.items():
+            if window.start >= first and (gap := _gap(window, cluster, own, runs, closed=closed, held=held)):
+                found.append(gap)
+    return found
+
+
+def _gap(
+    window: Window,
+    cluster: str,
+    own: Sequence[WindowRun],
+    runs: Sequence[WindowRun],
+    *,
+    closed: bool,
+    held: Callable[[str], Held | None],
+) -> Gap | None:
+    def gap(why: str, paths: Sequence[str] = ()) -> Gap:
+        return Gap(cluster=cluster, window=str(window), why=why, paths=list(paths))
+
+    if closed:
+        return gap("its source gate is closed")
+    covered = [run.covered[cluster] for run in runs if cluster in run.covered and _covers(run.covered[cluster], window)]
+    if not covered:
+        if own:
+            return gap("its run failed, or is not over")
+        ledger = held(cluster)
+        return None if ledger and ledger.window_complete(window) else gap("no run")
+    left = next((one for one in covered[-1].uncovered if one.window == str(window)), None)
+    if left is None:
+        return None
+    if not left.paths:
+        # Files that were shipped by the window's own run may be gone by now.
+        return None if any(cluster in run.covered for run in own) else gap(left.why)
+    ledger = held(cluster)
+    return None if ledger and ledger.files_complete(left.paths) else gap(left.why, left.paths)
+
+
+def _covers(coverage: Coverage, window: Window) -> bool:
+    return coverage.start <= window.start and window.end <= coverage.end
+
+
+def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:
+    """For a run's report: what is not complete of the last windows that ended by ``until``, from results alone. None: the pipeline has no
+    schedule, or no run of it has been. Raises StepResultError, OSError."""
+    if pipeline.schedule is None:
+        return None
+    began = {name: at for name, at in read_beginnings(runs_uri, pipeline.name).items() if name in pipeline.clusters}
+    kept = window_names(runs_uri, pipeline.name)
+    if not began or not kept:
+        return None
+    # Where results are deleted after some days, nothing can be said of the days before.
+    first = max(min(began.values()), min(window.start for window in kept), until - dt.timedelta(days=_REPORT_DAYS))
+    windows = [window for window in Ticks(pipeline.schedule).windows(first, until) if window.end <= until][-_REPORT_WINDOWS:]
+    if not windows:
+        return []
+    looked_back = until + dt.timedelta(
+        days=1, seconds=pipeline.source.lookback_seconds
+    )  # by runs behind them, if this is an old window
+    runs = window_runs(runs_uri, pipeline.name, pipeline.clusters, windows[0].start, looked_back)
+    return find_gaps(windows, runs, began, lambda cluster: None)
+
+
+def merged(gaps: Sequence[Gap]) -> list[Gap]:
+    """Windows that follow each other, with one reason and no file to name, as one: START of the first/END of the last."""
+    found: list[Gap] = []
+    for gap in sorted(gaps, key=lambda one: (one.cluster, one.window)):
+        last = found[-1] if found else None
+        start, _, end = gap.window.partition("/")
+        if (
+            last
+            and not gap.paths
+            and (last.cluster, last.why, last.paths) == (gap.cluster, gap.why, [])
+            and last.window.endswith(f"/{start}")
+        ):
+            found[-1] = last.model_copy(update={"window": f"{last.window.partition('/')[0]}/{end}", "windows": last.windows + 1})
+        else:
+            found.append(gap)
+    return found

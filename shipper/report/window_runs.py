@@ -1,0 +1,194 @@
+"""What the runs over some windows came to, from the small ones of their results: whether the source gate was closed, and what each delivery
+gate found complete. Plans and reports, which name every file, are not read.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import fsspec
+from pydantic import BaseModel, ValidationError
+
+from shipper.plan.window import Window, parse_window
+from shipper.report.results import Coverage, RunFolder
+
+_AT_ONCE = 16
+"""On an object store each look takes a round trip."""
+
+R = TypeVar("R", bound="_Result")
+T = TypeVar("T")
+
+log = logging.getLogger("shipper.history")
+
+
+class _Check(BaseModel):
+    severity: str
+    passed: bool
+
+
+class _Result(BaseModel):
+    """What is needed of a result. Everything else is ignored, so that results of other versions of shipper count too."""
+
+    run_id: str
+    status: str
+
+
+class _Ship(_Result):
+    final: bool = False
+
+
+class _File(BaseModel):
+    path: str
+    late_window: str | None = None
+    late_for: list[str] = []
+
+
+class _Plan(_Result):
+    files: list[_File] = []
+
+
+class _Gate(_Result):
+    checks: list[_Check] = []
+    coverage: Coverage | None = None
+
+
+@dataclass(frozen=True)
+class WindowRun:
+    """One run over one window."""
+
+    window: Window
+    run_id: str
+    source_closed: bool | None
+    """Whether a check of the source gate did not hold; None: the gate left no result, or could not be evaluated."""
+    covered: dict[str, Coverage]
+    """Cluster whose delivery gate has passed → what was complete there then."""
+
+
+def window_runs(runs_uri: str, pipeline: str, clusters: Collection[str], start: dt.datetime, end: dt.datetime) -> list[WindowRun]:
+    """The runs over windows that touch [start, end), by run id, and so by time. Empty if there are none; raises OSError if they cannot be
+    listed."""
+    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    windows = [(window, name) for window, name in _windows(fs, path) if window.start < end and window.end > start]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        ids = pool.map(lambda found: names(fs, f"{path}/{found[1]}"), windows)
+        runs = [(window, name, run_id) for (window, name), found in zip(windows, ids, strict=True) for run_id in found]
+        read = pool.map(lambda run: _read(fs, f"{path}/{run[1]}/{run[2]}", run[0], run[2], clusters), runs)
+        return sorted(read, key=lambda run: run.run_id)
+
+
+def window_names(runs_uri: str, pipeline: str) -> list[Window]:
+    """The windows that have a folder of results. Raises OSError."""
+    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    return [window for window, _ in _windows(fs, path)]
+
+
+def _windows(fs: Any, path: str) -> list[tuple[Window, str]]:
+    return [(Window(*bounds), name) for name in names(fs, path) if (bounds := RunFolder.window_of(name))]
+
+
+@dataclass(frozen=True)
+class NotAgain:
+    """What a run that looks back leaves alone, since trying it again would fail again, and its own window with it."""
+
+    closed: frozenset[Window]
+    """Windows whose source gate is closed."""
+    failed: Mapping[str, frozenset[Window]]
+    """Cluster → windows of which the last ship there failed for good: a record that no topic takes, say."""
+    tried: Mapping[str, frozenset[str]]
+    """Cluster → late files of such a ship."""
+
+    def why(self, cluster: str, window: Window, path: str) -> str | None:
+        if window in self.closed:
+            return "the source gate of its window is closed"
+        if window in self.failed.get(cluster, ()):
+            return f"the ship of its window to {cluster} failed, and would fail again"
+        if path in self.tried.get(cluster, ()):
+            return f"a run that looked back tried to ship it to {cluster}, and failed for good"
+        return None
+
+
+def not_again(runs_uri: str, pipeline: str, clusters: Collection[str], windows: Collection[Window], end: dt.datetime) -> NotAgain:
+    """By the last run over all of a window that came to it. ``windows``: those that are asked about, which is why the larger results, too, of
+    the runs from the first of them to ``end`` are read."""
+    if not windows:
+        return NotAgain(frozenset(), {}, {})
+    runs = window_runs(runs_uri, pipeline, clusters, min(window.start for window in windows), end)
+    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    failed: dict[str, set[Window]] = {}
+    tried: dict[str, set[str]] = {}
+    done: dict[str, list[WindowRun]] = {cluster: [] for cluster in clusters}
+    for run in reversed(runs):
+        folder = f"{path}/{RunFolder.name_of(run.window.start, run.window.end)}/{run.run_id}"
+        for cluster in clusters:
+            if cluster in run.covered:
+                done[cluster].append(run)
+                continue
+            ship = _find(fs, f"{folder}/ship.{cluster}.json", run.run_id, _Ship)
+            if ship is None or ship.status != "failed" or not ship.final:
+                continue
+            failed.setdefault(cluster, set()).update(
+                window for window in windows if contains(run.window, window) and not _since(done[cluster], window)
+            )
+            plan = _find(fs, f"{folder}/plan.json", run.run_id, _Plan)
+            tried.setdefault(cluster, set()).update(
+                file.path
+                for file in (plan.files if plan else ())
+                if file.late_window and cluster in file.late_for and not _since(done[cluster], parse_window(file.late_window))
+            )
+    closed = frozenset(window for window in windows if source_closed(window, runs))
+    return NotAgain(closed, _frozen(failed), _frozen(tried))
+
+
+def _since(later: Sequence[WindowRun], window: Window) -> bool:
+    """Whether one of the runs, all of which passed, was over all of the window."""
+    return any(contains(run.window, window) for run in later)
+
+
+def _frozen(found: Mapping[str, set[T]]) -> dict[str, frozenset[T]]:
+    return {cluster: frozenset(some) for cluster, some in found.items()}
+
+
+def source_closed(window: Window, runs: Sequence[WindowRun]) -> bool:
+    over = [run for run in runs if run.source_closed is not None and contains(run.window, window)]
+    return bool(over and over[-1].source_closed)
+
+
+def contains(window: Window, other: Window) -> bool:
+    return window.start <= other.start and other.end <= window.end
+
+
+def names(fs: Any, path: str) -> Sequence[str]:
+    """Of what is in a folder; none if there is no such folder."""
+    try:
+        return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collection[str]) -> WindowRun:
+    source = _find(fs, f"{folder}/gate_source.json", run_id, _Gate)
+    closed = None
+    if source and (source.status != "failed" or source.checks):
+        closed = any(check.severity == "block" and not check.passed for check in source.checks)
+    covered = {}
+    for cluster in clusters:
+        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _Gate)
+        if gate and gate.status != "failed":
+            covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
+    return WindowRun(window, run_id, closed, covered)
+
+
+def _find(fs: Any, path: str, run_id: str, kind: type[R]) -> R | None:
+    try:
+        found = kind.model_validate_json(bytes(fs.cat_file(path)))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValidationError) as error:
+        log.warning("%s is passed over: it is no result that can be read (%s)", path, type(error).__name__)
+        return None
+    return found if found.run_id == run_id else None

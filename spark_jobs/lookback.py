@@ -1,0 +1,147 @@
+"""Looking back: the folders of the windows before a scheduled run's own, and the files there that some cluster lacks.
+
+A file is missed by the run of its own window when it arrives later, is still being written then, or when that run fails or never is. The run
+after it finds it here: one listing more, and one question to each ledger. Files that are complete are counted, and neither read nor named in
+the plan.
+
+What would fail again is left alone, with a warning, so that an old file fails no run but its own: the files of a window whose source gate is
+closed or whose ship failed for good, and late files that a run tried in vain. They wait for a run of their own window.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shipper.delivery.remaining import Remaining
+from shipper.plan.files import ListedFile, NotTaken
+from shipper.plan.schedule import Ticks
+from shipper.plan.window import Window, source_paths
+from shipper.report.beginning import beginnings
+from shipper.report.results import LeftOut, LookedBack
+from shipper.report.window_runs import not_again
+from shipper.terms import FileId
+from spark_jobs.context import RunContext
+
+
+@dataclass
+class LookBack:
+    """The windows that are looked at, oldest first, and what is there."""
+
+    windows: list[Window]
+    folders: dict[str, Window]
+    """Those that the run's own window does not touch → the last window that does, in whose run their files should have been."""
+    folders_of: list[tuple[Window, frozenset[str]]]
+    since: Mapping[str, dt.datetime]
+    """Cluster → begin of the first window that it is asked about; later than all of them for one that came only now."""
+    listed: set[str] = field(default_factory=set)
+    """Folders with a file in them."""
+    files: dict[FileId, ListedFile] = field(default_factory=dict)
+    """Done being written."""
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def take(self, files: Iterable[ListedFile], left_out: Iterable[NotTaken]) -> None:
+        """Of what is left out only what may be complete later is of interest: a name that nobody wants is nothing new."""
+        self.files = {file.id: file for file in files}
+        for found in left_out:
+            if found.state == "unsettled":
+                window = str(self.window_of(found.file))
+                self.left_out.append(LeftOut(path=found.file.id.path, reason=found.reason, warns=True, window=window))
+
+    def window_of(self, file: ListedFile) -> Window:
+        return self.folders[file.under]
+
+    def for_cluster(self, cluster: str) -> list[FileId]:
+        """The files that the cluster is asked about."""
+        since = self.since[cluster]
+        return [file.id for file in self.files.values() if self.window_of(file).start >= since]
+
+    def looks_back_to(self, cluster: str) -> dt.datetime | None:
+        since = self.since[cluster]
+        return next((window.start for window in self.windows if window.start >= since), None)
+
+    def result(self) -> LookedBack:
+        empty = [str(window) for window, folders in self.folders_of if not folders & self.listed]
+        return LookedBack(
+            start=self.windows[0].start,
+            windows=len(self.windows),
+            folders=len(self.folders),
+            files=len(self.files),
+            empty=empty,
+        )
+
+
+def look_back(context: RunContext, pattern: str, own: Sequence[str]) -> LookBack | None:
+    """Where to look; None for a run that does not. Raises WindowError for too many folders, StepResultError, OSError."""
+    pipeline = context.pipeline
+    schedule, window = pipeline.schedule, context.window
+    if not context.scheduled or context.reship or schedule is None:
+        return None
+    began = beginnings(context.runs_uri, pipeline.name, pipeline.clusters, window.start, schedule.start, keep=not context.trial)
+    start = window.start - dt.timedelta(seconds=pipeline.source.lookback_seconds)
+    windows = [
+        Window(found.start, min(found.end, window.start))
+        for found in Ticks(schedule).windows(start, window.start)
+        if found.start >= min(began.values())
+    ]
+    if not windows:
+        return None
+    folders_of = [(found, frozenset(source_paths(pattern, found))) for found in windows]
+    folders = {path: found for found, paths in folders_of for path in sorted(paths) if path not in own}
+    return LookBack(
+        windows, folders, folders_of, {cluster: max(windows[0].start, began[cluster]) for cluster in pipeline.clusters}
+    )
+
+
+@dataclass
+class Late:
+    """What the run ships of the files that it found when it looked back."""
+
+    files: dict[FileId, list[str]]
+    """File → the clusters that get it, oldest window first."""
+    left_out: list[LeftOut]
+
+
+def late_files(context: RunContext, back: LookBack, remaining: Mapping[str, Remaining], own: Sequence[ListedFile]) -> Late:
+    """``remaining``: what each cluster that could be asked lacks, of the run's own files too."""
+    wanted: dict[FileId, list[str]] = {}
+    left_out: list[LeftOut] = []
+    for cluster, left in remaining.items():
+        for file in left.left:
+            if file in back.files:
+                wanted.setdefault(file, []).append(cluster)
+        for file, reason in left.refused.items():
+            left_out.append(_left_out(back, file, f"{cluster}: {reason}", [cluster]))
+    windows = {back.window_of(back.files[file]) for file in wanted}
+    held = not_again(context.runs_uri, context.pipeline.name, context.pipeline.clusters, windows, context.window.start)
+    for file, clusters in list(wanted.items()):
+        window = back.window_of(back.files[file])
+        for cluster in list(clusters):
+            if why := held.why(cluster, window, file.path):
+                left_out.append(_left_out(back, file, f"{why}; run that window when it is cleared up", [cluster]))
+                clusters.remove(cluster)
+    open_ = [file for file, clusters in wanted.items() if clusters]
+    open_.sort(key=lambda file: (back.window_of(back.files[file]).start, file))
+    kept = set(_within_limits(context, open_, own))
+    left_out += [
+        _left_out(back, file, "more than `limits` allow in one run; the next run takes it", wanted[file])
+        for file in open_
+        if file not in kept
+    ]
+    return Late({file: wanted[file] for file in open_ if file in kept}, left_out)
+
+
+def _left_out(back: LookBack, file: FileId, reason: str, clusters: list[str]) -> LeftOut:
+    return LeftOut(path=file.path, reason=reason, warns=True, window=str(back.window_of(back.files[file])), clusters=clusters)
+
+
+def _within_limits(context: RunContext, late: Sequence[FileId], own: Sequence[ListedFile]) -> Iterator[FileId]:
+    """The first ones for which there is room beside the window's own."""
+    limits = context.pipeline.limits
+    count, size = len(own), sum(file.id.size_bytes for file in own)
+    for file in late:
+        count, size = count + 1, size + file.size_bytes
+        if count > limits.max_files or (limits.max_bytes is not None and size > limits.max_bytes):
+            return
+        yield file

@@ -1,0 +1,282 @@
+"""Which windows of a schedule count as complete, by results and ledgers that are written by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shipper.config.models import Pipeline
+from shipper.plan.window import Window
+from shipper.report.beginning import beginnings, read_beginnings
+from shipper.report.coverage import coverage
+from shipper.report.gaps import find_gaps, gaps_before, merged
+from shipper.report.message import message
+from shipper.report.results import (
+    CheckResult,
+    ClusterPlan,
+    Coverage,
+    DeliveryGateResult,
+    Gap,
+    GateResult,
+    LeftOut,
+    LookedBack,
+    PlannedFile,
+    PlanResult,
+    RunFolder,
+    ShipResult,
+    Uncovered,
+)
+from shipper.report.window_runs import not_again, window_runs
+from shipper.testing.report_samples import shipped
+
+DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+LONG = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
+
+
+def hour(n: int) -> Window:
+    return Window(DAY + dt.timedelta(hours=n), DAY + dt.timedelta(hours=n + 1))
+
+
+class Runs:
+    """Results of runs, as files."""
+
+    def __init__(self, root: Path) -> None:
+        self.uri, self.count = str(root), 0
+
+    def add(
+        self, window: Window, *clusters: str, closed: bool = False, back_to: int | None = None, left: Collection[Uncovered] = ()
+    ) -> None:
+        self.count += 1
+        folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
+        common: dict[str, Any] = {
+            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
+            "started_at": window.end, "finished_at": window.end,
+        }  # fmt: skip
+        check = CheckResult(check="files", severity="block", passed=not closed, expected=">= 1", observed="0")
+        folder.write(
+            "gate_source", GateResult(step="gate_source", checks=[check], status="failed" if closed else "succeeded", **common)
+        )
+        for cluster in clusters:
+            start = window.start if back_to is None else hour(back_to).start
+            found = Coverage(start=start, end=window.end, uncovered=list(left))
+            folder.write(f"gate_delivery.{cluster}", DeliveryGateResult(cluster=cluster, coverage=found, **common))
+
+    def gaps(self, last: int, held: Any = None, **since: int) -> list[tuple[str, int, str]]:
+        runs = window_runs(self.uri, "web", ("near", "far"), DAY, LONG)
+        begins = {cluster: hour(since.get(cluster, 0)).start for cluster in ("near", "far")}
+        found = find_gaps([hour(n) for n in range(last + 1)], runs, begins, lambda cluster: held)
+        return [(gap.cluster, int(gap.window[11:13]), gap.why) for gap in found]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+class Ledger:
+    def __init__(self, *complete: int, paths: Collection[str] = ()) -> None:
+        self.complete, self.paths = complete, set(paths)
+
+    def window_complete(self, window: Window) -> bool:
+        return window.start.hour in self.complete
+
+    def files_complete(self, paths: Collection[str]) -> bool:
+        return set(paths) <= self.paths
+
+
+def test_a_window_that_nobody_ran_and_one_that_failed_are_gaps_cluster_by_cluster(runs: Runs) -> None:
+    runs.add(hour(0), "near", "far")
+    runs.add(hour(2), "near")
+    assert runs.gaps(2) == [("near", 1, "no run"), ("far", 1, "no run"), ("far", 2, "its run failed, or is not over")]
+
+
+def test_a_later_run_that_looked_back_makes_them_complete(runs: Runs) -> None:
+    runs.add(hour(0), "near", "far")
+    runs.add(hour(2), "near")
+    runs.add(hour(3), "near", "far", back_to=1)
+    assert runs.gaps(3) == []
+
+
+def test_a_wide_run_covers_all_of_its_windows(runs: Runs) -> None:
+    runs.add(Window(hour(0).start, hour(5).end), "near", "far")
+    assert runs.gaps(6) == [("near", 6, "no run"), ("far", 6, "no run")]
+
+
+def test_a_closed_source_gate_stays_a_gap_until_a_run_of_that_window_passes(runs: Runs) -> None:
+    runs.add(hour(0), closed=True)
+    runs.add(hour(1), "near", "far", back_to=0)
+    assert runs.gaps(1) == [("near", 0, "its source gate is closed"), ("far", 0, "its source gate is closed")]
+    runs.add(hour(0), "near", "far")
+    assert runs.gaps(1) == []
+
+
+def test_a_file_that_was_left_behind_is_a_gap_until_it_is_shipped(runs: Runs) -> None:
+    left = Uncovered(window=str(hour(0)), why="too young", paths=["a.log"])
+    runs.add(hour(0), "near", "far", left=[left])
+    assert runs.gaps(0) == [("near", 0, "too young"), ("far", 0, "too young")]
+    assert runs.gaps(0, Ledger(paths=["a.log"])) == []
+    runs.add(hour(1), "near", "far", back_to=0, left=[left])
+    assert len(runs.gaps(1)) == 2
+    runs.add(hour(2), "near", "far", back_to=0)
+    assert runs.gaps(2) == []
+
+
+def test_a_window_without_files_is_a_gap_unless_its_own_run_was_content(runs: Runs) -> None:
+    runs.add(hour(1), "near", "far")
+    empty = [Uncovered(window=str(hour(n)), why="no file was there") for n in (0, 1)]
+    runs.add(hour(2), "near", "far", back_to=0, left=empty)
+    assert runs.gaps(2) == [("near", 0, "no file was there"), ("far", 0, "no file was there")]
+
+
+def test_where_the_results_are_gone_the_ledger_is_asked(runs: Runs) -> None:
+    runs.add(hour(2), "near", "far")
+    assert runs.gaps(2, Ledger(0)) == [("near", 1, "no run"), ("far", 1, "no run")]
+
+
+def test_a_cluster_is_asked_from_its_own_first_window_on(runs: Runs) -> None:
+    runs.add(hour(1), "near")
+    runs.add(hour(2), "near", "far")
+    assert runs.gaps(2, near=1, far=2) == []
+
+
+def test_windows_in_a_row_are_shown_as_one() -> None:
+    three = [Gap(cluster="far", window=str(hour(n)), why="no run") for n in (3, 1, 2)]
+    other = Gap(cluster="far", window=str(hour(5)), why="no run")
+    assert [(gap.window[11:13], gap.windows) for gap in merged([*three, other])] == [("01", 3), ("05", 1)]
+
+
+class TestCoverage:
+    def plan(self, **fields: Any) -> PlanResult:
+        times = {"started_at": DAY, "finished_at": DAY, "window_start": hour(5).start, "window_end": hour(5).end}
+        clusters = [ClusterPlan(cluster="near", looks_back_to=hour(2).start), ClusterPlan(cluster="far")]
+        return PlanResult(pipeline="web", run_id="r", clusters=clusters, **times, **fields)  # type: ignore[arg-type]
+
+    def test_it_reaches_as_far_back_as_the_cluster_was_asked(self) -> None:
+        found = [coverage(self.plan(), cluster, when_empty_fails=True) for cluster in ("near", "far")]
+        assert [one.start.hour for one in found] == [2, 5]
+
+    def test_what_was_left_out_is_not_covered_on_the_clusters_that_lack_it(self) -> None:
+        left_out = [
+            LeftOut(path="own", reason="young", warns=True),
+            LeftOut(path="x.txt", reason="include"),
+            LeftOut(path="late", reason="replaced", warns=True, window=str(hour(3)), clusters=["far"]),
+        ]
+        near, far = (coverage(self.plan(left_out=left_out), name, when_empty_fails=True) for name in ("near", "far"))
+        assert [(one.window, one.paths) for one in near.uncovered] == [(str(hour(5)), ["own"])]
+        assert [(one.window, one.paths) for one in far.uncovered] == [(str(hour(5)), ["own"]), (str(hour(3)), ["late"])]
+
+    @pytest.mark.parametrize("fails", [True, False])
+    def test_a_window_without_files_is_covered_only_where_that_is_normal(self, fails: bool) -> None:
+        plan = self.plan(looked_back=LookedBack(start=hour(2).start, windows=3, folders=3, empty=[str(hour(3))]))
+        assert bool(coverage(plan, "near", when_empty_fails=fails).uncovered) == fails
+
+
+def pipeline(**schedule: Any) -> Pipeline:
+    spec = {
+        "pipeline": "web",
+        "schedule": {"cron": "@hourly", **schedule},
+        "source": "logs/",
+        "topic": "t",
+        "clusters": ["near", "far"],
+    }
+    return Pipeline.model_validate(spec)
+
+
+class TestBeginnings:
+    def test_a_pipeline_begins_with_its_first_scheduled_window_and_a_new_cluster_with_its_own(self, tmp_path: Path) -> None:
+        def first(n: int, *clusters: str) -> dict[str, int]:
+            found = beginnings(str(tmp_path), "web", clusters, hour(n).start, None, keep=True)
+            return {cluster: at.hour for cluster, at in found.items()}
+
+        assert first(5, "near") == {"near": 5}
+        assert first(6, "near") == {"near": 5}
+        assert first(7, "near", "far") == {"near": 5, "far": 7}
+        assert first(8, "far") == {"far": 7}
+        assert {name: at.hour for name, at in read_beginnings(str(tmp_path), "web").items()} == {"near": 5, "far": 7}
+
+    def test_the_first_run_of_all_begins_at_the_schedules_start(self, tmp_path: Path) -> None:
+        found = beginnings(str(tmp_path), "web", ["near"], hour(5).start, hour(2).start, keep=False)
+        assert found == {"near": hour(2).start}
+        assert read_beginnings(str(tmp_path), "web") == {}
+
+
+def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept(runs: Runs, tmp_path: Path) -> None:
+    assert gaps_before(runs.uri, pipeline(), hour(3).start) is None, "nobody knows since when"
+    beginnings(runs.uri, "web", ["near", "far"], hour(0).start, None, keep=True)
+    runs.add(hour(1), "near", "far")
+    runs.add(hour(3), "near", "far")
+    found = gaps_before(runs.uri, pipeline(), hour(3).start)
+    assert found is not None
+    assert [(gap.cluster, gap.window[11:13]) for gap in found] == [("near", "02"), ("far", "02")]
+
+
+@pytest.mark.parametrize("spoil", ["gap", "left out"])
+def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: str) -> None:
+    from shipper.report.page import render
+
+    report = shipped()
+    assert report.plan is not None
+    assert report.gate_source is not None
+    report.plan.left_out = []
+    report.gate_source.checks = [check for check in report.gate_source.checks if check.passed]
+    assert message(report).ending == "success"
+    if spoil == "gap":
+        report.gaps = [Gap(cluster="frankfurt", window=str(hour(1)), why="no run")]
+        says, place = "frankfurt: 1 earlier window is not complete", 'id="incomplete"'
+    else:
+        report.plan.left_out = [LeftOut(path="s3a://logs/young.log", reason="modified 4 s ago", warns=True)]
+        says, place = "1 file is left out: s3a://logs/young.log", 'id="left-out"'
+    told, page = message(report), render(report)
+    assert told.ending == "warning"
+    assert says in (told.cause or "")
+    assert "but not everything is there yet" in told.headline
+    assert says in page
+    assert place in page
+
+
+class TestNotAgain:
+    """What a run that looks back leaves alone."""
+
+    def ask(self, runs: Runs, window: Window, path: str = "a.log", cluster: str = "near") -> str | None:
+        return not_again(runs.uri, "web", ("near", "far"), {window}, LONG).why(cluster, window, path)
+
+    def ship(self, runs: Runs, window: Window, *, final: bool, late: Window | None = None) -> None:
+        runs.add(window)
+        folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
+        common: dict[str, Any] = {
+            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
+            "started_at": window.end, "finished_at": window.end,
+        }  # fmt: skip
+        folder.write("ship.near", ShipResult(cluster="near", status="failed", error="no", final=final, **common))
+        file = PlannedFile(path="a.log", size_bytes=1, modified_ms=1, splits=1, late_window=late and str(late), late_for=["near"])
+        folder.write("plan", PlanResult(files=[file], **common))
+
+    def test_a_window_whose_source_gate_is_closed(self, runs: Runs) -> None:
+        runs.add(hour(0), closed=True)
+        assert "gate" in (self.ask(runs, hour(0)) or "")
+        assert self.ask(runs, hour(1)) is None
+        runs.add(hour(0), "near")
+        assert self.ask(runs, hour(0)) is None
+
+    def test_a_window_whose_ship_failed_for_good_on_that_cluster(self, runs: Runs) -> None:
+        self.ship(runs, hour(0), final=True)
+        assert "would fail again" in (self.ask(runs, hour(0)) or "")
+        assert self.ask(runs, hour(0), cluster="far") is None
+        runs.add(hour(0), "near")
+        assert self.ask(runs, hour(0)) is None
+
+    def test_a_cluster_that_was_away_is_tried_again(self, runs: Runs) -> None:
+        self.ship(runs, hour(0), final=False)
+        assert self.ask(runs, hour(0)) is None
+
+    def test_a_late_file_that_failed_for_good_is_not_tried_each_hour(self, runs: Runs) -> None:
+        runs.add(hour(0), "near")
+        self.ship(runs, hour(1), final=True, late=hour(0))
+        assert "looked back tried" in (self.ask(runs, hour(0)) or "")
+        assert self.ask(runs, hour(0), path="b.log") is None
+        runs.add(hour(0), "near")
+        assert self.ask(runs, hour(0)) is None

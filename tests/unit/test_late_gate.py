@@ -1,0 +1,69 @@
+"""A late file that is wrong does not close the source gate of the window whose run found it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shipper.config.models import Pipeline
+from shipper.plan.window import Window
+from shipper.report.coverage import coverage
+from shipper.report.results import CheckResult, ClusterPlan, GateResult, PlannedFile, PlanResult, RunFolder, as_gated
+from spark_jobs import steps
+from spark_jobs.context import RunContext
+
+START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+WINDOW = Window(START, START + dt.timedelta(hours=1))
+BEFORE = Window(START - dt.timedelta(hours=1), START)
+CHECK: dict[str, Any] = {"check": "matches(value)", "severity": "block", "expected": "all", "observed": "97 %"}
+
+
+def run_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]) -> tuple[PlanResult, GateResult]:
+    """The gate over an own file and a late one, with a check that finds the files ``wrong``."""
+    pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]})
+    folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
+    context = RunContext(pipeline, {}, tmp_path, WINDOW, folder)
+    plan = PlanResult(
+        **context.common("plan"),
+        started_at=START,
+        finished_at=START,
+        files=[
+            PlannedFile(path="own", size_bytes=1, modified_ms=1, splits=1),
+            PlannedFile(path="late", size_bytes=1, modified_ms=1, splits=1, late_window=str(BEFORE), late_for=["near"]),
+        ],
+        clusters=[ClusterPlan(cluster="near", looks_back_to=BEFORE.start)],
+    )
+    folder.write("plan", plan)
+
+    def judge(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:
+        found = bool(wrong & {file.path for file in planned.files})
+        return result.model_copy(
+            update={"status": "failed" if found else "succeeded", "checks": [CheckResult(**CHECK, passed=not found)]}
+        )
+
+    monkeypatch.setattr(steps, "_judge_source", judge)
+    return plan, steps.gate_source(context, START)
+
+
+def test_it_stays_out_with_a_warning_and_the_window_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, gate = run_gate(tmp_path, monkeypatch, {"late"})
+    assert gate.status == "succeeded"
+    shipped = as_gated(plan, gate)
+    assert [file.path for file in shipped.files_for("near")] == ["own"]
+    assert [(file.path, file.warns) for file in shipped.left_out] == [("late", True)]
+    assert "matches(value): expected all, observed 97 %" in shipped.left_out[0].reason
+    covered = coverage(shipped, "near", when_empty_fails=True)
+    assert [(one.window, one.paths) for one in covered.uncovered] == [(str(BEFORE), ["late"])]
+
+
+def test_the_windows_own_files_close_it_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_gate(tmp_path, monkeypatch, {"own", "late"})[1].status == "failed"
+    assert run_gate(tmp_path, monkeypatch, {"own"})[1].status == "failed"
+
+
+def test_right_late_files_are_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, gate = run_gate(tmp_path, monkeypatch, set())
+    assert [file.path for file in as_gated(plan, gate).files_for("near")] == ["own", "late"]
