@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shipper.config.documents import generated_files
     from shipper.config.faults import ConfigFault
-    from shipper.config.loading import LoadedConfig, load_all, load_cluster, load_pipeline, locate, resolve_uri
+    from shipper.config.loading import LoadedConfig, load_all, load_cluster, load_pipeline, load_platform, locate
     from shipper.config.models import Cluster, Pipeline
+    from shipper.config.uris import resolve_uri
 
 __all__ = [
     "Cluster",
@@ -22,11 +23,19 @@ __all__ = [
     "load_all",
     "load_cluster",
     "load_pipeline",
+    "load_pipeline_alone",
+    "load_platform",
     "locate",
     "resolve_uri",
 ]
 
-_MODULES = {"generated_files": "documents", "ConfigFault": "faults", "Cluster": "models", "Pipeline": "models"}
+_MODULES = {
+    "generated_files": "documents",
+    "ConfigFault": "faults",
+    "Cluster": "models",
+    "Pipeline": "models",
+    "resolve_uri": "uris",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Secret
 from pydantic.fields import FieldInfo
 
-from shipper.config.units import write_duration, write_size
-
-DURATION, SIZE = "duration", "size"
+from shipper.config.units import Unit
 
 
 def bare(annotation: Any) -> Any:
-    """Without ``Annotated`` and without ``| None``: what a user may write."""
-    if get_origin(annotation) is Annotated:
+    """Without ``Annotated``, ``Secret`` and ``| None``: what a user may write."""
+    if get_origin(annotation) in (Annotated, Secret):
         return bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
         rest = [variant for variant in get_args(annotation) if variant is not NoneType]
@@ -69,20 +68,28 @@ def yaml_keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {"check": by_key.pop("check"), **by_key} if "check" in by_key else by_key
 
 
-def unit(model: type[BaseModel], key: str) -> str | None:
-    """DURATION or SIZE for a field that is one; its name in code carries the unit."""
+def unit(model: type[BaseModel], key: str) -> Unit | None:
+    """Of a field that is a number with a unit."""
     for name, field in model.model_fields.items():
         if key in (name, field.alias):
-            return DURATION if name.endswith("_seconds") else SIZE if name.endswith("_bytes") else None
+            marks = (*field.metadata, *_metadata(field.annotation))
+            return next((mark for mark in marks if isinstance(mark, Unit)), None)
     return None
 
 
-def written(value: Any, unit_of_value: str | None) -> str:
+def _metadata(annotation: Any) -> Iterator[Any]:
+    """Of ``Annotated``, also in ``… | None``."""
+    if get_origin(annotation) is Annotated:
+        yield from get_args(annotation)[1:]
+    elif get_origin(annotation) in (Union, UnionType):
+        for variant in get_args(annotation):
+            yield from _metadata(variant)
+
+
+def written(value: Any, unit_of_value: Unit | None) -> str:
     """``value`` as a user writes it in YAML: ``10m``, ``8MB``, ``true``."""
-    if unit_of_value == DURATION:
-        return write_duration(float(value))
-    if unit_of_value == SIZE:
-        return write_size(int(value))
+    if unit_of_value is not None:
+        return unit_of_value.write(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

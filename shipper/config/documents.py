@@ -11,9 +11,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shipper.config import annotations as types
-from shipper.config.json_schema import cluster_schema, pipeline_schema
-from shipper.config.models import Cluster, Pipeline, Route
-from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
+from shipper.config.json_schema import cluster_schema, pipeline_schema, platform_schema
+from shipper.config.kafka_properties import ALLOWED, FORBIDDEN, OWNED, UNSAFE
+from shipper.config.models import Cluster, Pipeline
+from shipper.config.platform import Platform
+from shipper.config.route import Route
+from shipper.config.spark_settings import PINNED_SPARK_SETTINGS
 
 _INTRODUCTION = """\
 # Option reference
@@ -23,9 +26,11 @@ an error, and so is a key without a value.
 
 - **Duration**: a number and a unit: `500ms`, `30s`, `10m`, `2h`, `1d`, `1h30m`.
 - **Size**: a number and a unit: `256B`, `500kB`, `50MB`, `64MiB`, `2GB` (1 MB = 1,000,000 bytes, 1 MiB = 1,048,576 bytes).
-- **Environment**: `${NAME}` and `${NAME:-default}` are filled in everywhere in cluster files, and in `source` and
-  `runs_uri` of pipelines. The default also stands for a variable that is empty. Without a default, a variable that is not
-  set is an error.
+- **References** are filled in everywhere in cluster files, and `${NAME}` also in `source` and `runs_uri` of pipelines:
+  `${NAME}` and `${NAME:-default}`, a variable of the environment (the default also stands for one that is empty; without a default,
+  one that is not set is an error); `${file:/run/secrets/kafka}`, a file that nobody else may read (a line end at its end is left
+  away); `${airflow:CONNECTION.password}`, a connection of Airflow's (also `.login`, `.host`, `.port`, `.schema`, `.extra.KEY`), which
+  its tasks look up. While Airflow parses DAGs, none of them need be known.
 - **Paths** that are neither absolute nor begin with a scheme (`s3a://`, `hdfs://`) are relative to the folder above `config/`.
 """
 _SHORTEST = """\
@@ -57,6 +62,7 @@ def generated_files() -> dict[str, str]:
     return {
         "pipeline.json": _json(pipeline_schema()),
         "cluster.json": _json(cluster_schema()),
+        "platform.json": _json(platform_schema()),
         "REFERENCE.md": reference(),
     }
 
@@ -68,15 +74,18 @@ def _json(schema: dict[str, Any]) -> str:
 def reference() -> str:
     """The option reference, in Markdown: a table for each section, checks included."""
     pinned = _table_of_reasons("Spark setting", PINNED_SPARK_SETTINGS)
-    owned = _table_of_reasons("Kafka property", OWNED_KAFKA_PROPERTIES)
     parts = [
         _INTRODUCTION,
         f"## Pipeline: `config/pipelines/NAME.yaml`\n\n{_SHORTEST}\n{_table(Pipeline)}",
         *_sections(Pipeline),
         f"### Spark settings that `runner.conf` may not hold\n\n{pinned}",
+        f"## Platform: `config/shipper.yaml`\n\n{types.one_line(Platform.__doc__)}\n\n{_table(Platform)}",
+        *_sections(Platform),
         f"## Cluster: `config/clusters/NAME.yaml`\n\n{_table(Cluster)}",
         *_sections(Cluster),
-        f"### Kafka properties that `properties` may not hold\n\n{owned}",
+        f"### What `properties` may hold\n\n{_table_of_reasons('Kafka property', ALLOWED, 'What for')}",
+        f"### What `unsafe_properties` may hold\n\n{_table_of_reasons('Kafka property', UNSAFE)}",
+        f"### Kafka properties that are refused\n\n{_table_of_reasons('Kafka property', {**OWNED, **FORBIDDEN})}",
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -116,8 +125,8 @@ def _row(key: str, *cells: str) -> str:
     return f"| `{key}` | " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
-def _table_of_reasons(what: str, reasons: Mapping[str, str]) -> str:
-    return "\n".join([f"| {what} | Why |\n|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons.items())])
+def _table_of_reasons(what: str, reasons: Mapping[str, str], head: str = "Why") -> str:
+    return "\n".join([f"| {what} | {head} |\n|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons.items())])
 
 
 def _default(model: type[BaseModel], key: str, field: FieldInfo) -> str:
@@ -142,7 +151,7 @@ def _value(model: type[BaseModel], key: str, field: FieldInfo) -> str:
         f"{_BOUNDS[name]} {types.written(value, unit)}" for name, value in types.constraints(field).items() if name in _BOUNDS
     ]
     shorthand = "text or " if model is Pipeline and key in ("schedule", "source") else ""
-    return ", ".join([shorthand + (unit or _kind(field.annotation)), *bounds])
+    return ", ".join([shorthand + (unit.name if unit else _kind(field.annotation)), *bounds])
 
 
 def _kind(annotation: Any) -> str:

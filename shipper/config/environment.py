@@ -1,46 +1,208 @@
-"""``${NAME}`` and ``${NAME:-default}`` in configuration, filled in from the environment.
+"""``${…}`` in configuration: what is filled in, from where, and when.
 
-As in a shell, the default is taken for a variable that is unset or empty. What is filled in is not looked at again, so
-a password may hold any character.
+``${NAME}`` and ``${NAME:-default}`` are variables of the environment; as in a shell, the default is taken for one that is unset or
+empty. Cluster files know two more: ``${file:/run/secrets/kafka}``, a file that nobody else may read, and
+``${airflow:CONNECTION.password}``, a connection of Airflow's. What is filled in is not looked at again, so a password may hold any
+character.
+
+Airflow parses DAGs in a process that need not know a secret: there, what is not known is left for later (``leave``).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 from shipper.config.yaml_file import KeyPath, Problem
 
-_REFERENCE = re.compile(r"\$\{(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\})?")
+Kind = Literal["environment", "file", "airflow"]
+#: While DAGs are parsed, and for ``validate --no-secrets``.
+EVERYTHING: frozenset[Kind] = frozenset({"environment", "file", "airflow"})
+#: What only a task of Airflow's can know.
+OF_AIRFLOW: frozenset[Kind] = frozenset({"airflow"})
+#: Holds what was looked up by somebody else, as JSON: ``{"airflow:kafka.password": "…"}``. Airflow's task gives it to its child.
+GIVEN_VARIABLE = "SHIPPER_REFERENCES"
+
+NOTHING = object()
+
+_REFERENCE = re.compile(
+    r"\$\{(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|(?P<kind>file|airflow):(?P<what>[^}]+)\})?"
+)
+_CONNECTION = re.compile(r"([\w.-]+?)\.(password|login|host|port|schema|extra\.[\w.-]+)")
+_LONGEST_FILE_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One ``${…}``."""
+
+    kind: Kind
+    name: str
+    """Of the variable, the path of the file, or ``CONNECTION.FIELD``."""
+    default: str | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.kind == "environment" else f"{self.kind}:{self.name}"
+
+
+def connection_field(name: str) -> tuple[str, str]:
+    """Of a reference to Airflow: ``("kafka", "extra.ca")`` of ``kafka.extra.ca``."""
+    found = _CONNECTION.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name} is no CONNECTION.FIELD")
+    return found[1], found[2]
+
+
+class NotKnown(Exception):
+    """What a reference stands for cannot be had here. The message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Where references are looked up. Holds secrets."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of :data:`GIVEN_VARIABLE`."""
+
+    @classmethod
+    def here(cls) -> Known:
+        """This process's environment."""
+        try:
+            given = json.loads(os.environ.get(GIVEN_VARIABLE) or "{}")
+        except ValueError:
+            given = {}
+        return cls(os.environ, given if isinstance(given, dict) else {})
+
+    def value(self, reference: Reference) -> str:
+        """Raises NotKnown."""
+        if reference.kind == "file":
+            return read_secret(Path(reference.name))
+        if reference.kind == "airflow":
+            if str(reference) not in self.given:
+                raise NotKnown(
+                    f"${{{reference}}}: Airflow's tasks look it up, and found no such connection or field; on the command line set "
+                    f'{GIVEN_VARIABLE} to {{"{reference}": "…"}}'
+                )
+            return str(self.given[str(reference)])
+        name, default = reference.name, reference.default
+        if default is not None:
+            return self.environment.get(name) or default
+        if name not in self.environment:
+            raise NotKnown(f"the environment variable {name} is not set; set it, or write a default: ${{{name}:-…}}")
+        return self.environment[name]
+
+
+def read_secret(path: Path) -> str:
+    """The file's text without the line end at its end. Raises NotKnown for one that others may read.
+
+    PostgreSQL's rule for its private key: one's own file may be open to nobody else; one of root's also to a group, since that is how
+    secrets are mounted for a process that is not root.
+    """
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise NotKnown(f"{path} is no regular file")
+            others = 0o077 if found.st_uid != 0 or os.geteuid() == 0 else 0o037
+            if found.st_mode & others:
+                mode = f"0{stat.S_IMODE(found.st_mode):o}"
+                raise NotKnown(
+                    f"{path} holds a secret and others may read it (mode {mode}): `chmod 600`, or `mode: 0400` where it is mounted"
+                )
+            content = file.read(_LONGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise NotKnown(f"{path} cannot be read: {error.strerror or error}") from error
+    if len(content) > _LONGEST_FILE_BYTES:
+        raise NotKnown(f"{path} is longer than {_LONGEST_FILE_BYTES:,} bytes; is it a secret?")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise NotKnown(f"{path} is not UTF-8") from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def references(data: Any, wanted: Callable[[KeyPath], bool], path: KeyPath = ()) -> Iterator[Reference]:
+    """Those in the strings at ``wanted`` paths that are written as they should be."""
+    if isinstance(data, dict | list):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from references(value, wanted, (*path, key))
+    elif isinstance(data, str) and wanted(path):
+        yield from (found for match in _REFERENCE.finditer(data) if isinstance(found := _parsed(match), Reference))
 
 
 def fill_in(
-    data: Any, environment: Mapping[str, str], wanted: Callable[[KeyPath], bool], path: KeyPath = ()
+    data: Any,
+    known: Known,
+    wanted: Callable[[KeyPath], bool],
+    *,
+    kinds: Collection[Kind] = EVERYTHING,
+    leave: Collection[Kind] = (),
+    left: Callable[[KeyPath, str], Any] = lambda path, text: text,
+    path: KeyPath = (),
 ) -> tuple[Any, list[Problem]]:
     """``data`` with every reference in the strings at ``wanted`` paths replaced, and a problem for each that cannot be.
-    A string with a problem stays as it is."""
+
+    Args:
+        kinds: which kinds may stand here.
+        leave: kinds that need not be known yet; files and connections of them are not even looked at. ``left`` then says what stands in
+            the string's place; :data:`NOTHING`: its key is left out.
+
+    A string with a problem stays as it is.
+    """
     problems: list[Problem] = []
     if isinstance(data, dict | list):
         filled: dict[Any, Any] = {}
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-            filled[key], more = fill_in(value, environment, wanted, (*path, key))
+            here = (*path, key)
+            filled[key], more = fill_in(value, known, wanted, kinds=kinds, leave=leave, left=left, path=here)
             problems += more
+        filled = {key: value for key, value in filled.items() if value is not NOTHING}
         return (filled if isinstance(data, dict) else list(filled.values())), problems
     if not isinstance(data, str) or not wanted(path):
         return data, []
+    later = False
 
     def replace(match: re.Match[str]) -> str:
-        name, default = match["name"], match["default"]
-        if name is None:
-            message = "`${` begins a reference to the environment; write ${NAME} or ${NAME:-default}"
-            problems.append(Problem(path, message))
-        elif default is not None:
-            return environment.get(name) or default.removeprefix(":-")
-        elif name not in environment:
-            message = f"the environment variable {name} is not set; set it, or write a default: ${{{name}:-…}}"
-            problems.append(Problem(path, message))
-        return environment.get(name or "", "")
+        nonlocal later
+        reference = _parsed(match)
+        if isinstance(reference, str):
+            problems.append(Problem(path, reference))
+        elif reference.kind not in kinds:
+            problems.append(Problem(path, f"${{{reference.kind}:…}} is for cluster files; use ${{NAME}} here"))
+        elif reference.kind in leave and reference.kind != "environment":
+            later = True
+        else:
+            try:
+                return known.value(reference)
+            except NotKnown as why:
+                if reference.kind in leave:
+                    later = True
+                else:
+                    problems.append(Problem(path, str(why)))
+        return ""
 
     filled_in = _REFERENCE.sub(replace, data)
-    return (data if problems else filled_in), problems
+    if problems:
+        return data, problems
+    return (left(path, data) if later else filled_in), []
+
+
+def _parsed(match: re.Match[str]) -> Reference | str:
+    """The reference, or what is wrong with it. Quotes nothing of it that may be a secret."""
+    if match["name"] is not None:
+        default = match["default"]
+        return Reference("environment", match["name"], None if default is None else default.removeprefix(":-"))
+    if match["kind"] == "file":
+        return Reference("file", match["what"]) if match["what"].startswith("/") else "${file:…} needs an absolute path"
+    if match["kind"] == "airflow":
+        if _CONNECTION.fullmatch(match["what"]):
+            return Reference("airflow", match["what"])
+        return "a connection of Airflow's is written ${airflow:CONNECTION.password}, or .login, .host, .port, .schema, .extra.KEY"
+    return "`${` begins a reference to the environment; write ${NAME} or ${NAME:-default}"

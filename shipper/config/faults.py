@@ -26,6 +26,9 @@ class ConfigFault:
     @classmethod
     def of(cls, problem: Problem, file: YamlFile, shown: str) -> ConfigFault:
         """``problem`` of ``file``, with the file's path as ``shown``."""
+        if problem.position is None and (origin := file.origin(problem.path)):
+            other, name, path = origin
+            return cls(name, *other.position(path), dotted(path), f"{problem.message} (as a default of {shown})")
         line, column = problem.position or (file.position(problem.path) if file.parsed else (None, None))
         return cls(shown, line, column, dotted(problem.path), problem.message)
 

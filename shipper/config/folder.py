@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from shipper.config.base import Model
-from shipper.config.environment import fill_in
+from shipper.config.environment import EVERYTHING, NOTHING, Kind, Known, Reference, fill_in, references
 from shipper.config.faults import ConfigFault
-from shipper.config.models import Cluster
+from shipper.config.models import Cluster, Pipeline
+from shipper.config.platform import PlatformFile
 from shipper.config.rules import suggestion
 from shipper.config.translation import problems_of
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
 from shipper.errors import ConfigError
 
 M = TypeVar("M", bound=Model)
+_PROPERTIES = (("properties",), ("unsafe_properties",))
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,26 @@ class Entry(Generic[M]):
 
 
 class Folder(Generic[M]):
-    def __init__(self, config_dir: Path, name: str, key: str, model: type[M]) -> None:
+    """``leave``: kinds of references that need not be known yet, see :mod:`shipper.config.environment`. ``platform``: what pipelines may
+    use, and their defaults."""
+
+    def __init__(
+        self,
+        config_dir: Path,
+        name: str,
+        key: str,
+        model: type[M],
+        leave: Collection[Kind] = (),
+        platform: PlatformFile | None = None,
+    ) -> None:
         self._config_dir = config_dir
         self._folder = config_dir / name
         self._key = key
         self._model: type[M] = model
-        self.shown = _show(config_dir, self._folder)
+        self._leave = leave
+        self._platform = platform
+        self._secretive = model is Cluster
+        self.shown = show(config_dir, self._folder)
 
     def path(self, stem: str) -> Path:
         return self._folder / f"{stem}.yaml"
@@ -86,12 +101,13 @@ class Folder(Generic[M]):
 
     def read(self, stem: str) -> Entry[M]:
         """Never raises for what is wrong in the file."""
-        file, shown = read_yaml(self.path(stem)), self.show(stem)
+        file, shown = self.file(stem), self.show(stem)
         problems, model = list(file.problems), None
+        if self._platform and self._platform.faults:  # it might forbid what stands here
+            problems.append(Problem((), f"the platform's file is broken: {self._platform.faults[0]}", (1, 1)))
         if file.parsed:
-            secretive = self._model is Cluster
-            data, missing = fill_in(file.data, os.environ, _anything if secretive else _pipeline_refers)
-            problems = [_without_secret(problem) if secretive else problem for problem in (*problems, *missing)]
+            data, missing = self._filled_in(file)
+            problems = [_without_secret(problem) if self._secretive else problem for problem in (*problems, *missing)]
             known = {problem.path for problem in problems}
             try:
                 # By the keys of the YAML only: `chunk_size_bytes`, a name in the code, is an unknown key here.
@@ -101,8 +117,24 @@ class Folder(Generic[M]):
                 problems += [problem for problem in problems_of(error, self._model, file) if problem.path not in known]
             if data.get(self._key, stem) != stem and all(problem.path != (self._key,) for problem in problems):
                 problems.append(self._other_name(stem, file))
+        if self._platform and isinstance(model, Pipeline):
+            problems += self._platform.beyond(file, model, self._config_dir)
         faults = in_order(ConfigFault.of(problem, file, shown) for problem in problems)
         return Entry(shown, file, None if faults else model, faults)
+
+    def file(self, stem: str) -> YamlFile:
+        """With the platform's defaults below it, for a pipeline."""
+        own = read_yaml(self.path(stem))
+        return self._platform.merged(own) if self._platform else own
+
+    def references(self, stem: str) -> set[Reference]:
+        """All that the file holds; none if it cannot be read."""
+        return set(references(self.file(stem).data, _anything if self._secretive else _pipeline_refers))
+
+    def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Problem]]:
+        if not self._secretive:
+            return fill_in(file.data, Known.here(), _pipeline_refers, kinds=frozenset[Kind]({"environment"}), leave=self._leave)
+        return fill_in(file.data, Known.here(), _anything, kinds=EVERYTHING, leave=self._leave, left=_not_known_yet)
 
     def _other_name(self, stem: str, file: YamlFile) -> Problem:
         found = file.text((self._key,))
@@ -129,14 +161,21 @@ def _anything(path: KeyPath) -> bool:
     return True
 
 
+def _not_known_yet(path: KeyPath, text: str) -> Any:
+    """What stands for a reference of a cluster file's meanwhile: None for a property, itself where it is text, else the default."""
+    if path[:1] in _PROPERTIES:
+        return None
+    return text if path in (("cluster",), ("bootstrap",)) else NOTHING
+
+
 def _without_secret(problem: Problem) -> Problem:
     """A password that begins with ``{`` is a section to YAML, and then part of the path."""
-    if problem.path[:1] != ("properties",) or len(problem.path) < 3:
+    if problem.path[:1] not in _PROPERTIES or len(problem.path) < 3:
         return problem
     return Problem(problem.path[:2], "expected text, a number, true or false; put it into quotes")
 
 
-def _show(config_dir: Path, path: Path) -> str:
+def show(config_dir: Path, path: Path) -> str:
     """As given if that is relative, else relative to the working directory or to the folder above ``config_dir``."""
     if path.is_absolute():
         for base in (Path.cwd(), config_dir.parent):

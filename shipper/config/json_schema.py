@@ -14,20 +14,18 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shipper.config import annotations as types
+from shipper.config.kafka_properties import ALLOWED, UNSAFE, otherwise_unsafe
 from shipper.config.mapping import LINES_HEADER
-from shipper.config.models import Cluster, Pipeline, Route
-from shipper.config.owned import OWNED_KAFKA_PROPERTIES, PINNED_SPARK_SETTINGS
+from shipper.config.models import Cluster, Pipeline
+from shipper.config.platform import Platform
+from shipper.config.route import Route
 from shipper.config.rules import COLUMN_PATTERN
-from shipper.config.units import DURATION_PATTERN, SIZE_PATTERN
+from shipper.config.spark_settings import PINNED_SPARK_SETTINGS, glob_pattern
 
 Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{.+\}"}
-_UNITS: dict[str | None, Schema] = {
-    types.DURATION: {"type": "string", "pattern": DURATION_PATTERN, "examples": ["30s", "10m", "1h30m"]},
-    types.SIZE: {"type": "string", "pattern": SIZE_PATTERN, "examples": ["500kB", "64MiB", "2GB"]},
-}
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},
     int: {"type": "integer"},
@@ -61,7 +59,7 @@ def pipeline_schema() -> Schema:
     schema["oneOf"] = [{"required": ["topic"]}, {"required": ["routes"]}]
     keys["records"]["properties"]["columns"]["propertyNames"] = {"pattern": COLUMN_PATTERN}
     keys["records"]["properties"]["headers"]["propertyNames"] = {"not": {"enum": [LINES_HEADER]}}
-    pinned = {"not": {"enum": sorted(PINNED_SPARK_SETTINGS)}, "pattern": r"^spark\."}
+    pinned = {"not": {"pattern": f"^({'|'.join(glob_pattern(name) for name in PINNED_SPARK_SETTINGS)})$"}, "pattern": r"^spark\."}
     keys["runner"]["properties"]["conf"]["propertyNames"] = pinned
     return {"$schema": _DIALECT, "title": "shipper pipeline", **schema}
 
@@ -69,13 +67,34 @@ def pipeline_schema() -> Schema:
 def cluster_schema() -> Schema:
     """Schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so may what is a number in the end."""
     schema = _section(Cluster)
-    schema["properties"]["properties"]["propertyNames"] = {"not": {"enum": sorted(OWNED_KAFKA_PROPERTIES)}}
+    schema["properties"]["properties"]["propertyNames"] = {"enum": list(ALLOWED)}
+    schema["properties"]["unsafe_properties"]["propertyNames"] = {"enum": [*UNSAFE, *otherwise_unsafe()]}
     ledger = schema["properties"]["ledger"]["properties"]
     for name, found in ledger.items():
         if found["type"] != "string":
             value = {key: found.pop(key) for key in ("type", "minimum") if key in found}
             ledger[name] = {**found, "anyOf": [value, _FROM_ENVIRONMENT]}
+    for name in ("bandwidth", "rate_limit"):
+        found = schema["properties"][name]
+        value = {key: found.pop(key) for key in ("type", "pattern")}
+        schema["properties"][name] = {**found, "anyOf": [value, _FROM_ENVIRONMENT]}
     return {"$schema": _DIALECT, "title": "shipper cluster", **schema}
+
+
+def platform_schema() -> Schema:
+    """Schema of ``config/shipper.yaml``."""
+    schema, defaults = _section(Platform), pipeline_schema()
+    keys = {name: _partly(found) for name, found in defaults["properties"].items() if name != "pipeline"}
+    schema["properties"]["defaults"] |= {"additionalProperties": False, "properties": keys}
+    return {"$schema": _DIALECT, "title": "shipper platform", **schema}
+
+
+def _partly(section: Schema) -> Schema:
+    """A section of which any keys may be written; what a list holds is whole."""
+    found = {name: value for name, value in section.items() if name != "required"}
+    if "anyOf" in found:
+        found["anyOf"] = [_partly(variant) for variant in found["anyOf"]]
+    return found
 
 
 def _section(model: type[BaseModel]) -> Schema:
@@ -91,7 +110,7 @@ def _section(model: type[BaseModel]) -> Schema:
 
 def _field(model: type[BaseModel], key: str, field: FieldInfo) -> Schema:
     unit = types.unit(model, key)
-    found = dict(_UNITS[unit]) if unit else _value(field.annotation)
+    found = {"type": "string", "pattern": unit.pattern, "examples": list(unit.examples)} if unit else _value(field.annotation)
     if not unit:  # bounds are numbers; of a text with a unit, an editor can check the pattern only
         names = {**_CONSTRAINTS, **({"min_length": "minItems"} if found.get("type") == "array" else {})}
         found |= {names[name]: value for name, value in types.constraints(field).items()}

@@ -45,6 +45,10 @@ class Records(Model):
     drop: dict[str, str] = Field(default_factory=dict, max_length=MOST_RULES, examples=[{"health_checks": "url = '/healthz'"}])
     """Name → condition. A line for which it is true is not shipped, and counted under the name of the first such rule, by Spark, by
     the tasks and in the ledger."""
+    max_line_bytes: Bytes = Field(default=2**20, alias="max_line", ge=1_000, le=64 * 2**20)
+    """Longest line in bytes that can become a record. A longer one is read past, never kept in memory: it goes to quarantine as `too_large`,
+    with its beginning, and without `quarantine` it fails the run, which names its file and number. Lower it to bound memory: a task's batch of lines
+    has up to 1 GiB, or 4,000 lines of this length if that is less."""
     value: str = "value"
     """The record's value. The default ships the line's bytes untouched; any string function reads them as UTF-8."""
     key: str | None = None

@@ -1,4 +1,4 @@
-"""The time that a file's path names."""
+"""The time that a path names: which directives a date pattern may have, and the way back from a path to its time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-# Directive → regex, and its length in seconds (a year and a month alone are never fine enough to be asked for).
+# Directive → regex, and its length in seconds (a year and a month alone are never fine enough to be asked for). The one list of what a
+# pattern may have: of anything else nobody knows how often the name changes, and folders would be left out without a word.
 _DIRECTIVES = {
     "Y": (r"\d{4}", 366 * 86_400),
     "m": (r"\d{2}", 31 * 86_400),
@@ -16,8 +17,42 @@ _DIRECTIVES = {
     "H": (r"\d{2}", 3600),
     "M": (r"\d{2}", 60),
     "S": (r"\d{2}", 1),
+    "-m": (r"\d{1,2}", 31 * 86_400),
+    "-d": (r"\d{1,2}", 86_400),
+    "-j": (r"\d{1,3}", 86_400),
+    "-H": (r"\d{1,2}", 3600),
+    "-M": (r"\d{1,2}", 60),
+    "-S": (r"\d{1,2}", 1),
 }
+_INSTEAD = {
+    "F": "%Y-%m-%d",
+    "T": "%H:%M:%S",
+    "R": "%H:%M",
+    "D": "%m/%d/%Y",
+    "y": "%Y",
+    "k": "%-H",
+    "e": "%-d",
+    "s": "%H, %M and %S",
+}
+_DIRECTIVE = re.compile(r"%([-_0^#EO]*.?)", re.DOTALL)
 _WHOLE_DATES = ({"Y", "m", "d"}, {"Y", "j"})
+
+
+def directives(pattern: str) -> list[str]:
+    """``%Y/%-H`` → ``["Y", "-H"]``. Raises ValueError for one that is not in the list."""
+    found = _DIRECTIVE.findall(pattern)
+    for directive in found:
+        if directive not in _DIRECTIVES:
+            instead = f"; write {_INSTEAD[directive]}" if directive in _INSTEAD else ""
+            known = " ".join(f"%{name}" for name in _DIRECTIVES)
+            raise ValueError(f"%{directive} is not known here{instead}; there are {known}")
+    return found
+
+
+def step_seconds(pattern: str) -> int:
+    """How often the name changes, by its finest directive; a day at the most, since a month has no fixed length. Raises ValueError as
+    ``directives`` does."""
+    return min([86_400, *(_DIRECTIVES[directive][1] for directive in directives(pattern))])
 
 
 _PLACEHOLDER = re.compile(r"\{window_start:([^}]*)\}")
@@ -43,11 +78,10 @@ class PathTime:
 
     def __post_init__(self) -> None:
         used = self._used
-        for directive in used:
-            if directive not in _DIRECTIVES:
-                raise ValueError(f"%{directive} is not known here; there are {' '.join(f'%{name}' for name in _DIRECTIVES)}")
         if len(used) != len(set(used)):
             raise ValueError("a directive stands twice in it; name each part of the time once")
+        if run_on := re.search(r"%-.(?=%|\d)", self.pattern):
+            raise ValueError(f"{run_on[0]} must be followed by something that is no digit, or nobody knows where it ends")
         if not any(date <= set(used) for date in _WHOLE_DATES):
             raise ValueError("it names no full date; it needs %Y, %m and %d (or %Y and %j), such as /%Y/%m/%d/%H/")
         if ("M" in used and "H" not in used) or ("S" in used and "M" not in used):
@@ -55,16 +89,19 @@ class PathTime:
 
     @property
     def _used(self) -> list[str]:
-        return re.findall(r"%(.?)", self.pattern, re.DOTALL)
+        """Without the sign for unpadded ones."""
+        return [directive.removeprefix("-") for directive in directives(self.pattern)]
 
     @property
     def finest_seconds(self) -> int:
-        return min(_DIRECTIVES[directive][1] for directive in self._used)
+        return step_seconds(self.pattern)
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
-        parts = re.split(r"%(.)", self.pattern)
-        regex = "".join(f"(?P<{part}>{_DIRECTIVES[part][0]})" if i % 2 else re.escape(part) for i, part in enumerate(parts))
+        parts = _DIRECTIVE.split(self.pattern)
+        regex = "".join(
+            f"(?P<{part.removeprefix('-')}>{_DIRECTIVES[part][0]})" if i % 2 else re.escape(part) for i, part in enumerate(parts)
+        )
         # Without a digit before or after it: 20261101 is no time in 12026110123.
         return re.compile(("" if parts[0] else r"(?<!\d)") + regex + ("" if parts[-1] else r"(?!\d)"), re.ASCII)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pydantic import Field, StrictFloat, field_validator
 
 from shipper.config.base import Model
-from shipper.config.rules import legal_topic
+from shipper.config.rules import check_topic, legal_topic
 from shipper.config.units import Bytes
 
 #: Why a record is in quarantine, beside the names of checks with severity `quarantine`.
-UNPARSEABLE, UNROUTABLE, TOO_LARGE = "unparseable", "unroutable", "too_large"
-REASONS = (UNPARSEABLE, UNROUTABLE, TOO_LARGE)
+UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = "unparseable", "unroutable", "too_large", "too_many_topics"
+#: One record for a whole file, with `source.on_unreadable: quarantine`.
+UNREADABLE = "unreadable"
+REASONS = (UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS, UNREADABLE)
 
 
 class Quarantine(Model):
@@ -34,4 +36,5 @@ class Quarantine(Model):
             raise ValueError(
                 "a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters; no {column} here"
             )
+        check_topic(value)
         return value

@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from shipper.config.path_time import directives
+
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 COLUMN_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 MEMORY_PATTERN = r"^[0-9]+[gm]$"
@@ -25,7 +27,14 @@ _SOURCE_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 _MOST_NAMES_SHOWN = 20
 
 # The presets that Airflow's cron timetables know, and the ranges of the five fields.
-CRON_PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+CRON_PRESETS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@quarterly": "0 0 1 */3 *",
+    "@yearly": "0 0 1 1 *",
+}
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _CRON_FIELDS = (
@@ -35,6 +44,7 @@ _CRON_FIELDS = (
     ("month", 1, 12, _MONTHS),
     ("day of week", 0, 7, _DAYS),
 )
+_DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _CRON_PART = re.compile(r"(?:\*|\?|l|(\w+)(?:-(\w+))?(?:#[1-5])?)(?:/([1-9]\d*))?", re.ASCII)
 
 
@@ -51,6 +61,24 @@ def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> s
 def legal_topic(name: str) -> bool:
     """Whether Kafka takes ``name`` as a topic's."""
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def reserved_topics(*ledgers: str) -> str:
+    """Regular expression, for Python and Java, of topics that are not for records: Kafka's and shipper's own, and the ledgers of
+    any pipeline by these names (as in a cluster's `ledger.topic`)."""
+    names = [re.escape(ledger).replace(re.escape("{pipeline}"), "[a-z][a-z0-9_-]{0,63}") for ledger in ledgers]
+    return "|".join([r"__.*", r"_shipper\..*", *names])
+
+
+def check_topic(name: str, *ledgers: str) -> None:
+    """Raises ValueError for a topic that no record may be sent to."""
+    if not legal_topic(name):
+        raise ValueError("a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters")
+    if re.fullmatch(reserved_topics(*ledgers), name):
+        raise ValueError(
+            f"{name!r} is not for records: topics that begin with '__' are Kafka's own, and '_shipper.…' or what a cluster names in "
+            "`ledger.topic` are ledgers; a record in a ledger stops its pipeline; name another topic"
+        )
 
 
 def check_cron(expression: str) -> None:
@@ -72,6 +100,45 @@ def check_cron(expression: str) -> None:
             match = _CRON_PART.fullmatch(part)
             if match is None or not all(_in_range(value, low, high, words) for value in match.group(1, 2) if value):
                 raise ValueError(f"{part!r} is no {name}: {low}–{high}{' or ' + ', '.join(words) if words else ''}, *, */n, a-b")
+    _check_day_exists(fields[2], fields[3].lower(), fields[4])
+
+
+def _check_day_exists(days: str, months: str, weekdays: str) -> None:
+    """Raises ValueError if no year has such a day: 30 February."""
+    first_days = [re.match(r"\d+", part) for part in days.split(",")]
+    if weekdays not in ("*", "?") or not all(
+        first_days
+    ):  # either of the two fields is enough; `*`, `L` and `*/n` begin early enough
+        return
+    parts = months.split(",")
+    named = [found for part in parts if (found := re.fullmatch(r"(\w+)(?:-(\w+))?(/\d+)?", part))]
+    if len(named) < len(parts):
+        return
+    numbers = {name: number for number, name in enumerate(_MONTHS, 1)}
+    longest = 0
+    for part in named:
+        first, last = (numbers.get(name) or int(name) for name in (part[1], part[2] or (part[1] if part[3] is None else "12")))
+        longest = max(longest, *(_DAYS_OF_MONTH[month - 1] for month in range(first, last + 1)), 0)
+    if longest < min(int(day[0]) for day in first_days if day):
+        raise ValueError(f"day {days} in month {months} never comes; the longest of these months has {longest} days")
+
+
+def bootstrap_fault(bootstrap: str) -> str | None:
+    """What is wrong with a list of host:port, or None."""
+    for server in bootstrap.split(","):
+        text = server.strip()
+        if "${" in text:  # not filled in yet
+            continue
+        if not text:
+            return "an empty entry; write host:port, separated by commas"
+        if "://" in text:
+            return f"{text!r} is a URL; write host:port. Encryption is `security.protocol` in `properties`"
+        found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@]+):(\d{1,5})", text)
+        if found is None:
+            return f"{text!r} has no port; write host:port" if ":" not in text else f"{text!r} is no host:port"
+        if not 0 < int(found[1]) < 65_536:
+            return f"{text!r}: a port is between 1 and 65535"
+    return None
 
 
 def _in_range(value: str, low: int, high: int, words: Collection[str]) -> bool:
@@ -88,8 +155,16 @@ def check_timezone(name: str) -> None:
         raise ValueError(f"not a time zone{guess}") from error
 
 
+def password_fault(uri: str) -> str | None:
+    """Of an address with a password in it: paths of files are in the ledger, in reports and in logs. Quotes nothing."""
+    if re.search(r"://[^/@]*:[^/@]*@", uri) is None:
+        return None
+    return "the address has a password in it, and addresses are shown: give it to Hadoop (`runner.conf`, core-site.xml) or fsspec instead"
+
+
 def check_source_placeholders(path: str) -> None:
-    """Raises ValueError unless every ``{…}`` that looks like a placeholder is ``{window_start:…}`` or ``{window_end:…}``.
+    """Raises ValueError unless every ``{…}`` that looks like a placeholder is ``{window_start:…}`` or ``{window_end:…}``,
+    with directives whose step is known.
 
     Braces with a comma in them are left alone: ``{a,b}`` is an alternative in a glob.
     """
@@ -98,5 +173,6 @@ def check_source_placeholders(path: str) -> None:
             raise ValueError(f"unknown placeholder {{{name}}}; allowed: {{window_start:%Y-%m-%d}}, {{window_end:…}}")
         if "%" not in pattern:
             raise ValueError(f"{{{name}}} needs a date pattern, for example {{{name}:%Y-%m-%d}}")
-    if re.search(r"\{\W*window", _SOURCE_PLACEHOLDER.sub("", path)):
+        directives(pattern)
+    if re.search(r"\{[^\w{]*+window", _SOURCE_PLACEHOLDER.sub("", path)):
         raise ValueError("a placeholder is written {window_start:%Y-%m-%d}: a name, a colon, a date pattern, braces around")

@@ -1,12 +1,14 @@
-"""Durations and sizes as people write them: ``10m``, ``1h30m``, ``50MB``, ``64MiB``."""
+"""Durations, sizes and rates as people write them: ``10m``, ``1h30m``, ``50MB``, ``64MiB``."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator
 
 _MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -83,18 +85,22 @@ def parse_rate(value: Any) -> int:
     return parse_size(value.removesuffix("/s"))
 
 
-Seconds = Annotated[
-    float,
-    BeforeValidator(parse_duration),
-    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["30s", "10m", "1h30m"]}),
-]
-Bytes = Annotated[
-    int,
-    BeforeValidator(parse_size),
-    WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["500kB", "64MiB", "2GB"]}),
-]
-BytesPerSecond = Annotated[
-    int,
-    BeforeValidator(parse_rate),
-    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["500kB/s", "50MB/s", "1GB/s"]}),
-]
+@dataclass(frozen=True)
+class Unit:
+    """A kind of number that is written as text: the mark of a field that is one, in its annotation. The loader, the schema, the reference
+    and the messages all go by it."""
+
+    name: str
+    pattern: str
+    """Of every text that the loader takes. Amounts that are out of bounds satisfy it too."""
+    examples: tuple[str, ...]
+    write: Callable[[Any], str]
+    """As a user writes it; the loader reads it back."""
+
+
+DURATION = Unit("duration", DURATION_PATTERN, ("30s", "10m", "1h30m"), lambda value: write_duration(float(value)))
+SIZE = Unit("size", SIZE_PATTERN, ("500kB", "64MiB", "2GB"), lambda value: write_size(int(value)))
+RATE = Unit("rate", RATE_PATTERN, ("500kB/s", "50MB/s", "1GB/s"), lambda value: f"{write_size(int(value))}/s")
+Seconds = Annotated[float, BeforeValidator(parse_duration), DURATION]
+Bytes = Annotated[int, BeforeValidator(parse_size), SIZE]
+BytesPerSecond = Annotated[int, BeforeValidator(parse_rate), RATE]

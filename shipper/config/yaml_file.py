@@ -3,15 +3,20 @@
 The text is composed to YAML nodes and the data built from those, since a node knows where it stands, a duplicate key
 is found without printing its value (which may be a secret), and all that is wrong with a file is found at once.
 YAML 1.2: ``on``, ``yes`` and ``2026-11-01`` are text; only true, false, null and numbers are not.
+
+Airflow's DAG processor reads all files one after the other, in a given time and memory: so no file may take much of either, whatever is in it.
 """
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
@@ -19,6 +24,8 @@ from ruamel.yaml.reader import ReaderError
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of a file: ``("routes", 1, "when")``."""
 
+#: The parser needs a second for a file of that size, or of so many values, at worst. A long pipeline has 5 kB and 200 values.
+LARGEST_BYTES, MOST_VALUES, DEEPEST, LONGEST_TEXT = 256_000, 10_000, 32, 16_000
 _TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = ("str", "timestamp", "value")
 _TAGGED = "`!` begins a tag; put text that begins with ! into quotes"
@@ -51,6 +58,10 @@ class YamlFile:
     problems: list[Problem] = field(default_factory=list)
     parsed: bool = True
     _places: dict[KeyPath, _Place] = field(default_factory=dict)
+    base: YamlFile | None = None
+    """Another file, from which values come that are not in this one: those at ``base_path``. ``data`` then has both."""
+    base_shown: str = ""
+    base_path: KeyPath = ()
 
     def position(self, path: KeyPath) -> tuple[int, int]:
         """Line and column, from 1, of the value at ``path`` if it is a scalar, else of its key; for what is not there,
@@ -69,16 +80,40 @@ class YamlFile:
     def text(self, path: KeyPath) -> str | None:
         """The scalar at ``path`` as it stands in the file, before ``${…}`` is filled in."""
         place = self._places.get(path)
+        if place is None and (origin := self.origin(path)):
+            return origin[0].text(origin[2])
         return place.text if place else None
 
     def paths(self) -> list[KeyPath]:
-        return list(self._places)
+        """Of all values, those of ``base`` too."""
+        below = self.base._places if self.base else {}
+        length = len(self.base_path)
+        return [
+            *self._places,
+            *(path[length:] for path in below if path[:length] == self.base_path and path[length:] not in self._places),
+        ]
+
+    def own_paths(self) -> Collection[KeyPath]:
+        return self._places.keys()
+
+    def origin(self, path: KeyPath) -> tuple[YamlFile, str, KeyPath] | None:
+        """File, its name and the path there of a value that ``base`` has and this file has not."""
+        there = (*self.base_path, *path)
+        if self.base is None or not path or path in self._places or there not in self.base._places:
+            return None
+        return self.base, self.base_shown, there
 
 
 def read_yaml(path: Path) -> YamlFile:
     """Never raises: what is wrong with the file or its text is in ``problems``."""
     try:
-        content = path.read_bytes()
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            return _unparsed("not a regular file", None)
+        if found.st_size > LARGEST_BYTES:
+            return _unparsed(f"{found.st_size:,} bytes; a configuration file has {LARGEST_BYTES:,} at most", None)
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES)
     except OSError as error:
         return _unparsed(f"cannot be read: {error.strerror or error}", None)
     try:
@@ -94,6 +129,7 @@ def read_yaml(path: Path) -> YamlFile:
 def parse_yaml(text: str) -> YamlFile:
     """See :func:`read_yaml`."""
     yaml = YAML(typ="safe", pure=True)  # the C parser would be YAML 1.1
+    yaml.Composer = _Composer
     yaml.composer.warn_double_anchors = False
     try:
         root = yaml.compose(text)
@@ -102,6 +138,8 @@ def parse_yaml(text: str) -> YamlFile:
         if not isinstance(root, MappingNode):
             return _unparsed(f"the file is {_kind(root)}; it must be keys and values, such as `pipeline: web`", _start(root))
         return _Builder(yaml).build(root)
+    except _TooMuch as error:
+        return _unparsed(error.message, error.position)
     except RecursionError:
         return _unparsed("nested too deeply, or an alias that contains itself", (1, 1))
     except ReaderError as error:
@@ -114,6 +152,40 @@ def parse_yaml(text: str) -> YamlFile:
         return _unparsed(_plain_words(error, text), (mark.line + 1, mark.column + 1) if mark else (1, 1))
     except YAMLError:
         return _unparsed("not YAML", (1, 1))
+
+
+class _TooMuch(Exception):
+    """The text would take more time or memory than a configuration is worth."""
+
+    def __init__(self, message: str, position: tuple[int, int]) -> None:
+        self.message, self.position = message, position
+
+    @classmethod
+    def values(cls, position: tuple[int, int]) -> _TooMuch:
+        return cls(f"more than {MOST_VALUES:,} values up to here, those of aliases counted each time", position)
+
+
+class _Composer(Composer):
+    """Stops where the text is nested too deeply or has too many values, before the rest of it is looked at."""
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader=loader)
+        self._depth = self._values = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        mark = self.parser.peek_event().start_mark
+        place = (mark.line + 1, mark.column + 1)
+        self._depth += 1
+        self._values += 1
+        if self._depth > DEEPEST:
+            raise _TooMuch(f"nested more than {DEEPEST} levels deep", place)
+        if self._values > MOST_VALUES:
+            raise _TooMuch.values(place)
+        node = super().compose_node(parent, index)
+        if isinstance(node, ScalarNode) and len(node.value) > LONGEST_TEXT:
+            raise _TooMuch(f"{len(node.value):,} characters; a value has {LONGEST_TEXT:,} at most", place)
+        self._depth -= 1
+        return node
 
 
 def _unparsed(message: str, position: tuple[int, int] | None) -> YamlFile:
@@ -178,6 +250,8 @@ class _Builder:
         return self._file
 
     def _value(self, node: Node, path: KeyPath, key: tuple[int, int]) -> Any:
+        if len(self._file._places) > MOST_VALUES:  # an alias is written out here
+            raise _TooMuch.values(self._file.position(path[:1]))
         scalar = isinstance(node, ScalarNode)
         self._file._places[path] = _Place(key, _start(node) if scalar else None, str(node.value) if scalar else None)
         if not scalar and _short_tag(node) not in ("map", "seq"):

@@ -64,6 +64,9 @@ class MemoryLog:
     def log_facts(self, topic: str) -> LogFacts:
         return LogFacts("memory", self.topic_id, [0] * self._partitions, list(self._ends))
 
+    def topic_ids(self, topic: str) -> tuple[str, str]:
+        return "memory", self.topic_id
+
     def end_offset(self, topic: str, partition: int) -> int:
         return self._ends[partition]
 

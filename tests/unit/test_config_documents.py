@@ -11,11 +11,13 @@ import pytest
 from shipper.config import annotations as types
 from shipper.config import generated_files, load_all
 from shipper.config.models import Cluster, Pipeline
+from shipper.config.platform import Platform, read_platform
 from shipper.config.yaml_file import read_yaml
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 PIPELINE: dict[str, Any] = json.loads(generated_files()["pipeline.json"])
 CLUSTER: dict[str, Any] = json.loads(generated_files()["cluster.json"])
+PLATFORM: dict[str, Any] = json.loads(generated_files()["platform.json"])
 REFERENCE = generated_files()["REFERENCE.md"]
 
 SHORTEST: dict[str, Any] = {"pipeline": "web", "source": "s3a://logs/", "topic": "logs.web", "clusters": ["local"]}
@@ -36,7 +38,7 @@ def test_generated_files_are_up_to_date(name: str) -> None:
     assert (CONFIG / "schema" / name).read_text(encoding="utf-8") == generated_files()[name], message
 
 
-@pytest.mark.parametrize("schema", [PIPELINE, CLUSTER], ids=["pipeline", "cluster"])
+@pytest.mark.parametrize("schema", [PIPELINE, CLUSTER, PLATFORM], ids=["pipeline", "cluster", "platform"])
 def test_schemas_are_schemas(schema: dict[str, Any]) -> None:
     validator(schema).check_schema(schema)
 
@@ -61,6 +63,7 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
         {"gates": {"source": [{"check": "not_null", "column": "value", "min_rate": 1}], "delivery": [{"check": "sum_closes"}]}},
         {"runner": {"kind": "local", "conf": {"spark.ui.enabled": "false"}}},
         {"limits": {"max_bytes": "1TB"}},
+        {"delivery": {"rate_limit": "50MB/s"}},
     ],
 )
 def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: Path) -> None:
@@ -76,6 +79,8 @@ def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: 
         {"delivery": {"chunk_size": 8_000_000}},
         {"delivery": {"chunk_size_bytes": "8MB"}},
         {"delivery": {"compression": "zip"}},
+        {"delivery": {"rate_limit": "50MB"}},
+        {"delivery": {"rate_limit": 50_000_000}},
         {"delivery": {"lanes": 0}},
         {"delivery": {"lanes": "2"}},
         {"delivery": {"lanes": True}},
@@ -94,6 +99,7 @@ def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: 
         {"pipeline": "Web Logs"},
         {"records": {"columns": {"a b": "1"}}},
         {"runner": {"conf": {"spark.speculation": "true"}}},
+        {"runner": {"conf": {"spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": "9"}}},
         {"runner": {"driver_memory": "2GB"}},
     ],
 )
@@ -113,18 +119,43 @@ def test_exactly_one_of_topic_and_routes() -> None:
 @pytest.mark.parametrize(
     ("data", "right"),
     [
-        ({"cluster": "a", "bootstrap": "${B}", "properties": {"sasl.password": "${P}", "x": 1, "y": True}}, True),
+        ({"cluster": "a", "bootstrap": "${B}", "properties": {"sasl.password": "${P}", "socket.timeout.ms": 1}}, True),
         ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": "${RF:-3}", "create": "${CREATE}"}}, True),
         ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": 3, "create": False}}, True),
         ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": "three"}}, False),
         ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": 0}}, False),
         ({"cluster": "a", "bootstrap": "b", "properties": {"acks": "1"}}, False),
         ({"cluster": "a", "bootstrap": "b", "properties": {"x": ["y"]}}, False),
+        ({"cluster": "a", "bootstrap": "b", "bandwidth": "1GB/s", "rate_limit": "500kB/s"}, True),
+        ({"cluster": "a", "bootstrap": "b", "bandwidth": "${BANDWIDTH}"}, True),
+        ({"cluster": "a", "bootstrap": "b", "bandwidth": "1GB"}, False),
         ({"cluster": "a"}, False),
     ],
 )
 def test_clusters(data: dict[str, Any], right: bool) -> None:
     assert accepts(CLUSTER, data) is right
+
+
+@pytest.mark.parametrize(
+    ("data", "right"),
+    [
+        ({}, True),
+        ({"allow": {"runners": ["yarn"], "sources": ["s3a://logs/"]}, "environment": ["X_*"]}, True),
+        (
+            {"defaults": {"owner": "x", "schedule": {"timezone": "UTC"}, "source": {"settle": "5m"}, "delivery": {"lanes": 4}}},
+            True,
+        ),
+        ({"defaults": {"owners": "x"}}, False),
+        ({"defaults": {"pipeline": "x"}}, False),
+        ({"defaults": {"delivery": {"lanes": "many"}}}, False),
+        ({"allow": {"runners": ["mesos"]}}, False),
+        ({"alow": {}}, False),
+    ],
+)
+def test_platform(data: dict[str, Any], right: bool, tmp_path: Path) -> None:
+    assert accepts(PLATFORM, data) is right
+    (tmp_path / "shipper.yaml").write_text(json.dumps(data))
+    assert (not read_platform(tmp_path, "shipper.yaml").faults) is right
 
 
 def loads(data: dict[str, Any], folder: Path) -> bool:
@@ -159,7 +190,7 @@ def keys(model: Any) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("model", [Pipeline, Cluster])
+@pytest.mark.parametrize("model", [Pipeline, Cluster, Platform])
 def test_every_key_is_explained(model: Any) -> None:
     for key in keys(model) - {"check"}:
         rows = [line for line in REFERENCE.splitlines() if line.startswith(f"| `{key}` |")]

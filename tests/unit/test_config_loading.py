@@ -48,7 +48,7 @@ def test_shortest_pipeline_means_the_same_as_the_long_one(config: Path) -> None:
     long = """\
 pipeline: web
 owner: shipper
-schedule: {cron: "0 * * * *", timezone: UTC, catchup: false}
+schedule: {cron: "0 * * * *", timezone: UTC, catchup: true}
 source:
   path: s3a://logs/web/{window_start:%Y/%m/%d/%H}/
   settle: 10m
@@ -140,17 +140,15 @@ def test_references_are_filled_in_where_they_may_be(config: Path, monkeypatch: p
     assert pipeline.owner == "${BUCKET}", "elsewhere it is text"
     (config / "clusters" / "local.yaml").write_text(
         "cluster: ${NOT_SET_AT_ALL:-local}\nbootstrap: ${BUCKET}:9092\n"
-        "properties: {sasl.password: '${TRICKY}', port: 1}\n"
+        "properties: {sasl.password: '${TRICKY}', socket.timeout.ms: 1000}\n"
         "ledger: {replication_factor: '${RF:-3}', create: '${CREATE:-false}'}\n"
     )
     cluster = load_cluster(config, "local")
-    assert cluster.properties == {"sasl.password": "${BUCKET} $1 \\1 {x}", "port": 1}, "what is filled in is not looked at again"
+    values = {name: value.get_secret_value() for name, value in cluster.properties.items()}
+    assert values == {"sasl.password": "${BUCKET} $1 \\1 {x}", "socket.timeout.ms": 1000}, (
+        "what is filled in is not looked at again"
+    )
     assert (cluster.bootstrap, cluster.ledger.replication_factor, cluster.ledger.create) == ("logs:9092", 3, False)
-
-
-def test_no_secret_is_in_the_repr_of_a_cluster(config: Path) -> None:
-    (config / "clusters" / "local.yaml").write_text(LOCAL + "properties: {sasl.password: hunter2}\n")
-    assert "hunter2" not in repr(load_all(config))
 
 
 # --- Paths

@@ -1,0 +1,294 @@
+"""Every property of librdkafka: whether a cluster file may set it, and why.
+
+Shipper's promises rest on how its clients are set, so what a user may set is a list, not what is left of one. Each name is in
+exactly one of four tables, and a test compares them with what the installed librdkafka knows. Read with its CONFIGURATION.md
+(2.16) and, where that does not say enough, its source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shipper.config.rules import suggestion
+
+#: May be set in `properties`: how to find, reach and convince the brokers. None decides what is written, read, or heard of a connection.
+ALLOWED: dict[str, str] = {
+    "security.protocol": "`ssl` or `sasl_ssl` in production; the others send passwords and records in the clear",
+    "sasl.mechanisms": "how to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `GSSAPI`",
+    "sasl.mechanism": "the same as `sasl.mechanisms`",
+    "sasl.username": "for `PLAIN` and `SCRAM`",
+    "sasl.password": "for `PLAIN` and `SCRAM`; write a reference",
+    "sasl.kerberos.service.name": "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell",
+    "sasl.kerberos.principal": "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell",
+    "sasl.kerberos.keytab": "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell",
+    "sasl.kerberos.min.time.before.relogin": "how often the Kerberos ticket is renewed",
+    "sasl.oauthbearer.method": "`oidc`: get tokens from `sasl.oauthbearer.token.endpoint.url`",
+    "sasl.oauthbearer.client.id": "for `oidc`",
+    "sasl.oauthbearer.client.credentials.client.id": "the same as `sasl.oauthbearer.client.id`",
+    "sasl.oauthbearer.client.secret": "for `oidc`; write a reference",
+    "sasl.oauthbearer.client.credentials.client.secret": "the same as `sasl.oauthbearer.client.secret`",
+    "sasl.oauthbearer.scope": "for `oidc`",
+    "sasl.oauthbearer.extensions": "for `oidc`",
+    "sasl.oauthbearer.token.endpoint.url": "for `oidc`: every client asks there for its token",
+    "sasl.oauthbearer.sub.claim.name": "for `oidc`",
+    "sasl.oauthbearer.grant.type": "for `oidc`",
+    "sasl.oauthbearer.assertion.algorithm": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.private.key.file": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.private.key.passphrase": "for `oidc` with an assertion; write a reference",
+    "sasl.oauthbearer.assertion.private.key.pem": "for `oidc` with an assertion; write a reference",
+    "sasl.oauthbearer.assertion.file": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.claim.aud": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.claim.exp.seconds": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.claim.iss": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.claim.jti.include": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.claim.sub": "for `oidc` with an assertion",
+    "sasl.oauthbearer.assertion.jwt.template.file": "for `oidc` with an assertion",
+    "ssl.ca.location": "file or folder of the authorities that sign the brokers' certificates",
+    "ssl.ca.pem": "the same as text",
+    "ssl.certificate.location": "this client's certificate",
+    "ssl.certificate.pem": "the same as text",
+    "ssl.key.location": "this client's private key",
+    "ssl.key.pem": "the same as text; write a reference",
+    "ssl.key.password": "of the private key; write a reference",
+    "ssl.keystore.location": "this client's certificate and key as PKCS#12",
+    "ssl.keystore.password": "of the keystore; write a reference",
+    "ssl.crl.location": "revoked certificates",
+    "ssl.curves.list": "curves that the client is willing to use",
+    "ssl.sigalgs.list": "signature algorithms that the client is willing to use",
+    "ssl.endpoint.identification.algorithm": "`https` only: the broker's name must be in its certificate",
+    "enable.ssl.certificate.verification": "`true` only: the broker's certificate is verified",
+    "https.ca.location": "authorities for the token endpoint",
+    "https.ca.pem": "the same as text",
+    "client.id": "`shipper` by default; brokers' quotas and logs go by it",
+    "client.dns.lookup": "how broker names become addresses",
+    "broker.address.family": "IPv4, IPv6 or both",
+    "broker.address.ttl": "how long a broker's address is remembered",
+    "socket.timeout.ms": "when a request counts as lost; shipper hears of it and begins a new epoch",
+    "socket.connection.setup.timeout.ms": "how long a connection may take to come up",
+    "socket.keepalive.enable": "on by default",
+    "socket.nagle.disable": "when bytes leave, not which",
+    "socket.send.buffer.bytes": "for long fat links",
+    "socket.receive.buffer.bytes": "for long fat links",
+    "connections.max.idle.ms": "0 or at least 310000: a shorter one closes connections that wait for an answer, and nobody hears of it",
+    "reconnect.backoff.ms": "20 by default",
+    "reconnect.backoff.max.ms": "2000 by default",
+    "retry.backoff.ms": "how soon a request is repeated; the broker knows a repeated batch by its number",
+    "retry.backoff.max.ms": "as `retry.backoff.ms`",
+    "topic.metadata.refresh.interval.ms": "how often leaders are asked for unprompted",
+    "topic.metadata.refresh.fast.interval.ms": "how often leaders are asked for while one is missing",
+    "topic.metadata.refresh.sparse": "whether all topics are asked for",
+    "topic.metadata.propagation.max.ms": "how long a new topic may be unknown to some broker",
+    "metadata.max.age.ms": "how long what is known of topics counts",
+    "metadata.recovery.strategy": "what to do when no broker that is known answers",
+    "metadata.recovery.rebootstrap.trigger.ms": "as `metadata.recovery.strategy`",
+    "api.version.request.timeout.ms": "how long a broker may take to say what it can do",
+    "compression.level": "of the pipeline's `delivery.compression`",
+    "enable.metrics.push": "whether the brokers may ask for this client's metrics",
+}
+
+#: May be set in `unsafe_properties` only, which validate and the report show.
+UNSAFE: dict[str, str] = {
+    "ssl.cipher.suites": "some suites encrypt nothing or verify nobody",
+    "ssl.ca.certificate.stores": "for Windows",
+    "sasl.oauthbearer.config": "for tokens that nobody signed",
+    "enable.sasl.oauthbearer.unsecure.jwt": "tokens that nobody signed",
+    "sasl.oauthbearer.metadata.authentication.type": "asks the machine's own metadata service for a token: that of whoever runs shipper",
+    "socket.max.fails": "at 0 a connection stays after a request without an answer, and the two ends may lose step",
+    "socket.blocking.max.ms": "no longer used",
+    "reconnect.backoff.jitter.ms": "no longer used",
+    "topic.metadata.refresh.fast.cnt": "no longer used",
+    "produce.offset.report": "no longer used",
+    "debug": "floods the log, with parts of records and requests",
+    "log.thread.name": "changes librdkafka's log, in which shipper hears that a connection broke",
+    "topic.blacklist": "hides topics, the ledger too",
+    "receive.message.max.bytes": "a low one makes the ledger unreadable",
+    "message.copy.max.bytes": "measured as it is",
+    "api.version.request": "off: a client from before transactions",
+    "api.version.fallback.ms": "a client from before transactions",
+    "broker.version.fallback": "a client from before transactions",
+    "request.timeout.ms": "how long the leader waits for its followers",
+    "queue.buffering.backpressure.threshold": "when lanes send",
+    "builtin.features": "what librdkafka was built with",
+    "enable.random.seed": "lets several clients choose the same random numbers",
+}
+
+#: Set by shipper, or by the pipeline; refused in both.
+OWNED: dict[str, str] = {
+    "bootstrap.servers": "use `bootstrap`",
+    "metadata.broker.list": "use `bootstrap`",
+    "transactional.id": "a lane's identity; exactly-once rests on it",
+    "enable.idempotence": "exactly-once needs it",
+    "acks": "exactly-once needs all",
+    "request.required.acks": "exactly-once needs all",
+    "isolation.level": "the ledger is read read_committed",
+    "batch.size": "use the pipeline's `delivery.batch_size`",
+    "compression.type": "use the pipeline's `delivery.compression`",
+    "compression.codec": "use the pipeline's `delivery.compression`",
+    "transaction.timeout.ms": "use the pipeline's `delivery.transaction_timeout`",
+    "message.timeout.ms": "use the pipeline's `delivery.transaction_timeout`",
+    "delivery.timeout.ms": "use the pipeline's `delivery.transaction_timeout`",
+    "partitioner": "murmur2, as Java's producer",
+    "linger.ms": "the lanes decide when a batch is full",
+    "queue.buffering.max.ms": "the lanes decide when a batch is full",
+    "sticky.partitioning.linger.ms": "the lanes choose the partitions",
+    "batch.num.messages": "use the pipeline's `delivery.batch_size`",
+    "queue.buffering.max.messages": "memory is bounded by `delivery.chunk_size` and `delivery.lanes`",
+    "queue.buffering.max.kbytes": "memory is bounded by `delivery.chunk_size` and `delivery.lanes`",
+    "delivery.report.only.error": "the lanes count failures",
+    "message.max.bytes": "the topic's own limit decides",
+    "retries": "time limits what is tried again, not a number",
+    "message.send.max.retries": "time limits what is tried again, not a number",
+    "max.in.flight": "order and exactly-once rest on it",
+    "max.in.flight.requests.per.connection": "order and exactly-once rest on it",
+    "queuing.strategy": "order rests on it",
+    "enable.gapless.guarantee": "a lane is thrown away after any fault",
+    "allow.auto.create.topics": "a topic that is missing must be noticed",
+    "log_level": "shipper hears in librdkafka's log that a connection broke; exactly-once rests on it",
+    "log.connection.close": "shipper hears in librdkafka's log that a connection broke; exactly-once rests on it",
+    "log.queue": "shipper hears in librdkafka's log that a connection broke; exactly-once rests on it",
+    "statistics.interval.ms": "the lanes count what is on the wire",
+    "enabled_events": "shipper's clients have no event queue",
+    "internal.termination.signal": "the process's signals are shipper's",
+    "group.id": "shipper reads without a consumer group",
+    "group.instance.id": "shipper reads without a consumer group",
+    "group.protocol": "shipper reads without a consumer group",
+    "group.protocol.type": "shipper reads without a consumer group",
+    "group.remote.assignor": "shipper reads without a consumer group",
+    "partition.assignment.strategy": "shipper reads without a consumer group",
+    "session.timeout.ms": "shipper reads without a consumer group",
+    "heartbeat.interval.ms": "shipper reads without a consumer group",
+    "max.poll.interval.ms": "shipper reads without a consumer group",
+    "max.poll.records": "shipper reads without a consumer group",
+    "share.acknowledgement.mode": "shipper reads without a consumer group",
+    "coordinator.query.interval.ms": "shipper reads without a consumer group",
+    "enable.auto.commit": "shipper reads without a consumer group",
+    "auto.commit.enable": "shipper reads without a consumer group",
+    "auto.commit.interval.ms": "shipper reads without a consumer group",
+    "enable.auto.offset.store": "shipper reads without a consumer group",
+    "offset.store.method": "shipper reads without a consumer group",
+    "offset.store.path": "shipper reads without a consumer group",
+    "offset.store.sync.interval.ms": "shipper reads without a consumer group",
+    "auto.offset.reset": "the ledger is read from known offsets",
+    "enable.partition.eof": "the reader of the ledger needs it",
+    "check.crcs": "what is read back is checked",
+    "client.rack": "the ledger is read from the leader: only that knows the end",
+    "consume.callback.max.messages": "the readers are measured as they are",
+    "fetch.wait.max.ms": "the readers are measured as they are",
+    "fetch.min.bytes": "the readers are measured as they are",
+    "fetch.max.bytes": "the readers are measured as they are",
+    "fetch.message.max.bytes": "the readers are measured as they are",
+    "max.partition.fetch.bytes": "the readers are measured as they are",
+    "fetch.error.backoff.ms": "the readers are measured as they are",
+    "fetch.queue.backoff.ms": "the readers are measured as they are",
+    "queued.min.messages": "the readers are measured as they are",
+    "queued.max.messages.kbytes": "the readers are measured as they are",
+}
+
+_CODE = "it loads a library into shipper's processes"
+_PROGRAM = "it is a part of a program, not a setting"
+
+#: Refused in both: they load code, run commands, or are no settings.
+FORBIDDEN: dict[str, str] = {
+    "plugin.library.paths": _CODE,
+    "interceptors": _CODE,
+    "ssl.engine.location": _CODE,
+    "ssl.engine.id": _CODE,
+    "ssl.providers": _CODE,
+    "sasl.kerberos.kinit.cmd": "it runs a command",
+    "test.mock.num.brokers": "it sends everything to brokers that do not exist",
+    "test.mock.broker.rtt": "it sends everything to brokers that do not exist",
+    "client.software.name": "brokers know clients by it",
+    "client.software.version": "brokers know clients by it",
+    "enable.sparse.connections": "a hidden switch of librdkafka's",
+    "metadata.request.timeout.ms": "a hidden switch of librdkafka's",
+    **dict.fromkeys(
+        (
+            "error_cb", "throttle_cb", "stats_cb", "log_cb", "socket_cb", "connect_cb", "closesocket_cb", "open_cb", "resolve_cb",
+            "background_event_cb", "oauthbearer_token_refresh_cb", "ssl.certificate.verify_cb", "consume_cb", "rebalance_cb",
+            "offset_commit_cb", "dr_cb", "dr_msg_cb", "partitioner_cb", "msg_order_cmp", "opaque", "default_topic_conf",
+            "ssl_key", "ssl_certificate", "ssl_ca", "ssl_engine_callback_data", "enable_sasl_queue", "ut_handle_ProduceResponse",
+            # Of confluent-kafka.
+            "default.topic.config", "logger", "on_delivery", "on_commit", "oauth_cb",
+        ),
+        _PROGRAM,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Limit:
+    holds: Callable[[str], bool]
+    unsafe: bool
+    """Whether another value may stand in `unsafe_properties`."""
+
+
+def _is(word: str) -> _Limit:
+    return _Limit(lambda value: value.lower() == word, unsafe=True)
+
+
+_NO_SHELL = _Limit(lambda value: re.fullmatch(r"[\w./@:-]+", value, re.ASCII) is not None, unsafe=False)
+_LIMITS: dict[str, _Limit] = {
+    "ssl.endpoint.identification.algorithm": _is("https"),
+    "enable.ssl.certificate.verification": _is("true"),
+    # librdkafka closes an idle connection also while a request waits there for its answer, and says so to nobody. A request waits for
+    # `socket.timeout.ms` at most, which is 300,000 at most; up to 2 s are taken off for jitter.
+    "connections.max.idle.ms": _Limit(lambda value: value.isdecimal() and not 0 < int(value) < 310_000, unsafe=True),
+    "sasl.kerberos.service.name": _NO_SHELL,
+    "sasl.kerberos.principal": _NO_SHELL,
+    "sasl.kerberos.keytab": _NO_SHELL,
+}
+
+
+def property_faults(properties: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
+    """(name, whether its value is at fault rather than the name, why) for what cannot stand in `properties`. A value that is not known
+    yet is None."""
+    for name, value in properties.items():
+        if name in UNSAFE:
+            why = f"{UNSAFE[name]}; if you need it all the same, put it into `unsafe_properties`"
+            yield name, False, f"not among the properties that leave the guarantees alone: {why}"
+        elif name not in ALLOWED:
+            yield name, False, _never(name)
+        elif not _within(name, value):
+            otherwise = (
+                "; if you need another value all the same, put it into `unsafe_properties`" if _LIMITS[name].unsafe else ""
+            )
+            yield name, True, f"{ALLOWED[name]}{otherwise}"
+
+
+def unsafe_faults(properties: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
+    """As :func:`property_faults`, for `unsafe_properties`."""
+    for name, value in properties.items():
+        if name in ALLOWED and name in _LIMITS and not _LIMITS[name].unsafe and not _within(name, value):
+            yield name, True, ALLOWED[name]
+        elif name in ALLOWED and (name not in _LIMITS or not _LIMITS[name].unsafe):
+            yield name, False, "it is safe; put it into `properties`"
+        elif name not in ALLOWED and name not in UNSAFE:
+            yield name, False, _never(name)
+
+
+def otherwise_unsafe() -> list[str]:
+    """Names of `properties` that `unsafe_properties` takes with a value that `properties` does not."""
+    return [name for name, limit in _LIMITS.items() if limit.unsafe]
+
+
+def why_unsafe(name: str) -> str:
+    """Of a name in `unsafe_properties`."""
+    return UNSAFE.get(name) or ALLOWED[name]
+
+
+def _within(name: str, value: Any) -> bool:
+    if name not in _LIMITS or value is None:
+        return True
+    return _LIMITS[name].holds(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def _never(name: str) -> str:
+    if name in OWNED:
+        return f"set by shipper: {OWNED[name]}"
+    if name in FORBIDDEN:
+        return f"refused: {FORBIDDEN[name]}"
+    return f"librdkafka has no such property{suggestion(name, {**ALLOWED, **UNSAFE})}"

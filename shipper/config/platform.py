@@ -1,0 +1,196 @@
+"""``config/shipper.yaml``: what those who run the platform decide for all pipelines. Optional; without it, whoever writes a pipeline is trusted
+as whoever runs the platform is (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from shipper.config import annotations as types
+from shipper.config.base import Model
+from shipper.config.faults import ConfigFault
+from shipper.config.models import Pipeline
+from shipper.config.translation import problems_of
+from shipper.config.uris import lies_below, resolve_uri
+from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
+
+NAME = "shipper.yaml"
+#: Settings that neither load code nor read secrets nor send anything anywhere.
+_PLAIN_SETTINGS = (
+    "spark.executor.memory", "spark.executor.memoryOverhead", "spark.executor.cores", "spark.executor.instances", "spark.cores.max",
+    "spark.driver.memoryOverhead", "spark.driver.maxResultSize", "spark.dynamicAllocation.*", "spark.task.cpus", "spark.task.maxFailures",
+    "spark.network.timeout", "spark.sql.shuffle.partitions", "spark.sql.adaptive.*", "spark.sql.execution.arrow.*", "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive", "spark.sql.legacy.*", "spark.sql.parser.*",
+)  # fmt: skip
+_SHORTHANDS = {"schedule": "cron", "source": "path"}
+
+
+class Allow(Model):
+    """What pipelines may use. It binds what stands in a pipeline's own file, not what `defaults` give it. `*` stands for anything."""
+
+    runners: tuple[Literal["local", "standalone", "yarn", "kubernetes"], ...] = ("local", "standalone", "yarn", "kubernetes")
+    """Kinds of `runner`."""
+    programs: tuple[str, ...] = Field(default=(), examples=[["/opt/shipper/bin/python"]])
+    """What `runner.python` and `runner.spark_submit` may name. By default nothing: jobs run in the environment that runs shipper."""
+    spark_settings: tuple[str, ...] = _PLAIN_SETTINGS
+    """What `runner.conf` may set. By default settings of size and of SQL; those that load code, such as `spark.jars`, `spark.plugins` or
+    `spark.driver.extraJavaOptions`, only if they are listed here, or set in `defaults`."""
+    notifiers: tuple[str, ...] = Field(default=(), examples=[["airflow.providers.slack.*"]])
+    """Classes that `notify` may name. A notifier's texts are templates of Airflow, which may look up its connections; hence none by default."""
+    sources: tuple[str, ...] | None = Field(default=None, examples=[["s3a://logs/web/"]])
+    """Folders in which `source` must lie. Not asked for by default."""
+    runs: tuple[str, ...] | None = Field(default=None, examples=[["s3a://shipper-runs/"]])
+    """Folders in which `runs_uri` must lie. Not asked for by default."""
+
+
+class Platform(Model):
+    """What those who run the platform decide for all pipelines. Nobody else may write this file."""
+
+    allow: Allow | None = None
+    """Bounds of what pipelines may use. Without it there are none: who writes a pipeline may run programs as shipper's user."""
+    environment: tuple[str, ...] = Field(default=(), examples=[["LOG_ARCHIVE_*"]])
+    """Variables that a job's process gets of the environment, besides those that all need and that its files refer to."""
+    defaults: dict[str, Any] = Field(default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}])
+    """Any keys of a pipeline but `pipeline`, for all pipelines that do not write them. Sections and maps are merged key by key, all else is
+    replaced. A section that lacks a required key, such as a `schedule` without `cron`, counts only where a pipeline has that section."""
+
+    @field_validator("defaults")
+    @classmethod
+    def _no_name(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if "pipeline" in value:
+            raise ValueError("`pipeline` is each pipeline's own; remove it from `defaults`")
+        return value
+
+
+@dataclass(frozen=True)
+class PlatformFile:
+    """The file, or that there is none."""
+
+    shown: str
+    file: YamlFile
+    platform: Platform
+    faults: tuple[ConfigFault, ...] = ()
+
+    def merged(self, own: YamlFile) -> YamlFile:
+        """A pipeline's file with the defaults below it."""
+        if not self.platform.defaults or self.faults or not own.parsed:
+            return own
+        data = merge(self.platform.defaults, own.data)
+        return replace(own, data=data, base=self.file, base_shown=self.shown, base_path=("defaults",))
+
+    def beyond(self, own: YamlFile, pipeline: Pipeline, config_dir: Path) -> Iterator[Problem]:
+        """What the pipeline's own file says and may not."""
+        allow = self.platform.allow
+        if allow is None:
+            return
+        runner = pipeline.runner
+        yield from self._outside(own, ("runner", "kind"), runner.kind, "runners", allow.runners)
+        for key, program in (("python", runner.python), ("spark_submit", runner.spark_submit)):
+            yield from self._outside(own, ("runner", key), program, "programs", allow.programs)
+        for setting in runner.conf:
+            yield from self._outside(own, ("runner", "conf", setting), setting, "spark_settings", allow.spark_settings)
+        for index, notify in enumerate(pipeline.notify):
+            yield from self._outside(own, ("notify", index, "notifier"), notify.notifier, "notifiers", allow.notifiers)
+        source = ("source",) if own.text(("source",)) is not None else ("source", "path")
+        for path, uri, name, roots in (
+            (source, pipeline.source.path, "sources", allow.sources),
+            (("runs_uri",), pipeline.runs_uri, "runs", allow.runs),
+        ):
+            if roots is not None:
+                below = any(lies_below(resolve_uri(config_dir, uri), resolve_uri(config_dir, root)) for root in roots)
+                yield from self._outside(own, path, uri, name, roots, inside=below)
+
+    def _outside(
+        self, own: YamlFile, path: KeyPath, value: str | None, name: str, allowed: tuple[str, ...], *, inside: bool | None = None
+    ) -> Iterator[Problem]:
+        if value is None or path not in own.own_paths():
+            return
+        if inside if inside is not None else any(fnmatchcase(value, pattern) for pattern in allowed):
+            return
+        line, _ = self.file.position(("allow", name))
+        yield Problem(
+            path,
+            f"{own.text(path) or value!r} is not among what {self.shown}:{line} allows (`allow.{name}`: {', '.join(allowed) or 'none'}); "
+            "choose one of these, or ask those who run the platform",
+        )
+
+
+def read_platform(config_dir: Path, shown: str) -> PlatformFile:
+    """Never raises. A broken file allows nothing: each pipeline then has its faults."""
+    path = config_dir / NAME
+    if not path.exists():
+        return PlatformFile(shown, YamlFile(), Platform())
+    file = read_yaml(path)
+    problems, platform = list(file.problems), Platform()
+    if file.parsed:
+        try:
+            platform = Platform.model_validate(file.data, by_alias=True, by_name=False)
+            problems += _faults_of_defaults(platform.defaults, file)
+        except ValidationError as error:
+            problems += problems_of(error, Platform, file)
+    return PlatformFile(shown, file, platform, tuple(ConfigFault.of(problem, file, shown) for problem in problems))
+
+
+def merge(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What a pipeline says with the defaults below it. Only what both have is merged; nothing of ``own`` is lost."""
+    found: dict[str, Any] = {}
+    routes = {"topic", "routes"}
+    for key, value in defaults.items():
+        if key not in own and not (key in routes and routes & own.keys()) and not _lacks(key, value):
+            found[key] = value
+    for key, value in own.items():
+        below = defaults.get(key)
+        if isinstance(below, dict) and isinstance(value, str) and key in _SHORTHANDS:
+            value = {_SHORTHANDS[key]: value}
+        if isinstance(below, str) and isinstance(value, dict) and key in _SHORTHANDS:
+            below = {_SHORTHANDS[key]: below}
+        found[key] = _deep(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return found
+
+
+def _deep(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {key: _deep(below[key], above[key]) for key in below.keys() & above.keys() if _are_maps(below[key], above[key])}
+    return {**below, **above, **both}
+
+
+def _are_maps(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _lacks(key: str, value: Any) -> bool:
+    field = types.yaml_keys(Pipeline).get(key)
+    section = types.bare(field.annotation) if field else None
+    if section is None or not isinstance(value, dict) or not types.is_model(section):
+        return False
+    return any(found.is_required() and name not in value for name, found in types.yaml_keys(section).items())
+
+
+def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[Problem]:
+    """As in a pipeline that says the rest. What only a whole pipeline can contradict is found in each."""
+    required: dict[str, dict[str, Any]] = {
+        "schedule": {"cron": "@hourly"},
+        "source": {"path": "/any"},
+        "quarantine": {"topic": "any.other"},
+    }
+    rest: dict[str, Any] = {"pipeline": "any", "source": "/any", "topic": "any", "clusters": ["any"]}
+    own: dict[str, Any] = {
+        key: value for key, value in rest.items() if key != "topic" or not {"topic", "routes"} & defaults.keys()
+    }
+    own |= {key: needed for key, needed in required.items() if isinstance(defaults.get(key), dict)}
+    try:
+        Pipeline.model_validate(merge(own, defaults), by_alias=True, by_name=False)
+    except ValidationError as error:
+        below = YamlFile(data=merge(own, defaults), base=file, base_path=("defaults",))
+        found = problems_of(error, Pipeline, below)
+        return [
+            Problem(("defaults", *problem.path), problem.message)
+            for problem in found
+            if ("defaults", *problem.path) in file.own_paths()
+        ]
+    return []

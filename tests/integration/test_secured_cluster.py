@@ -1,0 +1,179 @@
+"""A cluster that wants TLS and a password, as every production cluster does; and where its secrets show: nowhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shipper.testing.secured_kafka import SecuredKafka
+
+from .world import WINDOW, World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+PASSWORD, WRONG = "canary-3f9a1c-right", "canary-77be02-wrong"
+CANARY = b"canary-"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}) as kafka:
+        yield kafka
+
+
+class Watched:
+    """A run whose temporary files lie in a folder of the test's, with canaries in its environment; while it runs, all command lines are read."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.temporary = world.root / "temporary"
+        self.temporary.mkdir(exist_ok=True)
+        self.secret = world.root / "secret"
+        self.secret.write_text(f"{PASSWORD}\n")
+        self.secret.chmod(0o600)
+        self.seen: set[str] = set()
+        places = {
+            "TMPDIR": str(self.temporary),
+            "SPARK_LOCAL_DIRS": str(self.temporary),
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.temporary}",
+        }
+        self.environment = {**os.environ, **places, "WRONG_PASSWORD": WRONG, "SHIPPER_LOG": "info"}
+
+    def write_cluster(self, name: str, bootstrap: str, **properties: object) -> None:
+        text = json.dumps(
+            {"cluster": name, "bootstrap": bootstrap, "properties": properties, "ledger": {"replication_factor": 1}}
+        )
+        (self.world.root / "config" / "clusters" / f"{name}.yaml").write_text(text)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = self.world.command("run", self.world.name, "--window", WINDOW, *arguments)
+        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    @contextlib.contextmanager
+    def command_lines(self) -> Iterator[None]:
+        """Reads those of all processes of this machine, again and again."""
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.wait(0.2):
+                for path in Path("/proc").glob("[0-9]*/cmdline"):
+                    with contextlib.suppress(OSError):
+                        line = path.read_bytes()
+                        self.seen |= {line.decode(errors="replace")} if CANARY in line else set()
+                        java = line.split(b"\0")[0].endswith(b"java")
+                        self.seen |= (
+                            {f"environment of {line!r}"} if java and CANARY in path.with_name("environ").read_bytes() else set()
+                        )
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+    def processes(self) -> list[int]:
+        """Of this run: those that have its folder in their environment."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if f"TMPDIR={self.temporary}".encode() in path.read_bytes().split(b"\0"):
+                    found.append(int(path.parent.name))
+        return found
+
+    def files_with_canaries(self) -> list[str]:
+        """All but the one that is meant to hold one."""
+        files = (path for path in self.world.root.rglob("*") if path.is_file() and path != self.secret)
+        return [str(path) for path in files if CANARY in path.read_bytes()]
+
+
+@pytest.fixture
+def watched(tmp_path: Path, secured: SecuredKafka) -> Watched:
+    world = World(tmp_path / "world", secured.server.bootstrap)
+    watched = Watched(world)
+    watched.write_cluster("local", secured.bootstrap, **secured.properties("shipper", f"${{file:{watched.secret}}}"))
+    return watched
+
+
+def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(watched: Watched, secured: SecuredKafka) -> None:
+    """Of four clusters one is right; the others have a wrong password, a CA file that is missing, and a secret that is not there."""
+    world = watched.world
+    watched.write_cluster("wrong", secured.bootstrap, **secured.properties("shipper", "${WRONG_PASSWORD}"))
+    right = secured.properties("shipper", f"${{file:{watched.secret}}}")
+    watched.write_cluster("no_ca", secured.bootstrap, **{**right, "ssl.ca.location": "/nowhere/ca.pem"})
+    watched.write_cluster("absent", secured.bootstrap, **{**right, "sasl.password": "${file:/nowhere/password}"})
+    world.write_pipeline(clusters=["local", "wrong", "no_ca", "absent"])
+    content = b"".join(b"line %d\n" % number for number in range(3000))
+    world.write_log("a.log", content)
+    with watched.command_lines():
+        run = watched.start("--json")
+        out, err = run.communicate(timeout=400)
+    assert run.returncode != 0, err.decode()[-4000:]
+    found = json.loads(out)["clusters"]
+    assert found["local"]["status"] == "succeeded", err.decode()[-4000:]
+    assert world.read() == lines_of(content)
+    assert "there is no file /nowhere/ca.pem" in found["no_ca"]["error"]
+    assert "/nowhere/password cannot be read: No such file or directory" in found["absent"]["error"]
+    assert "config/clusters/absent.yaml:" in found["absent"]["error"]
+    assert "uthentication" in found["wrong"]["error"], "librdkafka says so at once; a time-out alone would not tell"
+    report = json.loads(next(world.root.glob("runs/**/report.json")).read_text())
+    assert report["plan"]["clusters"][1]["problem"]
+    # What all of this left: nothing that holds a secret.
+    assert not watched.seen
+    assert CANARY not in out + err
+    assert list(world.root.glob("runs/**/report.html"))
+    assert watched.files_with_canaries() == []
+    ledger = world.client.headed(world.cluster.ledger_topic(world.name))
+    assert CANARY not in repr([*ledger]).encode()
+    planted = world.root / "planted"
+    planted.write_bytes(b"x" + CANARY)
+    assert watched.files_with_canaries() == [str(planted)], "the search finds what is there"
+
+
+def test_a_run_that_is_killed_leaves_no_secret_on_disk(watched: Watched) -> None:
+    """Killed with -9, the driver, the JVM and the workers, while they hold the order."""
+    world = watched.world
+    world.write_pipeline(delivery={"rate_limit": "1MB/s", "lease": "2s"})
+    world.write_log("a.log", os.urandom(8_000_000).hex(" ", -60).replace(" ", "\n").encode())
+    run = watched.start()
+    deadline = time.monotonic() + 300
+    while not list(watched.temporary.glob("shipper-*")) or world.client.end_offset(world.topic(), 0) == 0:
+        assert run.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for _ in range(3):
+        for pid in watched.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    out, err = run.communicate()
+    assert CANARY not in out + err
+    assert list(watched.temporary.rglob("*")), "what was killed left something to look at"
+    assert watched.files_with_canaries() == []
+
+
+def test_commands_for_the_ledger_reach_a_secured_cluster_and_say_why_they_cannot(watched: Watched, secured: SecuredKafka) -> None:
+    def show(cluster: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "shipper", "ledger", "show", watched.world.name, "--cluster", cluster]
+        command += ["--config", str(watched.world.root / "config")]
+        return subprocess.run(command, env=watched.environment, capture_output=True, text=True, check=False)
+
+    watched.write_cluster(
+        "no_ca", secured.bootstrap, **{**secured.properties("shipper", "x"), "ssl.ca.location": "/nowhere/ca.pem"}
+    )
+    watched.world.write_pipeline(clusters=["local", "no_ca"])
+    assert "Traceback" not in show("local").stderr
+    refused = show("no_ca")
+    assert refused.returncode != 0
+    assert "there is no file /nowhere/ca.pem" in " ".join(refused.stderr.split())
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,330 @@
+"""What a cluster file may set of librdkafka, and that none of it weakens what shipper promises."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from pydantic import ValidationError
+
+from shipper import readback
+from shipper.config.kafka_properties import ALLOWED, FORBIDDEN, OWNED, UNSAFE, otherwise_unsafe
+from shipper.config.models import Cluster
+from shipper.errors import ClusterError, WrongProperties
+from shipper.producer import client, lookup, offline, producer
+from shipper.producer.client import ClusterClient
+from shipper.producer.connection import connection
+from shipper.producer.lookup import TopicLookup
+from shipper.producer.packed import library
+from shipper.producer.producer import LaneProducer, LaneSettings
+from shipper.producer.transaction import _TransactionalProducer
+from shipper.readback import ReadBack
+
+#: A value for each that librdkafka takes; others are text, of which it takes any.
+SAMPLES: dict[str, Any] = {
+    "security.protocol": "plaintext",
+    "sasl.mechanisms": "PLAIN",
+    "sasl.mechanism": "PLAIN",
+    "sasl.kerberos.min.time.before.relogin": 1000,
+    "sasl.oauthbearer.method": "default",
+    "sasl.oauthbearer.grant.type": "client_credentials",
+    "sasl.oauthbearer.assertion.algorithm": "RS256",
+    "sasl.oauthbearer.assertion.claim.exp.seconds": 10,
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": 10,
+    "sasl.oauthbearer.assertion.claim.jti.include": True,
+    "ssl.endpoint.identification.algorithm": "https",
+    "enable.ssl.certificate.verification": True,
+    "https.ca.location": "/dev/null",
+    "client.dns.lookup": "use_all_dns_ips",
+    "broker.address.family": "v4",
+    "broker.address.ttl": 10,
+    "socket.timeout.ms": 1000,
+    "socket.connection.setup.timeout.ms": 1000,
+    "socket.keepalive.enable": False,
+    "socket.nagle.disable": False,
+    "socket.send.buffer.bytes": 100_000,
+    "socket.receive.buffer.bytes": 100_000,
+    "connections.max.idle.ms": 310_000,
+    "reconnect.backoff.ms": 1000,
+    "reconnect.backoff.max.ms": 5000,
+    "retry.backoff.ms": 300,
+    "retry.backoff.max.ms": 2000,
+    "topic.metadata.refresh.interval.ms": -1,
+    "topic.metadata.refresh.fast.interval.ms": 10,
+    "topic.metadata.refresh.sparse": False,
+    "topic.metadata.propagation.max.ms": 0,
+    "metadata.max.age.ms": 1000,
+    "metadata.recovery.strategy": "none",
+    "metadata.recovery.rebootstrap.trigger.ms": 1000,
+    "api.version.request.timeout.ms": 1000,
+    "compression.level": 3,
+    "enable.metrics.push": False,
+}
+
+
+def cluster(bootstrap: str = "127.0.0.1:1", unsafe: dict[str, Any] | None = None, **properties: Any) -> Cluster:
+    data = {"cluster": "far", "bootstrap": bootstrap, "properties": properties, "unsafe_properties": unsafe or {}}
+    return Cluster.model_validate(data)
+
+
+def why_not(section: str, name: str, value: Any = "x") -> str:
+    with pytest.raises(ValidationError) as found:
+        Cluster.model_validate({"cluster": "a", "bootstrap": "b:1", section: {name: value}})
+    return str(found.value.errors()[0]["msg"])
+
+
+# --- The tables
+
+
+def test_every_property_of_the_installed_librdkafka_is_in_one_table(tmp_path: Path) -> None:
+    """A newer librdkafka brings new ones: decide about each."""
+    found = library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1])
+    if found is None:
+        pytest.skip("librdkafka is not the one that comes with confluent-kafka")
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    libc.fopen.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+    libc.fclose.argtypes = found.rd_kafka_conf_properties_show.argtypes = [ctypes.c_void_p]
+    file = libc.fopen(str(tmp_path / "shown").encode(), b"w")
+    found.rd_kafka_conf_properties_show(file)
+    libc.fclose(file)
+    rows = [line.split("|")[0].strip() for line in (tmp_path / "shown").read_text().splitlines() if "|" in line]
+    known = {name for name in rows if name and not name.startswith(("Property", "---"))}
+    tables = (ALLOWED, UNSAFE, OWNED, FORBIDDEN)
+    assert len(known) > 150
+    assert known - {name for table in tables for name in table} == set()
+    assert sum(map(len, tables)) == len({name for table in tables for name in table}), "in one table only"
+    assert set(SAMPLES) <= set(ALLOWED)
+
+
+@pytest.mark.parametrize("section", ["properties", "unsafe_properties"])
+@pytest.mark.parametrize("name", [*OWNED, *FORBIDDEN])
+def test_what_shipper_owns_and_what_loads_code_is_refused_in_both_sections(section: str, name: str) -> None:
+    assert why_not(section, name).startswith(("set by shipper: ", "refused: "))
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_the_rest_is_taken_as_unsafe_and_warned_of(name: str) -> None:
+    assert "`unsafe_properties`" in why_not("properties", name)
+    [(place, why)] = cluster(unsafe={name: "hunter2"}).warnings()
+    assert place == ("unsafe_properties", name)
+    assert why.startswith("unsafe: ")
+    assert "hunter2" not in why
+
+
+def test_a_misspelt_name_is_refused_with_what_was_meant() -> None:
+    assert "did you mean 'sasl.mechanisms'?" in why_not("properties", "sasl.mechanizms")
+    assert "did you mean" in why_not("unsafe_properties", "debugg")
+    assert why_not("unsafe_properties", "client.id") == "it is safe; put it into `properties`"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl.endpoint.identification.algorithm", "none"),
+        ("enable.ssl.certificate.verification", False),
+        ("connections.max.idle.ms", 60_000),
+    ],
+)
+def test_a_value_that_weakens_is_unsafe(name: str, value: Any) -> None:
+    assert "unsafe_properties" in why_not("properties", name, value)
+    assert [place[1] for place, _ in cluster(unsafe={name: value}).warnings()] == [name]
+    assert name in otherwise_unsafe()
+
+
+@pytest.mark.parametrize("section", ["properties", "unsafe_properties"])
+def test_no_shell_command_hides_in_a_kerberos_name(section: str) -> None:
+    """librdkafka puts these into `kinit …` and gives that to a shell."""
+    for name in ("sasl.kerberos.principal", "sasl.kerberos.keytab", "sasl.kerberos.service.name"):
+        assert why_not(section, name, 'x"; touch /tmp/owned; "')
+        assert cluster(**{name: "shipper/host.example@EXAMPLE.COM"})
+
+
+# --- What clients are made with
+
+
+def _bytes_of(settings: dict[str, Any], names: Iterator[str]) -> dict[str, Any]:
+    return {name: settings.get(name) for name in names}
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """(client, settings) for each client that is made. None is: what is looked at is what it would have been given."""
+    found: list[tuple[str, dict[str, Any]]] = []
+
+    def of(kind: str) -> Callable[..., Any]:
+        def make(settings: dict[str, Any], logger: object = None) -> Any:
+            found.append((kind, settings))
+            raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(-186, "not made"))
+
+        return make
+
+    for module, names in ((client, ("AdminClient", "Consumer", "Producer")), (readback, ("AdminClient", "Consumer"))):
+        for name in names:
+            monkeypatch.setattr(module, name, of(f"{module.__name__}.{name}"))
+    monkeypatch.setattr(lookup, "AdminClient", of("lookup"))
+    monkeypatch.setattr(producer, "Producer", of("lane"))
+    return found
+
+
+def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
+    given: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compared with clients of a cluster that sets nothing; the user's sets all that it may."""
+
+    def make_all(of: Cluster) -> dict[str, dict[str, Any]]:
+        given.clear()
+        settings = LaneSettings(connection(of), 1000, "zstd", 30_000, cluster="far")
+        monkeypatch.setattr(ReadBack, "__init__", lambda self, cluster: None)
+        judge = ReadBack(of)
+        judge._name, judge._connection = "far", {"client.id": "shipper-readback", **readback.client_settings(of)}
+        asked: list[Callable[[], Any]] = [
+            lambda: LaneProducer(settings, "lane"),
+            lambda: LaneProducer(LaneSettings(connection(of), 1000, "zstd", 30_000, transactional=False), "lane"),
+            lambda: TopicLookup(settings),
+            lambda: ClusterClient(of),
+            lambda: client._Reader("far", connection(of), {}),
+            lambda: judge._made(readback.AdminClient),
+            lambda: judge._made(readback.Consumer, readback._SETTINGS),
+        ]
+        for make in asked:
+            with pytest.raises(WrongProperties):
+                make()
+        assert len(given) == len(asked)
+        return {f"{index} {kind}": settings for index, (kind, settings) in enumerate(given)}
+
+    everything = {name: SAMPLES.get(name, "x") for name in ALLOWED}
+    plain, full = make_all(cluster()), make_all(cluster(unsafe=dict.fromkeys(UNSAFE, "x"), **everything))
+    for kind, settings in plain.items():
+        owned = {name: value for name, value in settings.items() if name in {**OWNED, **FORBIDDEN} and not callable(value)}
+        assert {name: full[kind].get(name) for name in owned} == owned, kind
+        assert set(full[kind]) & set(OWNED) == set(settings) & set(OWNED), kind
+        assert everything.items() <= full[kind].items(), kind
+    lane = full["0 lane"]
+    assert (lane["acks"], lane["transactional.id"], lane["log_level"], lane["log.connection.close"]) == ("all", "lane", 7, True)
+    assert "broker" in lane["debug"].split(",")
+
+
+# --- A lost connection is heard
+
+
+@pytest.fixture(scope="module")
+def hangs_up() -> Iterator[str]:
+    """The address of a server that ends every connection."""
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    server.accept()[0].close()
+                except OSError:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+# librdkafka reads a keystore even when it speaks no TLS, so that one needs a file.
+@pytest.mark.parametrize("name", [name for name in ALLOWED if name != "ssl.keystore.location"])
+def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(name: str, hangs_up: str) -> None:
+    settings = connection(cluster(hangs_up, **{name: SAMPLES.get(name, "x")}))
+    lane = _TransactionalProducer(LaneSettings(settings, 1000, "none", 10_000), "lane")
+    deadline = time.monotonic() + 30
+    while not lane.lost_connection():
+        assert time.monotonic() < deadline, f"with {name} the lane does not hear that its connection was lost"
+        time.sleep(0.02)
+    lane.discard()
+
+
+# --- What librdkafka refuses
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({"security.protocol": "bogus"}, 'Invalid value "bogus" for configuration property "security.protocol"'),
+        ({"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"}, "ssl.ca.location: there is no file /nowhere/ca.pem"),
+        ({"socket.timeout.ms": -1}, "socket.timeout.ms"),
+        ({"security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN"}, "sasl.username and sasl.password must be set"),
+        ({"security.protocol": "ssl", "ssl.key.pem": "hunter2"}, "ssl.key.pem"),
+    ],
+)
+def test_a_value_that_librdkafka_does_not_take_is_that_clusters_fault_and_says_why(properties: dict[str, Any], says: str) -> None:
+    refused = cluster(**properties)
+    assert says in str(offline.refusal(refused))
+    for make in (
+        ClusterClient,
+        ReadBack,
+        lambda of: LaneProducer(LaneSettings(connection(of), 1, "none", 10_000, cluster="far"), "x"),
+    ):
+        with pytest.raises(ClusterError) as found:
+            make(refused)
+        assert says in found.value.message
+        assert found.value.message.startswith("cluster far: ")
+        assert "hunter2" not in found.value.message
+        assert not found.value.retriable
+
+
+def test_checking_properties_asks_no_server_and_needs_no_secret() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(1.0)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        oidc = {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "a", "sasl.oauthbearer.client.secret": None}
+        url = {"sasl.oauthbearer.token.endpoint.url": f"http://{address}/"}
+        login = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "OAUTHBEARER", **oidc, **url}
+        assert offline.refusal(cluster(address, **login)) is None
+        scram = {"security.protocol": "sasl_ssl", "sasl.mechanisms": "SCRAM-SHA-512", "ssl.ca.pem": None}
+        assert offline.refusal(cluster(address, **scram, **{"sasl.username": None, "sasl.password": None})) is None
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_validate_says_where_a_property_is_wrong_and_warns_of_unsafe_ones(tmp_path: Path) -> None:
+    """As a user meets it: file, line, column; no value that may be a secret."""
+    (tmp_path / "config" / "pipelines").mkdir(parents=True)
+    (tmp_path / "config" / "clusters").mkdir()
+    pipeline = "pipeline: web\nsource: logs\ntopic: logs\nclusters: [safe]\n"
+    (tmp_path / "config" / "pipelines" / "web.yaml").write_text(pipeline)
+    clusters = {
+        "safe": "bootstrap: 127.0.0.1:9092\n",
+        "misspelt": "bootstrap: 127.0.0.1:1\nproperties:\n  security.protocl: ssl\n",
+        "wrong": "bootstrap: 127.0.0.1:1\nproperties:\n  client.id: x\n  security.protocol: tls\n",
+        "no-ca": "bootstrap: 127.0.0.1:1\nproperties: {security.protocol: ssl, ssl.ca.location: /nowhere.pem}\n",
+        "code": "bootstrap: 127.0.0.1:1\nunsafe_properties:\n  plugin.library.paths: /x.so\n",
+        "clear": "bootstrap: kafka.example:9092\nunsafe_properties:\n  debug: all\nproperties: {sasl.password: hunter2}\n",
+        "absent": "bootstrap: 127.0.0.1:1\nproperties:\n  sasl.password: ${SHIPPER_NOWHERE}\n",
+    }
+    for name, text in clusters.items():
+        (tmp_path / "config" / "clusters" / f"{name}.yaml").write_text(f"cluster: {name}\n{text}")
+
+    def validate(*options: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "shipper", "validate", "--no-sql", "--json", *options]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr
+        assert "hunter2" not in done.stdout + done.stderr
+        return dict(json.loads(done.stdout))
+
+    said = validate()
+    found = {fault.partition(": ")[0]: fault for fault in said["faults"]}
+    assert "did you mean 'security.protocol'?" in found["config/clusters/misspelt.yaml:4:3"]
+    assert 'Invalid value "tls"' in found["config/clusters/wrong.yaml:5:22"]
+    assert "there is no file /nowhere.pem" in found["config/clusters/no-ca.yaml:3:55"]
+    assert "it loads a library" in found["config/clusters/code.yaml:4:3"]
+    assert "SHIPPER_NOWHERE is not set" in found["config/clusters/absent.yaml:4:18"]
+    assert len(found) == 5
+    assert [warning.partition(": ")[0] for warning in said["warnings"]] == [
+        "config/clusters/clear.yaml:2:12",
+        "config/clusters/clear.yaml:4:10",
+    ]
+    assert len(validate("--no-secrets")["faults"]) == 4

@@ -1,0 +1,73 @@
+"""Spark settings: what may not be set, and what is part of the transform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from shipper.config.models import Pipeline
+from shipper.config.spark_settings import SQL_DEFAULTS
+
+
+def pipeline(conf: dict[str, str] | None = None, **more: Any) -> Pipeline:
+    base: dict[str, Any] = {"pipeline": "web_access", "source": "/x", "clusters": ["c"], "topic": "t"}
+    return Pipeline.model_validate({**base, **more, "runner": {"conf": conf or {}}})
+
+
+def test_the_digest_of_a_pipeline_without_such_settings_is_what_it_was() -> None:
+    assert pipeline().transform_digest() == "6802ebed9ed3"
+    mapped = {"drop": {"a": "value=''"}, "key": "value"}
+    plain = pipeline({"spark.executor.memory": "4g", "spark.ui.enabled": "true"}, records=mapped)
+    assert plain.transform_digest() == "a3b0e3929c7b", "a file that was begun before an upgrade could not be finished after it"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.sql.ansi.enabled", "false"),
+        ("spark.sql.caseSensitive", "true"),
+        ("spark.sql.legacy.timeParserPolicy", "LEGACY"),
+        ("spark.sql.parser.escapedStringLiterals", "true"),
+        ("spark.sql.legacy.charVarcharAsString", "true"),
+        ("spark.sql.some.setting.of.tomorrow", "1"),
+    ],
+)
+def test_a_setting_that_may_change_what_a_line_becomes_is_part_of_the_transform(key: str, value: str) -> None:
+    assert pipeline({key: value}).transform_digest() != pipeline().transform_digest()
+
+
+@pytest.mark.parametrize(("key", "value"), [*SQL_DEFAULTS.items(), ("spark.sql.ansi.enabled", "TRUE")])
+def test_a_default_that_is_written_out_changes_nothing(key: str, value: str) -> None:
+    assert pipeline({key: value}).transform_digest() == pipeline().transform_digest()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.sql.shuffle.partitions",
+        "spark.sql.adaptive.enabled",
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+        "spark.executor.cores",
+    ],
+)
+def test_how_work_is_done_is_not(key: str) -> None:
+    assert pipeline({key: "7"}).transform_digest() == pipeline().transform_digest()
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("spark.hadoop.mapreduce.input.linerecordreader.line.maxlength", "what it leaves out is counted by nobody"),
+        ("spark.hadoop.mapred.linerecordreader.maxlength", "what it leaves out is counted by nobody"),
+        ("spark.hadoop.mapreduce.input.pathFilter.class", "what it leaves out is counted by nobody"),
+        ("spark.hadoop.io.compression.codecs", "which files are unpacked"),
+        ("spark.sql.variable.substitute", "passwords included"),
+        ("spark.sql.files.ignoreCorruptFiles", "shipped in part"),
+        ("speculation", "begin with 'spark.'"),
+    ],
+)
+def test_what_drops_lines_or_opens_the_environment_is_refused(key: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        pipeline({key: "1"})
