@@ -1,0 +1,127 @@
+"""All SQL of a pipeline, and what is wrong with it. Spark analyses every expression over no lines at all; nothing is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from shipper.config import locate
+from shipper.config.checks import InWindowCheck, MatchesCheck, RecordCheck
+from shipper.config.models import Pipeline
+from shipper.config.sql import column
+from shipper.errors import ConfigError
+from spark_jobs.parsing import parse_faults, with_parsed
+from spark_jobs.records import LINES, of_line
+from spark_jobs.sql_rules import Analysed, regex_fault, why_not_analysed
+
+_TYPES = {
+    "condition": ("boolean",),
+    "timestamp": ("timestamp", "timestamp_ntz", "date"),
+    "time": ("timestamp", "timestamp_ntz", "date", "string"),
+}
+
+
+@dataclass(frozen=True)
+class Expression:
+    """One SQL expression of a pipeline, with the field that holds it."""
+
+    field: str
+    sql: str
+    kind: str = "value"
+    """``value``, ``condition`` (must be boolean), ``timestamp``, or ``time``, which may be text as well."""
+
+
+@dataclass(frozen=True)
+class SqlFault:
+    field: str
+    message: str
+    refused: bool = False
+    """Whether Spark would take it, and the promises would not hold: a run with it is refused too, not only `validate`."""
+
+
+def expressions(pipeline: Pipeline) -> Iterator[Expression]:
+    """All SQL of a pipeline but ``records.columns``, which build on each other."""
+    mapping = pipeline.records
+    for name, sql in mapping.drop.items():
+        yield Expression(f"records.drop.{name}", sql, "condition")
+    yield Expression("records.value", mapping.value)
+    if mapping.key is not None:
+        yield Expression("records.key", mapping.key)
+    for name, sql in mapping.headers.items():
+        yield Expression(f"records.headers.{name}", sql)
+    if mapping.timestamp is not None:
+        yield Expression("records.timestamp", mapping.timestamp, "timestamp")
+    for index, route in enumerate(pipeline.routes):
+        if route.when is not None:
+            yield Expression(f"routes[{index}].when", route.when, "condition")
+    for index, check in enumerate(pipeline.gates.source):
+        if isinstance(check, RecordCheck):
+            yield Expression(f"gates.source[{index}].{check.sql_field}", check.condition(), "condition")
+        if isinstance(check, InWindowCheck):
+            yield Expression(f"gates.source[{index}].column", column(check.column), "time")
+
+
+def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
+    """What is wrong with each expression, all at once. Reads no data."""
+    frame = spark.createDataFrame([], LINES)
+    parse = pipeline.records.parse
+    faults = [SqlFault(*fault) for fault in parse_faults(spark, parse)] if parse is not None else []
+    if parse is not None and faults:
+        frame = frame.withColumns({name: F.lit(None).cast("string") for name in parse.columns})
+    else:
+        frame = with_parsed(frame, pipeline)
+    for name, sql in pipeline.records.columns.items():
+        fault = _fault(spark, frame, Expression(f"records.columns.{name}", sql))
+        faults += [fault] if fault else []
+        # What is refused is not built upon: others that use the column would be refused for it once more.
+        frame = frame.withColumn(name, F.lit(None).cast("string") if fault else F.expr(sql))
+    if pipeline.records.key is not None:
+        with suppress(Exception):  # shown as the fault of `records.key`
+            frame = frame.withColumn("key", F.expr(pipeline.records.key))
+    patterns = {
+        f"routes[{index}].matching": route.matching for index, route in enumerate(pipeline.routes) if route.matching is not None
+    }
+    checks = enumerate(pipeline.gates.source)
+    patterns |= {f"gates.source[{index}].regex": check.regex for index, check in checks if isinstance(check, MatchesCheck)}
+    wrong = {place: why for place, pattern in patterns.items() if (why := regex_fault(spark, pattern))}
+    faults += [SqlFault(place, why) for place, why in wrong.items()]
+    sound = (
+        expression for expression in expressions(pipeline) if expression.field not in wrong
+    )  # a check's own pattern is in its SQL
+    faults += filter(None, (_fault(spark, frame, expression) for expression in sound))
+    if pipeline.records.bundle is not None and not faults:
+        faults = [SqlFault(*fault) for fault in of_line(spark, pipeline)[1]]
+    return faults
+
+
+def refuse_unsafe_sql(spark: SparkSession, pipeline: Pipeline, config_dir: Path) -> None:
+    """Raises ConfigError for expressions that Spark would take and that would break the promises. Called before anything is read by them or
+    sent, since nobody can say that the pipeline was validated. Costs some 10 ms an expression."""
+    refused = [fault for fault in sql_faults(spark, pipeline) if fault.refused]
+    if refused:
+        raise ConfigError("\n".join(str(locate(config_dir, pipeline.name, fault.field, fault.message)) for fault in refused))
+
+
+def _fault(spark: SparkSession, frame: DataFrame, expression: Expression) -> SqlFault | None:
+    try:
+        found = Analysed.of(spark, frame, expression.sql)
+    except Exception as error:
+        return SqlFault(expression.field, f"{expression.sql!r}: {why_not_analysed(error)}")
+    if why := found.refused():
+        return SqlFault(expression.field, f"{expression.sql!r}: {why}", refused=True)
+    if why := found.fault():
+        return SqlFault(expression.field, f"{expression.sql!r}: {why}")
+    kind, allowed = found.frame.schema[0].dataType.simpleString(), _TYPES.get(expression.kind)
+    if allowed and kind not in allowed:
+        how = (
+            "; write `to_timestamp(…, 'yyyy-MM-dd HH:mm:ss')` or how it is written"
+            if (kind, allowed[0]) == ("string", "timestamp")
+            else ""
+        )
+        return SqlFault(expression.field, f"{expression.sql!r} is of type {kind}; it must be {allowed[0]}{how}")
+    return None

@@ -1,0 +1,175 @@
+"""What an expression may not do is refused by `validate`, and by a run that nobody validated before anything is read or sent."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from shipper.config.models import Pipeline
+from shipper.errors import ConfigError
+from shipper.report.results import PlannedFile, PlanResult
+from spark_jobs import steps
+from spark_jobs.expressions import refuse_unsafe_sql, sql_faults
+from spark_jobs.session import session
+
+pytestmark = [pytest.mark.spark]
+
+
+def pipeline(**more: Any) -> Pipeline:
+    base: dict[str, Any] = {"pipeline": "web", "source": "/logs/", "clusters": ["c"]}
+    return Pipeline.model_validate({**base, **({} if "routes" in more else {"topic": "logs.web"}), **more})
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    found = session(pipeline())
+    yield found
+    found.stop()
+
+
+def faults(spark: SparkSession, **more: Any) -> dict[str, str]:
+    return {fault.field: fault.message for fault in sql_faults(spark, pipeline(**more)) if fault.refused}
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("rand()", "each time the line is read"),
+        ("rand(42)", "each time the line is read"),
+        ("uuid()", "each time the line is read"),
+        ("shuffle(array(value))", "each time the line is read"),
+        ("transform(array(1), x -> x + rand())", "each time the line is read"),
+        ("aes_encrypt(value, '0000111122223333')", "each time the line is read"),
+        ("now()", "the moment when the line is read"),
+        ("current_timestamp()", "the moment when the line is read"),
+        ("current_date", "the moment when the line is read"),
+        ("date_add(curdate(), 1)", "the moment when the line is read"),
+        ("unix_timestamp()", "the moment when the line is read"),
+        ("localtimestamp()", "the moment when the line is read"),
+        ("current_time()", "the moment when the line is read"),
+        ("timestamp'now'", "the moment when the line is read"),
+        ("date 'today'", "the moment when the line is read"),
+        ("cast('yesterday' as timestamp)", "the moment when the line is read"),
+        ("to_timestamp('now')", "the moment when the line is read"),
+        ("monotonically_increasing_id()", "how Spark shares the work out"),
+        ("spark_partition_id()", "how Spark shares the work out"),
+        ("input_file_name()", "use file_path or file_name"),
+        ("input_file_block_start()", "use file_path or file_name"),
+        ("(select max(value) from text.`/etc/hostname`)", "reads other data"),
+        ("exists(select 1)", "reads other data"),
+        ("reflect('java.lang.System', 'exit', 1)", "calls Java code"),
+        ("java_method('java.lang.System', 'getenv', 'PATH')", "calls Java code"),
+        ("try_reflect('java.lang.System', 'getenv', 'PATH')", "calls Java code"),
+        ("explode(array(value, 'b'))", "several rows of one line"),
+        ("stack(2, value, 'b')", "several rows of one line"),
+        ("window(timestamp'2026-01-01', '10 minutes', '5 minutes')", "several rows of one line"),
+        ("row_number() over (order by value)", "looks at other lines"),
+        ("max(value)", "looks at other lines"),
+        ("count(*) over ()", "looks at other lines"),
+        ("*", "columns where one value is needed"),
+        ("session_user()", "where and by whom"),
+        ("version()", "where and by whom"),
+    ],
+)
+def test_what_does_not_give_one_value_of_its_line_alone_is_refused(spark: SparkSession, sql: str, why: str) -> None:
+    assert why in faults(spark, records={"value": sql})["records.value"]
+
+
+def test_it_is_refused_wherever_sql_may_stand(spark: SparkSession) -> None:
+    found = faults(
+        spark,
+        records={
+            "columns": {"a": "uuid()", "b": "concat(a, 'x')"},
+            "drop": {"some": "rand() < 0.5"},
+            "value": "concat(value, uuid())",
+            "key": "uuid()",
+            "headers": {"h": "uuid()"},
+            "timestamp": "now()",
+        },
+        routes=[{"when": "rand() < 0.01", "topic": "debug"}, {"topic": "logs"}],
+        gates={"source": [{"check": "condition", "name": "some", "sql": "rand() < 2"}]},
+    )
+    assert set(found) == {
+        *("records.columns.a", "records.drop.some", "records.value", "records.key", "records.headers.h", "records.timestamp"),
+        *("routes[0].when", "gates.source[0].sql"),
+    }, "each where it stands, and b, which is made of a, not once more"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "value",
+        "value = 'now'",
+        "regexp_extract(file_path, 'host=([^/]+)', 1)",
+        "pmod(xxhash64(value), 100) = 0",
+        "to_timestamp('2026-11-01 00:00:00')",
+        "timestamp'2026-11-01 06:00:00.125'",
+        "aes_encrypt(value, '0000111122223333', 'ECB')",
+        "to_json(struct(*))",
+        "transform(split(value, ' '), x -> upper(x))[0]",
+        "date_format(from_unixtime(1), 'yyyy')",
+        "from_json(value, 'a int').a",
+        "parse_url(value, 'HOST')",
+        "CASE WHEN value = 'x' THEN raise_error('x') ELSE 'y' END",
+        "to_json(struct(interval '1 day' as a, X'1F' as b, 1.2BD as c, date'2026-11-01' as d, map('a', 1) as e, array(1, null) as f))",
+        "variant_get(try_parse_json(value), '$.a', 'string')",
+        " OR ".join(f"value = '{n}'" for n in range(700)),
+    ],
+)
+def test_what_does_is_taken(spark: SparkSession, sql: str) -> None:
+    assert sql_faults(spark, pipeline(records={"value": sql})) == []
+
+
+@pytest.mark.parametrize(
+    ("records", "field", "why"),
+    [
+        ({"value": "cast('abc' as int)"}, "records.value", "fails whatever the line is: [CAST_INVALID_INPUT]"),
+        ({"value": "regexp_extract(value, '([x', 1)"}, "records.value", "'([x' is no Java regular expression: Unclosed"),
+        ({"drop": {"x": "value rlike '(x'"}}, "records.drop.x", "'(x' is no Java regular expression: Unclosed"),
+        ({"value": "length(max(value)) + length(value)"}, "records.value", "looks at other lines"),
+        ({"timestamp": "value"}, "records.timestamp", "is of type string; it must be timestamp; write `to_timestamp("),
+        ({"value": "value in (select 'a')"}, "records.value", "[UNSUPPORTED_TYPED_LITERAL]"),
+    ],
+)
+def test_what_would_fail_at_the_first_line_is_a_fault(spark: SparkSession, records: dict[str, Any], field: str, why: str) -> None:
+    found = {fault.field: fault.message for fault in sql_faults(spark, pipeline(records=records))}
+    assert why in found[field]
+    assert "GROUP BY" not in found[field]
+
+
+def test_a_wrong_pattern_of_a_check_is_said_once(spark: SparkSession) -> None:
+    found = sql_faults(spark, pipeline(gates={"source": [{"check": "matches", "regex": "(["}]}))
+    assert [fault.field for fault in found] == ["gates.source[0].regex"]
+    assert found[0].message.startswith("'([' is no Java regular expression")
+
+
+def test_sql_cannot_read_the_environment_or_sparks_settings(spark: SparkSession) -> None:
+    frame = spark.range(1).selectExpr("'${env:PATH}' as environment", "'${spark.app.name}' as setting")
+    assert frame.head().asDict() == {"environment": "${env:PATH}", "setting": "${spark.app.name}"}
+
+
+def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(spark: SparkSession, tmp_path: Path) -> None:
+    config = tmp_path / "config" / "pipelines"
+    config.mkdir(parents=True)
+    (config / "web.yaml").write_text("pipeline: web\nsource: /logs/\ntopic: t\nrecords:\n  drop:\n    some: rand() < 0.5\n")
+    unsafe = pipeline(records={"drop": {"some": "rand() < 0.5"}})
+    with pytest.raises(ConfigError, match=r"web\.yaml:6:11: records\.drop\.some: 'rand\(\) < 0\.5': it may give something else"):
+        refuse_unsafe_sql(spark, unsafe, tmp_path / "config")
+    started = dt.datetime.now(dt.UTC)
+    common = {"pipeline": "web", "run_id": "r", "window_start": started, "window_end": started}
+    planned = PlanResult(
+        **common, step="plan", started_at=started, finished_at=started, source="/logs/",
+        files=[PlannedFile(path="/logs/no such file", uri="file:/logs/no", size_bytes=9, modified_ms=0, splits=1, format="plain")],
+    )  # fmt: skip
+    context = SimpleNamespace(
+        pipeline=unsafe, spark=spark, config_dir=tmp_path / "config", folder=SimpleNamespace(need=lambda *_: planned),
+        common=lambda step: {**common, "step": step}, clusters={}, source_only=True, runs_uri=str(tmp_path), reship=False,
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="may give something else"):
+        steps.gate_source(context, started)
