@@ -8,11 +8,16 @@
     │   └── WindowError             a window that is empty, inverted or unreadable
     ├── SourceError                 a file that is missing, unreadable or not what the plan saw
     ├── ClusterError                a cluster, topic or ledger that cannot be used as it is
+    │   ├── ClusterRefuses          what waiting does not change: credentials, ACLs, a limit of the broker's
+    │   ├── WrongProperties         a cluster's properties with which no client can be made
     │   ├── TopicMissing            a topic that is not there (yet)
-    │   └── ArchiveMissing          the archived part of a ledger is not where it was put, or damaged
+    │   ├── NoSuchPartition         a partition that a topic does not have, and `delivery.partitions` names
+    │   ├── ArchiveMissing          the archived part of a ledger is not where it was put, or damaged
+    │   ├── LedgerDamaged           a record in a ledger that shipper did not write, or that cannot be right
+    │   └── LedgerGone              a ledger that is not there any more, or was made anew
     ├── LeaseHeld                   another run of the same pipeline ships to the cluster right now
     ├── Superseded                  a later run took over; this one must not send another byte
-    ├── DigestChanged               a file was shipped before under another transform
+    ├── DigestChanged               a file was shipped in part under another transform
     ├── DeliveryError               records that were certainly not delivered
     │   ├── RecordTooLarge          a record that the topic does not take
     │   └── RecordUnshippable       a record that cannot be parsed or has no topic, and no quarantine to go to
@@ -25,6 +30,10 @@ All of them survive pickling, since they cross from Spark's workers to the drive
 """
 
 from __future__ import annotations
+
+import errno
+import getpass
+import os
 
 
 class ShipperError(Exception):
@@ -59,11 +68,51 @@ class ClusterError(ShipperError):
     retriable = True
 
 
+class ClusterRefuses(ClusterError):
+    retriable = False
+
+
+class WrongProperties(ClusterError):
+    retriable = False
+
+
 class TopicMissing(ClusterError):
     pass
 
 
+class NoSuchPartition(ClusterError):
+    retriable = False
+
+
 class ArchiveMissing(ClusterError):
+    retriable = False
+
+
+class LedgerDamaged(ClusterError):
+    retriable = False
+    pipeline: str
+    partition: int | None
+    """None where the key does not tell, and who read it does not say."""
+    offset: int
+    why: str
+
+    @classmethod
+    def at(
+        cls, pipeline: str, partition: int | None, offset: int, why: str, *, cluster: str = "", topic: str = ""
+    ) -> LedgerDamaged:
+        """``why`` quotes nothing of the record but names of fields."""
+        where = f"{'?' if partition is None else partition}:{offset}"
+        ledger = f"cluster {cluster}: topic {topic}, the ledger of {pipeline}," if cluster else f"the ledger of {pipeline}"
+        error = cls(
+            f"{ledger} has a record that is not shipper's or cannot be right, at partition:offset {where}: {why}. Nothing was sent on its "
+            f"word. Find out who writes to the topic; `shipper ledger verify {pipeline}` lists all such records, and `shipper ledger "
+            f"repair {pipeline} {cluster or 'CLUSTER'} --drop {where} --reason …` takes one out of the way."
+        )
+        error.pipeline, error.partition, error.offset, error.why = pipeline, partition, offset, why
+        return error
+
+
+class LedgerGone(ClusterError):
     retriable = False
 
 
@@ -105,3 +154,41 @@ class GateClosed(ShipperError):
 
 class StepResultError(ShipperError):
     pass
+
+
+def of_kind(kind: str | None, message: str) -> ShipperError:
+    """The error of that class name, for one that comes back as data; a DeliveryError if there is no such class."""
+    return _kinds(ShipperError).get(kind or "", DeliveryError)(message)
+
+
+def _kinds(root: type[ShipperError]) -> dict[str, type[ShipperError]]:
+    found = {root.__name__: root}
+    for below in root.__subclasses__():
+        found |= _kinds(below)
+    return found
+
+
+_ERRNO = {
+    errno.ENOSPC: "the disk is full: make room, and run again",
+    errno.EDQUOT: "the quota of the disk is used up: make room, and run again",
+    errno.EROFS: "the file system is mounted read-only: name another folder, or mount it for writing",
+    errno.EACCES: "user {user} has no permission there: grant it, or name another folder",
+    errno.EPERM: "user {user} has no permission there: grant it, or name another folder",
+    errno.ENOENT: "it is not there",
+    errno.EMFILE: "this process may open no more files: raise the limit (`ulimit -n`)",
+    errno.ENFILE: "this machine may open no more files: raise the limit",
+    errno.ECONNREFUSED: "nobody answers at that address and port: is the service up?",
+}
+
+
+def why_system(error: OSError) -> str:
+    """What the system refused, with the file if it names one, and what to do. The text is the system's, never a log line."""
+    if error.errno is None:
+        return str(error) or type(error).__name__
+    what = _ERRNO.get(error.errno) or os.strerror(error.errno)
+    where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        user = str(os.getuid())
+    return where + what.replace("{user}", user)

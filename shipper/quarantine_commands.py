@@ -14,14 +14,15 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from rich.console import Console
 
 from shipper.config.models import Pipeline
+from shipper.console import Config, Json, Terminal, print_json
 from shipper.delivery.replay import InQuarantine, Place, Repaired, in_quarantine
 from shipper.delivery.replay import replay as send_repaired
 from shipper.errors import UsageError
-from shipper.ledger_commands import ClusterName, Config, Json, Name, OpenLedger, open_ledgers, open_one
+from shipper.ledger_commands import ClusterName, Name, OpenLedger, open_ledgers, open_one
 from shipper.runner import new_run_id
+from shipper.terminal import visible
 from shipper.terms import HeadedRecord
 
 app = typer.Typer(
@@ -31,8 +32,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Terminal()
+err = Terminal(stderr=True)
 
 _SHOWN = 40
 
@@ -88,7 +89,7 @@ def list_(
         if not as_json:
             _print_rows(ledger, rows)
     if as_json:
-        print(json.dumps(documents, indent=1))
+        print_json(documents)
 
 
 def _rows(found: InQuarantine) -> list[dict[str, Any]]:
@@ -123,9 +124,7 @@ def _print_rows(ledger: OpenLedger, rows: list[dict[str, Any]]) -> None:
     for row in rows[:_SHOWN]:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in row["reasons"].items())
         after = f" ({row['replayed']:,} replayed)" if row["replayed"] else ""
-        out.print(
-            f"  {reasons}{after}: {row['file']}, run {row['run']}, in {', '.join(row['topics'])}", markup=False, soft_wrap=True
-        )
+        out.say(f"  {reasons}{after}: {row['file']}, run {row['run']}, in {', '.join(row['topics'])}")
     if len(rows) > _SHOWN:
         out.print(f"… and {len(rows) - _SHOWN:,} more; --run, --file and --reason choose, --json lists all.")
 
@@ -149,12 +148,12 @@ def show(
                 continue
             count += 1
             if as_json:
-                print(shown.model_dump_json(exclude_none=True))
+                print_json(shown.model_dump(exclude_none=True), indent=None)
             elif count <= _SHOWN:
                 _print_record(shown)
         text = f"{count:,} records of {pipeline} in quarantine on {ledger.cluster.name}"
         text += "; --json shows all" if count > _SHOWN and not as_json else ""
-        err.print(text, markup=False, soft_wrap=True)
+        err.say(text)
 
 
 def _shown(ledger: OpenLedger) -> Iterator[Shown]:
@@ -166,10 +165,18 @@ def _shown(ledger: OpenLedger) -> Iterator[Shown]:
                 headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
                 if headers.get("shipper-pipeline") != ledger.pipeline.name:
                     continue
-                place = Place(headers["shipper-file"], int(headers["shipper-split"]), int(headers["shipper-record"]))
-                chunk = known.find(place)
-                if chunk is not None and chunk.value.run_id == headers["shipper-run"]:
+                place = _place(headers)
+                chunk = place and known.find(place)
+                if place and chunk and chunk.value.run_id == headers.get("shipper-run"):
                     yield _as_shown(ledger, place, record, headers, known.replay_of(place) is not None, known)
+
+
+def _place(headers: dict[str, str]) -> Place | None:
+    """None for a record that somebody else wrote there, with some of our headers or with numbers that are none."""
+    try:
+        return Place(headers["shipper-file"], int(headers["shipper-split"]), int(headers["shipper-record"]))
+    except (KeyError, ValueError):
+        return None
 
 
 def _as_shown(
@@ -183,8 +190,8 @@ def _as_shown(
         file=place.file,
         split=place.split,
         record=place.record,
-        reason=headers["shipper-reason"],
-        run=headers["shipper-run"],
+        reason=headers.get("shipper-reason", ""),
+        run=headers.get("shipper-run", ""),
         at=f"{dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
         replayed=replay.run_id if replay else None,
         cut=len(record.value or b"") >= keep,
@@ -205,11 +212,9 @@ def _text(name: str, value: bytes | None) -> dict[str, Any]:
 def _print_record(shown: Shown) -> None:
     to = f", for topic {shown.topic}" if shown.topic else ""
     after = f", replayed by {shown.replayed}" if shown.replayed else ""
-    out.print(
-        f"{shown.reason}: {shown.place}{to}; run {shown.run}, {shown.at}{after}", style="bold", markup=False, soft_wrap=True
-    )
+    out.say(f"{shown.reason}: {shown.place}{to}; run {shown.run}, {shown.at}{after}", "bold")
     value = shown.value if shown.value_base64 is None else base64.b64decode(shown.value_base64).hex(" ")
-    out.print(f"  {value}" + (" …" if shown.cut and value else ""), markup=False, soft_wrap=True)
+    out.say(f"  {visible(value or '')}" + (" …" if shown.cut and value else ""))
 
 
 @app.command(epilog="Example: `shipper quarantine replay web_access repaired.jsonl`; again: all skipped")
@@ -231,7 +236,7 @@ def replay(
     wanted = list(_repaired(file, ledger.pipeline, ledger.cluster.name))
 
     def say(text: str) -> None:
-        err.print(text, markup=False, soft_wrap=True)
+        err.say(text)
 
     done = send_repaired(ledger.log, ledger.client, ledger.cluster, ledger.pipeline, wanted, f"replay-{new_run_id()}", say)
     for place, before in done.skipped.items():

@@ -1,6 +1,6 @@
 """Topics as a ``read_committed`` consumer sees them: how many lines, and what their values hash to.
 
-It judges the producer, so it shares no code with it: beside ``shipper.producer.client`` the only module that imports
+It judges the producer, so it shares no code with it: beside ``shipper.producer`` the only one that imports
 ``confluent_kafka``, and it imports nothing of ``shipper`` but the config and the errors. What a record means it takes from
 docs/consumer-contract.md, as any consumer has to.
 """
@@ -13,17 +13,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import filterfalse, groupby, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from xxhash import xxh64_intdigest
 
+from shipper.config.client_settings import client_settings, refused, revealed
 from shipper.config.mapping import LINES_HEADER
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
 
 log = logging.getLogger("shipper.readback")
+C = TypeVar("C")
 
 #: Stands for an offset that no broker could tell.
 UNKNOWN = -1
@@ -114,10 +116,18 @@ class ReadBack:
 
     def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
         self._name = cluster.name
-        # Holds secrets: never logged.
-        self._connection = {"bootstrap.servers": cluster.bootstrap, "client.id": "shipper-readback", **cluster.properties}
+        self._connection = {"client.id": "shipper-readback", **client_settings(cluster)}
         self._timeout = timeout_seconds
-        self._admin = AdminClient(self._connection, logger=log)
+        self._admin = self._made(AdminClient)
+
+    def _made(self, kind: Callable[..., C], ours: Mapping[str, Any] | None = None) -> C:
+        """A client. What is ours holds whatever the user sets: it judges. Raises WrongProperties."""
+        try:
+            return kind({**revealed(self._connection), **(ours or {})}, logger=log)
+        except (KafkaException, TypeError, ValueError) as error:
+            fault = error.args[0] if error.args else error
+            # The original holds values, and a traceback would show it.
+            raise refused(self._name, self._connection, fault.str() if isinstance(fault, KafkaError) else str(fault)) from None
 
     def connect(self) -> None:
         """So that the first question does not wait for connections. Optional; never raises."""
@@ -184,7 +194,7 @@ class ReadBack:
                 del waiting[place]
         if not waiting:
             return seen
-        consumer = Consumer(_SETTINGS | self._connection, logger=log)
+        consumer = self._made(Consumer, _SETTINGS)
         try:
             consumer.assign([TopicPartition(*place, positions[place]) for place in waiting])
             self._drain(consumer, waiting, seen, {topic: taker(topic) for topic, _ in waiting}, patience_seconds)

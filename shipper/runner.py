@@ -9,20 +9,32 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from shipper import job_environment
+from shipper.config.environment import GIVEN_VARIABLE
+from shipper.config.loading import load_platform, references
 from shipper.config.models import Pipeline, Runner
 from shipper.errors import UsageError
+from shipper.processes import group_members, session_members
+from shipper.stopping import Stopped, child_environment
+
+#: The reader of lines, in Java: jvm/ has its sources.
+READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "shipper-lines.jar"
 
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
+#: How long a job may take to stop Spark, to look into the ledger and to release the lease.
+GRACE_SECONDS = 30.0
 
 
 def new_run_id() -> str:
@@ -47,10 +59,30 @@ class Job:
     run_id: str
     steps: tuple[str, ...]
     reship: bool = False
+    reship_id: str | None = None
+    """Names the reship, where several runs may be asked for the same one; the run's id by default."""
+    reship_reason: str | None = None
+    """Why, for the ledger and the report."""
     runs_uri: str | None = None
     """In place of the pipeline's."""
+    scheduled: bool = False
+    """Whether it is a run of the schedule: its plan looks back (`source.lookback`)."""
+    new_ledger: bool = False
+    """Go on although the ledger is gone, or was made anew."""
     source_only: bool = False
     """Whether the plan leaves the clusters alone; for a look at the source that also works while they are down."""
+    brief: bool = False
+    """Whether the words at the end are the caller's: the steps then do not say why they failed."""
+
+    def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Of the process that runs the steps: what every job needs, and what the files of the pipeline and its clusters refer to.
+        ``given``: what their references to Airflow stand for."""
+        found = references(self.config_dir, self.pipeline.name)
+        referred = [
+            GIVEN_VARIABLE if reference.kind == "airflow" else reference.name for reference in found if reference.kind != "file"
+        ]
+        also = (*referred, *load_platform(self.config_dir).environment)
+        return environment(self.pipeline.runner, also) | ({GIVEN_VARIABLE: json.dumps(dict(given))} if given else {})
 
     def command(self) -> list[str]:
         """argv of the process that runs the steps. Holds no secret: those are read from the config by the job itself."""
@@ -59,20 +91,28 @@ class Job:
             *("--config", str(self.config_dir), "--pipeline", self.pipeline.name, "--run-id", self.run_id),
             *("--window", f"{self.window_start.isoformat()}/{self.window_end.isoformat()}"),
             *(["--reship"] if self.reship else []),
+            *(["--scheduled"] if self.scheduled else []),
+            *(["--reship-id", self.reship_id] if self.reship_id else []),
+            *(["--reship-reason", self.reship_reason] if self.reship_reason else []),
             *(["--runs-uri", self.runs_uri] if self.runs_uri else []),
+            *(["--new-ledger"] if self.new_ledger else []),
             *(["--source-only"] if self.source_only else []),
+            *(["--brief"] if self.brief else []),
             *self.steps,
         ]
         if runner.spark_submit is None:
             return [runner.python or sys.executable, "-m", "spark_jobs", *arguments]
         main = Path(__file__).resolve().parents[1] / "spark_jobs" / "__main__.py"
-        settings = [word for key, value in runner.conf.items() for word in ("--conf", f"{key}={value}")]
+        jars = ",".join(filter(None, (str(READER_JAR), runner.conf.get("spark.jars"))))
+        conf = {**runner.conf, "spark.jars": jars}  # Spark's driver has started when spark_jobs could say so
+        settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         options = ["--master", runner.spark_master, "--deploy-mode", "client", "--driver-memory", runner.driver_memory]
         return [runner.spark_submit, *options, *settings, str(main), *arguments]
 
 
-def environment(runner: Runner) -> dict[str, str]:
-    """This process's environment, with Spark's Python set to the one that the runner names and the project importable."""
+def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
+    """Of this process's environment what a job needs (and ``also``), with Spark's Python set to the one that the runner names and the project
+    importable."""
     python = runner.python or sys.executable
     root = Path(__file__).resolve().parents[1]
     # A checkout must be found from any working directory; an installed shipper is found anyway, and its site-packages
@@ -83,20 +123,20 @@ def environment(runner: Runner) -> dict[str, str]:
     if runner.kind == "local":
         # Else Spark looks its own host's name up, and complains when that is a loopback address.
         ours["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
-    return {**os.environ, **ours}
+    return {**job_environment.here(also), **ours, **child_environment()}
 
 
 def run_job(job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO[bytes] | None = None) -> int:
     """Runs the steps, waits, and returns the exit code (see :mod:`shipper.errors`). The child's log goes to stderr.
 
-    The child gets a session of its own, so that stopping it (Ctrl-C, Airflow's on_kill) stops the JVM and Spark's
-    Python workers with it; a SIGKILL of this process leaves it running, and then fencing keeps it harmless.
+    The child gets a session of its own, so that stopping it (Ctrl-C, TERM, Airflow's on_kill) stops the JVM and Spark's Python workers
+    with it; when this process is killed with -9, the child sees that and stops by itself. Raises Stopped once the child is gone.
     """
     command = job.command()
     try:
         child = subprocess.Popen(
             command,
-            env=environment(job.pipeline.runner),
+            env=job.environment(),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -108,17 +148,53 @@ def run_job(job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO
             "`runner.spark_submit`, or leave it out to use the environment that runs shipper"
         ) from error
     try:
-        return child.wait()
-    except BaseException:
-        stop_group(child)
+        return exit_code(child.wait())
+    except BaseException as error:
+        stop_job(child, job.pipeline.runner, error.signum if isinstance(error, Stopped) else signal.SIGTERM)
         raise
 
 
-def stop_group(child: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> None:
-    """TERM to the whole process group; KILL to what is left of it after the grace, or when its leader is gone."""
+def exit_code(returned: int) -> int:
+    """As shells have it: 128 + the signal that ended the process."""
+    return 128 - returned if returned < 0 else returned
+
+
+def how_it_ended(code: int) -> str:
+    """``ended with exit code 3``; of a signal, what it most likely means."""
+    if code == 128 + signal.SIGKILL:
+        return "was killed (SIGKILL), most likely by the kernel because memory ran out (lower `runner.cores` or `runner.driver_memory`),"
+    if code > 128 and code - 128 in signal.valid_signals():
+        return f"was ended by {signal.Signals(code - 128).name}"
+    return f"ended with exit code {code}"
+
+
+def ask_to_stop(pid: int, runner: Runner, signum: int = signal.SIGTERM) -> None:
+    """Asks the process that runs a job. Alone, since it ends Spark in good order, and the JVM would not hear of that if it were asked too;
+    but spark-submit is the JVM, and the one to ask is its child."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(grace_seconds)
-        os.killpg(child.pid, signal.SIGKILL)
+        (os.kill if runner.spark_submit is None else os.killpg)(pid, signum)
+
+
+def stop_job(
+    child: subprocess.Popen[Any], runner: Runner, signum: int = signal.SIGTERM, grace_seconds: float = GRACE_SECONDS
+) -> None:
+    """Asks; KILL to what is left of the job's session after the grace, or when nothing but leftovers is."""
+    try:
+        ask_to_stop(child.pid, runner, signum)
+        _wait_for_group(child, grace_seconds)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        for pid in session_members(child.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         child.wait(5.0)
+
+
+def _wait_for_group(child: subprocess.Popen[Any], seconds: float) -> None:
+    """For the child, and then for what it may have left behind: under spark-submit, the Python that knows what is in the ledger."""
+    until = time.monotonic() + seconds
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(seconds)
+        while group_members(child.pid) and time.monotonic() < until:
+            time.sleep(0.05)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -12,14 +13,46 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from shipper.config import resolve_uri
+from shipper.config import load_cluster, resolve_uri
 from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.errors import ConfigError
 from shipper.plan.files import split_starts
 from shipper.plan.window import Window
-from shipper.report.results import PlannedFile, PlanResult, RunFolder
+from shipper.report.results import PlannedFile, RunFolder
+from shipper.terminal import visible
 from shipper.terms import FileId
-from spark_jobs.session import session
+from spark_jobs.session import end_session, session
+
+_SPARK_STOPS_WITHIN_SECONDS = 4.0
+
+
+class Clusters(Mapping[str, Cluster]):
+    """The clusters of a pipeline. One whose file is wrong, or refers to a secret that is not there, raises ConfigError when it is asked
+    for: the others must not suffer."""
+
+    def __init__(self, config_dir: Path, names: Sequence[str]) -> None:
+        self._found: dict[str, Cluster | ConfigError] = {}
+        for name in names:
+            try:
+                self._found[name] = load_cluster(config_dir, name)
+            except ConfigError as error:
+                self._found[name] = error
+
+    def __getitem__(self, name: str) -> Cluster:
+        found = self._found[name]
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 @dataclass
@@ -32,8 +65,18 @@ class RunContext:
     window: Window
     folder: RunFolder
     reship: bool = False
+    reship_id: str = ""
+    reship_reason: str = ""
+    new_ledger: bool = False
+    """A person has given up a ledger that is gone, or was made anew."""
     source_only: bool = False
     """Whether the plan asks no cluster: every file of the window is then left to ship, as far as anyone knows."""
+    scheduled: bool = False
+    """Whether it is a run of the schedule, which looks back."""
+    trial: bool = False
+    """Whether the results go elsewhere than the pipeline's own, and nothing is to be remembered."""
+    brief: bool = False
+    """Whether the words at the end are left to the process that started this one."""
     has_gate: bool = False
     """Whether a gate is among the steps that this process runs."""
     _spark: SparkSession | None = field(default=None, repr=False)
@@ -45,9 +88,16 @@ class RunContext:
             if self.has_gate:
                 # Great Expectations takes seconds to import, and so does Java to start, in another process. What is wrong with the
                 # import is said where the gate imports it.
-                threading.Thread(target=import_module, args=("spark_jobs.gates",), name="import gates").start()
+                threading.Thread(target=_import_gates, name="import gates").start()
             self._spark = session(self.pipeline)
         return self._spark
+
+    def abandon_spark(self) -> None:
+        """Ends Spark and all that it runs, whatever the main thread was in the middle of: a call into the JVM that was interrupted leaves
+        its connection in the middle of an answer, so another thread asks, on one of its own."""
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            end_session(spark, _SPARK_STOPS_WITHIN_SECONDS)
 
     def stop_spark(self) -> None:
         if self._spark is not None:
@@ -72,11 +122,16 @@ class RunContext:
             "run_id": self.folder.run_id,
         }
 
-    def splits_of(self, plan: PlanResult) -> dict[FileId, range]:
-        return {file_id(file): self.split_starts(file_id(file)) for file in plan.files}
+    def splits_of(self, files: Iterable[PlannedFile]) -> dict[FileId, range]:
+        return {file_id(file): self.split_starts(file_id(file)) for file in files}
 
     def split_starts(self, file: FileId) -> range:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
+
+
+def _import_gates() -> None:
+    with contextlib.suppress(Exception):
+        import_module("spark_jobs.gates")
 
 
 def file_id(file: PlannedFile) -> FileId:
@@ -85,4 +140,5 @@ def file_id(file: PlannedFile) -> FileId:
 
 def say(text: str) -> None:
     """Progress, for people and for Airflow's task log. Standard output belongs to `--json`."""
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody listens any more; what is under way is not the worse for it
+        print(visible(text, keep="\n"), file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ enough bytes, but only when the next row is there: so it is always known whether
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from shipper.errors import SourceError
 from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals
 from spark_jobs.bundles import bundled
 from spark_jobs.held import UTF8_BOM, quarantined, runs, spark_hash
+from spark_jobs.marks import BROKEN, unmarked
 from spark_jobs.sorting import Held, Limits, Rows, sort_rows
 
 _UINT64 = 1 << 64
@@ -39,16 +40,28 @@ class Piece:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
+    marked: dict[int, list[int]] = field(default_factory=dict)
+    """Mark (marks.py) → rows that have it."""
+    broken: bool = False
+    """What was read of the split ends here, and is not all of it."""
 
 
-def pieces(batches: Iterator[pa.RecordBatch], piece_bytes: int) -> Iterator[tuple[Piece, bool]]:
-    """Cuts the stream into (piece, whether its split ends there). A piece has about ``piece_bytes`` of values, one row at least."""
+def pieces(
+    batches: Iterator[pa.RecordBatch], piece_bytes: int, splits: Container[int] = frozenset()
+) -> Iterator[tuple[Piece, bool]]:
+    """Cuts the stream into (piece, whether its split ends there). A piece has about ``piece_bytes`` of values, and one row at least, unless it
+    is broken. ``splits``: those that there are; without them no row is marked."""
     piece: Piece | None = None
     for batch in batches:
-        for split, start, stop in _runs(batch.column("split")):
+        for number, start, stop in _runs(batch.column("split")):
+            split, mark = unmarked(number, splits)
             if piece is not None and piece.split != split:
                 yield piece, True
                 piece = None
+            if mark == BROKEN:
+                yield replace(piece or Piece(split, 0), broken=True), False
+                piece = None
+                continue
             while start < stop:
                 if piece is not None and (piece.bytes >= piece_bytes or piece.rows >= _MOST_ROWS):
                     yield piece, False
@@ -56,6 +69,8 @@ def pieces(batches: Iterator[pa.RecordBatch], piece_bytes: int) -> Iterator[tupl
                 piece = piece or Piece(split, 0)
                 count, size = _fitting(batch.column("value"), start, stop, piece_bytes - piece.bytes)
                 piece.batches.append(batch.slice(start, count))
+                if mark is not None:
+                    piece.marked.setdefault(mark, []).extend(range(piece.rows, piece.rows + count))
                 piece.rows += count
                 piece.bytes += size
                 start += count
@@ -89,6 +104,10 @@ def ship(cut: Iterator[tuple[Piece, bool]], order: ShipOrder, shipment: TaskShip
             raise SourceError(
                 "a file is not as the plan saw it: it was replaced or written to meanwhile. Run again: the plan is made anew."
             )
+        if piece.broken:
+            # Its rows are not shipped, nor is an end written: a file that is smaller than a piece is not shipped at all.
+            shipment.receipt.split(piece.split).records += piece.rows
+            continue
         _PieceShipment(piece, split, order, shipment).ship(end, limits)
         shipment.send_full()
 
@@ -106,8 +125,10 @@ class _PieceShipment:
 
     def ship(self, end: bool, limits: Limits) -> None:
         shipment, number = self._shipment, self._piece.split
-        found = sort_rows(self._table, self._order, self._split, self._first, limits)
-        shipment.receipt.split(number).records += self._piece.rows
+        found = sort_rows(self._table, self._order, self._split, self._first, limits, self._piece.marked)
+        receipt = shipment.receipt.split(number)
+        receipt.records += self._piece.rows
+        receipt.add_read(None if self._piece.marked else self._bytes_read())
         self._drop(found.dropped)
         if found.held:
             self._quarantine(found.held)
@@ -116,6 +137,12 @@ class _PieceShipment:
             end_written |= self._send(topic, rows, found.held_from(topic), end)
         if end and not end_written:
             shipment.add(number, self._last, self._last, True, Records("", (), 0, 0))
+
+    def _bytes_read(self) -> int:
+        """Of the lines as they were read, each with its end."""
+        if "size" in self._table.schema.names:
+            return self._piece.rows + int(pc.sum(self._table.column("size")).as_py() or 0)
+        return self._piece.rows + self._piece.bytes
 
     def _adjust_for_bom(self, shipped: Rows | None) -> None:
         """``shipped``: rows that lie in a topic, or will. The mark that is put back is in no hash that Spark computed."""

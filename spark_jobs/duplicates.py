@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from shipper.errors import SourceError
 from shipper.report.results import PlannedFile
-from spark_jobs.listing import first_line
+from spark_jobs.listing import first_line, open_file
 
 _END_BYTES = 4096
 _OPEN_AT_ONCE = 16
@@ -61,8 +61,7 @@ def _md5(spark: SparkSession, path: str) -> str:
 
 def _opened(spark: SparkSession, path: str, read: Callable[[Any], Any]) -> Any:
     try:
-        hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
-        with closing(hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).open(hadoop_path)) as stream:
+        with closing(open_file(spark, path)) as stream:
             return read(stream)
     except Exception as error:
         raise SourceError(

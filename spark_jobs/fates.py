@@ -12,11 +12,11 @@ from shipper.config import sql
 from shipper.config.check_base import RecordCheck
 from shipper.config.models import Pipeline
 from shipper.config.quarantine import UNPARSEABLE, UNROUTABLE
+from spark_jobs.marks import MARK
 from spark_jobs.parsing import is_parsed
 
 #: A name that no column of a pipeline can have.
 FATE = "fate!"
-_LEGAL_TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 
 
 def rules(pipeline: Pipeline) -> tuple[str, ...]:
@@ -64,9 +64,9 @@ def counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
     column = F.col(sql.column(FATE))
     found = [F.count_if(column == index).alias(name) for index, name in enumerate(_names(pipeline))]
     if topic is not None and pipeline.quarantine is not None:
-        illegal = ~topic.rlike(_LEGAL_TOPIC) | topic.isin(".", "..", pipeline.quarantine.topic)
-        free = column.isNull() if _names(pipeline) else F.lit(True)
-        found.append(F.count_if(free & (topic.isNull() | illegal)).alias(f"quarantined: {UNROUTABLE}"))
+        unmarked = F.col(sql.column(MARK)).isNull()
+        free = column.isNull() & unmarked if _names(pipeline) else unmarked
+        found.append(F.count_if(free & topic.isNull()).alias(f"quarantined: {UNROUTABLE}"))
     return found
 
 

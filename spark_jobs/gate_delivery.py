@@ -13,8 +13,9 @@ from shipper.ledger.figures import LedgerFigures, figures
 from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
 from shipper.producer.client import ClusterClient
 from shipper.readback import ReadBack
-from shipper.report.results import DeliveryGateResult, PlanResult, ShipResult
-from shipper.runner import GATE_DELIVERY, PLAN, SHIP
+from shipper.report.coverage import coverage
+from shipper.report.results import DeliveryGateResult, GateResult, PlanResult, ShipResult, as_gated
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from spark_jobs.accounting import account
 from spark_jobs.context import RunContext, file_id
 from spark_jobs.read_back import look
@@ -30,14 +31,18 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     whether they close the gate. Raises ShipperError for what cannot be read at all."""
     from spark_jobs import gates  # Great Expectations takes seconds to import
 
-    planned = context.folder.need(PLAN, PlanResult)
+    planned = as_gated(context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult))
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     cluster, pipeline = context.clusters[cluster_name], context.pipeline
     log = LedgerLog(ClusterClient(cluster), cluster, pipeline.name, context.ledger_folder(cluster_name))
-    state = log.state([file.path for file in planned.files], wait_seconds=_LEDGER_WAIT_SECONDS)
-    ledger = figures(state.chunks, context.splits_of(planned), shipped.generation)
-    evidence = gates.Evidence(account(shipped, [(file_id(file), file) for file in planned.files], ledger))
-    scope = f"the whole window, {len(planned.files):,} files"
+    log.lies_at(planned.source_root, pipeline.source.formerly)
+    files = planned.files_for(cluster_name)
+    state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
+    ledger = figures(state.chunks, context.splits_of(files), shipped.generation)
+    evidence = gates.Evidence(account(shipped, [(file_id(file), file) for file in files], ledger))
+    scope = f"the whole window, {len(planned.own_files):,} files"
+    if late := len(files) - len(planned.own_files):
+        scope += f", and {late:,} late ones"
     if checks := [check for check in pipeline.gates.delivery if isinstance(check, ReadBackCheck)]:
         scope += "; " + _read_back(checks[0], context, cluster, shipped, log, ledger, evidence)
     return DeliveryGateResult(
@@ -49,6 +54,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         checks=gates.evaluate_delivery(pipeline.gates.delivery, evidence),
         topics=evidence.account.topics,
         account=evidence.account.counts,
+        coverage=coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),
     )
 
 

@@ -1,125 +1,135 @@
-"""Listing the window's files, with the file system clients and credentials that will read them: Spark's."""
+"""Listing the window's files and looking at their beginnings, with the file system clients and credentials that will read them: Spark's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.utils import AnalysisException
 
 from shipper.delivery.preflight import Sample
 from shipper.errors import SourceError
 from shipper.plan.files import ListedFile
+from shipper.plan.formats import HEAD_BYTES, PLAIN, recognise
+from shipper.report.results import PlannedFile
 from shipper.terms import FileId
-from spark_jobs.session import MAX_PARTITION_BYTES, setting
+from spark_jobs import packed
 
 _UTF8_BOM = b"\xef\xbb\xbf"
-_OPEN_AT_ONCE = 16
 _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
 _ARROW_CODECS = {"lz4": "lz4_raw"}
+#: Files with another name than `source.include` wants, of which more are counted only.
+_MOST_OTHERS = 1_000
 
 
-def list_files(spark: SparkSession, paths: Sequence[str], *, recursive: bool) -> list[ListedFile]:
-    """Files under ``paths`` (folders or globs; one that does not exist holds none). Hidden files (``_…``, ``.…``) are left out.
+@dataclass(frozen=True)
+class Listed:
+    files: list[ListedFile]
+    more_others: int = 0
+    """Files with another name than wanted that are not in ``files``."""
+    too_many: bool = False
+    """The listing stopped when it had found more than asked for."""
 
-    The listing is Spark's own, for a source that reads no content as long as nobody asks for it. Raises SourceError.
-    """
-    there = [path for path in paths if _exists(spark, path)]
-    if not there:
-        return []
-    folders = {found for path in there for found in _qualified(spark, path)}
+
+def list_files(spark: SparkSession, paths: Sequence[str], *, recursive: bool, include: str, most: int) -> Listed:
+    """Files under ``paths`` (folders or globs; one that does not exist holds none), each once. Hidden files (``_…``, ``.…``) are left out.
+    Stops when it has found more than ``most`` whose name fits ``include``. Raises SourceError."""
+    wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     try:
-        # binaryFile never cuts a file; packed by size, as text is, every file would be a task of its own.
-        with setting(spark, MAX_PARTITION_BYTES, 2**62):
-            frame = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(there))
-            # Microseconds since the epoch would need no time zone, milliseconds are what the file system has.
-            modified_ms = F.unix_millis("modificationTime").alias("modified_ms")
-            rows = frame.select("path", "length", modified_ms, F.col("_metadata.file_path").alias("uri")).collect()
-    except Exception as error:
-        raise SourceError(f"cannot list {', '.join(there)}: {first_line(error)}. Check the path and the credentials.") from error
-    files = [ListedFile(FileId(row.path, row.length, row.modified_ms), row.uri) for row in rows]
-    if recursive:
-        return files
-    return [file for file in files if file.id.path.rsplit("/", 1)[0] in folders or file.id.path in folders]
-
-
-def _exists(spark: SparkSession, path: str) -> bool:
-    try:
-        return bool(_glob(spark, path))
+        content = _folder(spark).list(_conf(spark), wanted, recursive, _java_regex(include), most, _MOST_OTHERS)
     except Exception as error:
         raise SourceError(
-            f"cannot look at {path}: {first_line(error)}. Check the path, the scheme and the credentials."
+            f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {first_line(error)}. Check the path, the scheme and the credentials."
         ) from error
+    found = packed.Unpacker(bytes(content))
+    files = []
+    for _ in found:
+        path, uri, size, modified_ms = found.text(), found.text(), found.number(), found.number()
+        files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()]))
+    wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
+    return Listed(files, found.number(), wanted_files > most)
 
 
-def _glob(spark: SparkSession, path: str) -> Any:
-    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
-    return hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration()).globStatus(hadoop_path)
+def _java_regex(pattern: str) -> str:
+    """Of a glob on names. Python's ``\\Z`` is the very end; Java's lets a line end follow."""
+    return fnmatch.translate(pattern).replace(r"\Z", r"\z")
 
 
-def _qualified(spark: SparkSession, path: str) -> set[str]:
-    return {status.getPath().toString() for status in _glob(spark, path)}
+def _folder(spark: SparkSession) -> Any:
+    return spark._jvm.shipper.lines.Folder  # type: ignore[union-attr]
 
 
-def files_with_bom(spark: SparkSession, paths: Sequence[str]) -> set[str]:
-    """Those of ``paths`` whose (decompressed) content begins with a UTF-8 byte order mark.
-
-    Hadoop's line reader drops the mark from the first line of a file, and there is no setting against it; so the sink has to
-    know where to put it back. Costs one open and three bytes per file.
-    """
-    with _Heads(spark) as heads:
-        return {path for path, found in heads.read(paths, len(_UTF8_BOM)) if found == _UTF8_BOM}
+def _conf(spark: SparkSession) -> Any:
+    return spark._jsc.hadoopConfiguration()
 
 
-def take_sample(spark: SparkSession, paths: Sequence[str], codec: str) -> Sample:
-    """Looks at the beginning of a few files. ``codec``: with which records will be compressed. Raises SourceError."""
-    chosen = paths[:: max(1, len(paths) // _SAMPLE_FILES)][:_SAMPLE_FILES]
-    with _Heads(spark) as heads:
-        found = [head for _, head in heads.read(chosen, _SAMPLE_BYTES)]
+def qualified_folder(spark: SparkSession, folder: str) -> str:
+    """``folder`` as paths of files in it begin, with a slash at its end; empty for none. Asks nobody whether it is there."""
+    if not folder:
+        return ""
+    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(folder)  # type: ignore[union-attr]
+    qualified = hadoop_path.getFileSystem(_conf(spark)).makeQualified(hadoop_path)
+    return str(qualified.toString()).rstrip("/") + "/"
+
+
+def open_file(spark: SparkSession, path: str) -> Any:
+    """Its bytes as they are stored: Hadoop's FSDataInputStream. Raises Py4JJavaError."""
+    return _folder(spark).open(_conf(spark), path)
+
+
+def look_at(spark: SparkSession, files: Sequence[PlannedFile]) -> None:
+    """Notes of each file what it is by its first bytes, whether it begins with a byte order mark, and why it cannot be read if it cannot.
+    Costs one open for each, two if it is packed."""
+    files = [file for file in files if file.size_bytes]
+    for file, head in zip(files, _heads(spark, files, HEAD_BYTES, PLAIN), strict=True):
+        if isinstance(head, str):
+            file.problem = head
+            continue
+        found = recognise(file.path, head)
+        file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
+    unpacked = [file for file in files if file.format != PLAIN and not file.problem]
+    for file, head in zip(unpacked, _heads(spark, unpacked, len(_UTF8_BOM)), strict=True):
+        if isinstance(head, str):
+            file.problem = f"its beginning cannot be unpacked: damaged or cut off ({head})"
+        else:
+            file.bom = head == _UTF8_BOM
+
+
+def take_sample(spark: SparkSession, files: Sequence[PlannedFile], codec: str) -> Sample:
+    """Looks at the beginning of a few files. ``codec``: with which records will be compressed. A file that cannot be read is left out."""
+    chosen = [PlannedFile(**vars(file)) for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]]
+    look_at(spark, chosen)
+    heads = _heads(spark, [file for file in chosen if not file.problem], _SAMPLE_BYTES)
+    found = [head for head in heads if isinstance(head, bytes)]
     size = sum(len(head) for head in found)
     if size == 0:
         return Sample()
-    packed = (
+    packed_size = (
         size if codec == "none" else sum(len(pa.compress(head, _ARROW_CODECS.get(codec, codec), asbytes=True)) for head in found)
     )
-    return Sample(size / packed, any(len(line) > _LONG_LINE_BYTES for head in found for line in head.split(b"\n")))
+    return Sample(size / packed_size, any(len(line) > _LONG_LINE_BYTES for head in found for line in head.split(b"\n")))
 
 
-class _Heads:
-    """The first bytes of files, decompressed, read with Hadoop's clients."""
+def empty_files(spark: SparkSession, files: Sequence[PlannedFile]) -> set[str]:
+    """Paths of those that unpack to nothing, or to a byte order mark."""
+    heads = _heads(spark, files, len(_UTF8_BOM) + 1)
+    return {file.path for file, head in zip(files, heads, strict=True) if head in (b"", _UTF8_BOM)}
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._hadoop = spark._jvm.org.apache.hadoop
-        self._conf = spark._jsc.hadoopConfiguration()
-        self._codecs = self._hadoop.io.compress.CompressionCodecFactory(self._conf)
-        self._pool = ThreadPoolExecutor(_OPEN_AT_ONCE)
 
-    def __enter__(self) -> _Heads:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
-
-    def read(self, paths: Sequence[str], count: int) -> Iterator[tuple[str, bytes]]:
-        """(path, its first ``count`` bytes, or all if it has fewer). Raises SourceError."""
-        return zip(paths, self._pool.map(lambda path: self._read_one(path, count), paths), strict=True)
-
-    def _read_one(self, path: str, count: int) -> bytes:
-        try:
-            hadoop_path = self._hadoop.fs.Path(path)
-            with closing(hadoop_path.getFileSystem(self._conf).open(hadoop_path)) as stream:
-                codec = self._codecs.getCodec(hadoop_path)
-                content = stream if codec is None else codec.createInputStream(stream)
-                return bytes(content.readNBytes(count))
-        except Exception as error:
-            raise SourceError(
-                f"{path} cannot be read: gone, not permitted, or corrupt ({first_line(error)}). Nothing was sent; repair or remove the file."
-            ) from error
+def _heads(spark: SparkSession, files: Sequence[PlannedFile], count: int, format: str | None = None) -> Iterable[bytes | str]:
+    """The first ``count`` bytes of each file's content (of its bytes as stored with ``format=PLAIN``), all if it has fewer; or why not."""
+    if not files:
+        return
+    wanted = packed.number(len(files))
+    wanted += b"".join(packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files)
+    found = packed.Unpacker(bytes(_folder(spark).heads(_conf(spark), wanted, count)))
+    for _ in files:
+        readable, content = found.number(), found.bytes()
+        yield content if readable else content.decode()
 
 
 def first_line(error: Exception) -> str:
@@ -130,5 +140,5 @@ def first_line(error: Exception) -> str:
             java = java.getCause()
         return str(java.toString()).splitlines()[0]
     if isinstance(error, AnalysisException):
-        return (error.getMessage() or str(error)).splitlines()[0]
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+        return (error.getMessage() or str(error)).strip().splitlines()[0]
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from shipper import errors
 from shipper.config.delivery_checks import ChecksumCheck
 from shipper.config.models import Cluster, Pipeline
+from shipper.config.sql import column
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder, SplitReceipt, TopicReceipt
-from shipper.errors import DeliveryError, ShipperError, Superseded
+from shipper.delivery.sealed import unsealed
+from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
+from shipper.producer.pool import LaneSample
+from shipper.report.results import PlannedFile
 from spark_jobs.context import RunContext
 from spark_jobs.fates import counts_fates
+from spark_jobs.handover import handed_over, sweep
+from spark_jobs.marks import BROKEN, MARK
+from spark_jobs.pieces import LineLimits, PieceReport, file_pieces, reading
 from spark_jobs.progress import Progress
 from spark_jobs.reason import of_exception
-from spark_jobs.records import lines, records
+from spark_jobs.records import records
 from spark_jobs.sink import ShipperDataSource
 
 _ARROW_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED, _LONG_LINES_BATCH_BYTES = 2**31 - 1, 16_000_000
+#: Files that are not cut are as large as they are; small ones share a task up to so much.
+_MOST_PARTITION_BYTES = 128 * 2**20
 #: Bits 0–21, 22–43 and 44–63 of a checksum.
 _PART, _SHIFTS = 2**22 - 1, (0, 22, 44)
 
@@ -44,6 +51,8 @@ class PassOutcome:
     observed: dict[str, int] = field(default_factory=dict)
     """What rules and reasons took, by Spark's own observation; named as in ShipResult."""
     receipts: list[Receipt] = field(default_factory=list)
+    reports: list[PieceReport] = field(default_factory=list)
+    """What the reader says of each split that it read to an end, good or bad."""
     error: ShipperError | None = None
 
     @property
@@ -62,38 +71,66 @@ class PassOutcome:
 
 
 def run_pass(
-    context: RunContext, cluster: Cluster, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, paths: Sequence[str], long_lines: bool
+    context: RunContext, cluster: Cluster, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, files: Sequence[PlannedFile],
+    long_lines: bool,
 ) -> PassOutcome:  # fmt: skip
     """Runs the job. Never raises: what is committed must be accounted for, whatever happened."""
     outcome = PassOutcome()
+    sweep()
+    try:
+        with tempfile.TemporaryDirectory(prefix="shipper-") as folder:
+            _run_job(context, cluster, ledger, lease, order, files, long_lines, Path(folder), outcome)
+    except Exception as error:
+        outcome.error = outcome.error or _job_error(error, order, superseded=lease.superseded.is_set())
+    for receipt in outcome.receipts:
+        if receipt.error and outcome.error is None:
+            outcome.error = of_kind(receipt.error_kind, receipt.error)
+    return outcome
+
+
+def _run_job(
+    context: RunContext, cluster: Cluster, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, files: Sequence[PlannedFile],
+    long_lines: bool, folder: Path, outcome: PassOutcome,
+) -> None:  # fmt: skip
+    """Fills ``outcome`` as far as it gets. Raises whatever went wrong first; the receipts are read all the same."""
     spark = context.spark
     spark.dataSource.register(ShipperDataSource)
     _size_arrow_batches(context, long_lines)
-    observed, fates = Observation("lines"), Observation("fates")
-    frame = lines(spark, paths).observe(observed, F.count(F.lit(1)).alias("read"))
-    frame, checksums = _with_checksum(records(frame, context.pipeline, fates), context.pipeline)
-    frame = frame.coalesce(context.pipeline.tasks)
-    with tempfile.TemporaryDirectory(prefix="shipper-") as folder:
-        order_path, receipts_path = Path(folder, "order"), Path(folder, "receipts")
-        order_path.touch(mode=0o600)
-        order_path.write_bytes(pickle.dumps((order, cluster)))
-        writer = (
-            frame.write.format("shipper").mode("append").option("order", str(order_path)).option("receipts", str(receipts_path))
-        )
+    pipeline = context.pipeline
+    limits = LineLimits(pipeline.records.max_line_bytes, order.quarantine.keep_bytes if order.quarantine else 0)
+    pieces = list(file_pieces(files, pipeline.split_size_bytes))
+    with reading(spark, pieces, limits, partition_bytes=min(pipeline.split_size_bytes, _MOST_PARTITION_BYTES)) as read:
+        progress = Progress(ledger, order, lease.superseded, spark.sparkContext.cancelAllJobs, lambda: _read_so_far(spark))
         try:
-            with Progress(ledger, order, lease.superseded, spark.sparkContext.cancelAllJobs):
-                writer.save()
-            outcome.read = observed.get["read"]
-            outcome.checksum = checksums and _checksum(checksums)
-            if counts_fates(context.pipeline):
-                outcome.observed = {name: int(count or 0) for name, count in fates.get.items()}
+            _write(context, cluster, order, read.frame, folder, progress, outcome)
         except Exception as error:
-            outcome.error = _job_error(error, ledger.pipeline, superseded=lease.superseded.is_set())
-        outcome.receipts = _read_receipts(receipts_path)
-    for receipt in outcome.receipts:
-        if receipt.error and outcome.error is None:
-            outcome.error = getattr(errors, receipt.error_kind or "", DeliveryError)(receipt.error)
-    return outcome
+            outcome.error = progress.stalled or _job_error(error, order, superseded=lease.superseded.is_set())
+        outcome.receipts = _read_receipts(folder / "receipts")
+        outcome.reports = read.reports()
+
+
+def _write(
+    context: RunContext, cluster: Cluster, order: ShipOrder, frame: DataFrame, folder: Path, progress: Progress, outcome: PassOutcome,
+) -> None:  # fmt: skip
+    pipeline, observed, fates = context.pipeline, Observation("lines"), Observation("fates")
+    reserved = cluster.reserved_topics
+    frame = frame.observe(observed, F.count_if(~F.col(column(MARK)).eqNullSafe(BROKEN)).alias("read"))
+    frame, checksums = _with_checksum(records(frame, pipeline, fates, reserved), pipeline)
+    frame = frame.coalesce(pipeline.tasks)
+    writer = frame.write.format("shipper").mode("append").option("receipts", str(folder / "receipts"))
+    with handed_over(pickle.dumps((order, cluster)), folder) as order_path, progress:
+        writer.option("order", order_path).save()
+    outcome.read = observed.get["read"]
+    outcome.checksum = checksums and _checksum(checksums)
+    if counts_fates(pipeline):
+        outcome.observed = {name: int(count or 0) for name, count in fates.get.items()}
+
+
+def _read_so_far(spark: SparkSession) -> list[tuple[int, int]]:
+    """For each stage that runs: rows and bytes read, by the executors' heartbeats (every 10 s)."""
+    stages = spark.sparkContext._jsc.sc().statusStore().activeStages()
+    running = [stages.apply(index) for index in range(stages.size())]
+    return [(stage.inputRecords(), stage.inputBytes()) for stage in running]
 
 
 def _with_checksum(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Observation | None]:
@@ -124,13 +161,13 @@ def _size_arrow_batches(context: RunContext, long_lines: bool) -> None:
         context.spark.conf.set(_ARROW_BATCH_BYTES, str(_LONG_LINES_BATCH_BYTES if long_lines else _UNLIMITED))
 
 
-def _job_error(error: Exception, pipeline: str, *, superseded: bool) -> ShipperError:
+def _job_error(error: Exception, order: ShipOrder, *, superseded: bool) -> ShipperError:
+    if isinstance(error, ShipperError):
+        return error
     if superseded:
-        return Superseded(f"a later run of pipeline {pipeline} took over; this one stopped, and sends nothing more")
-    ours = re.findall(r"shipper\.errors\.(\w+): (.+)", str(error))
-    if ours:
-        kind, message = ours[-1]
-        return getattr(errors, kind, DeliveryError)(message)  # type: ignore[no-any-return]
+        return Superseded(f"a later run of pipeline {order.pipeline} took over; this one stopped, and sends nothing more")
+    if told := unsealed(str(error), order.seal):
+        return told
     reason = of_exception(error)
     return DeliveryError(
         f"the Spark job failed: {reason}. What was committed is in the ledger: run again, and only the rest is sent."
@@ -138,11 +175,19 @@ def _job_error(error: Exception, pipeline: str, *, superseded: bool) -> ShipperE
 
 
 def _read_receipts(path: Path) -> list[Receipt]:
+    """Raises DeliveryError if they cannot be read, as when the disk was full while they were written."""
     if not path.exists():
         return []
     receipts = []
-    for fields in json.loads(path.read_text()):
-        fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
-        fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
-        receipts.append(Receipt(**fields))
+    try:
+        for fields in json.loads(path.read_text()):
+            fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
+            fields["samples"] = [LaneSample(**sample) for sample in fields.get("samples", ())]
+            fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
+            receipts.append(Receipt(**fields))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DeliveryError(
+            f"what the Spark tasks say they did cannot be read ({type(error).__name__}; is {path.parent} on a disk that is "
+            "full?), so this ship's counts are not complete. What was committed is in the ledger: run again, and only the rest is sent."
+        ) from error
     return receipts

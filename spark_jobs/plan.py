@@ -3,63 +3,138 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from typing import Any
 
 from shipper.config import resolve_uri
 from shipper.config.models import Cluster
+from shipper.delivery.ledger_identity import LedgerIdentity
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.preflight import Sample, missing_topics, missing_topics_message, preflight
-from shipper.delivery.remaining import remaining
+from shipper.delivery.remaining import Remaining, remaining, shipped_under_another
 from shipper.errors import ShipperError, SourceError
 from shipper.ledger.chunks import Chunks
-from shipper.plan.files import ListedFile, select
-from shipper.plan.window import source_paths
+from shipper.ledger.state import LedgerState
+from shipper.plan.files import ListedFile, NotTaken, select
+from shipper.plan.schedule import Ticks
+from shipper.plan.window import source_paths, source_root
 from shipper.producer.client import ClusterClient
 from shipper.report.results import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.terms import FileId
 from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.listing import list_files, take_sample
+from spark_jobs.listing import list_files, look_at, qualified_folder, take_sample
+from spark_jobs.lookback import LookBack, late_files, look_back
+from spark_jobs.session import SPARK_MINOR
+from spark_jobs.unreadable import unreadable
 
 
 def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit, or if no cluster can be shipped to."""
     pipeline = context.pipeline
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
-    paths = source_paths(pattern, context.window)
-    say(f"plan: listing {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else ""))
-    listed = list_files(context.spark, paths, recursive=pipeline.source.recursive)
-    files, left_out = select(
-        listed, include=pipeline.source.include, settle_seconds=pipeline.source.settle_seconds, now=dt.datetime.now(dt.UTC)
-    )
+    own = source_paths(pattern, context.window)
+    back = look_back(context, pattern, own)
+    say(f"plan: listing {own[0]}" + (f" and {len(own) - 1} more" if len(own) > 1 else "") + _and_back(back))
+    files, left_out = _list(context, own, back)
     result = PlanResult(
         **context.common("plan"),
         started_at=started_at,
         finished_at=started_at,
         source=pattern,
+        source_root=qualified_folder(context.spark, source_root(pattern)),
         transform_digest=pipeline.transform_digest(),
         reship=context.reship,
+        reship_id=context.reship_id,
+        reship_reason=context.reship_reason,
         files=[_planned(context, file) for file in files],
-        left_out=[LeftOut(path=file.id.path, reason=reason) for file, reason in left_out],
+        left_out=_left_out(context, left_out, pattern),
+        looked_back=back and back.result(),
         topics=list(dict.fromkeys(route.topic for route in pipeline.routes)),
     )
-    _check_limits(context, result, pattern)
+    _check_limits(context, result, own)
     if context.source_only:
-        result.finished_at = dt.datetime.now(dt.UTC)
-        return result
-    if files:
-        sample = take_sample(context.spark, [file.id.path for file in files], pipeline.delivery.compression)
+        _look_at_files(context, result)
+    else:
+        _ask_clusters(context, result, files, back)
+    result.finished_at = dt.datetime.now(dt.UTC)
+    return result
+
+
+def _and_back(back: LookBack | None) -> str:
+    return f", and {len(back.folders)} folders of the {len(back.windows)} windows before" if back else ""
+
+
+def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tuple[list[ListedFile], list[NotTaken]]:
+    """The files of the run's own window, and those of it that are left out. What is there of the windows before goes into ``back``."""
+    source = context.pipeline.source
+    most = context.pipeline.limits.max_files * (1 + len(back.windows) if back else 1)
+    paths = [*own, *(back.folders if back else ())]
+    found = list_files(context.spark, paths, recursive=source.recursive, include=source.include, most=most)
+    if found.too_many:
+        raise SourceError(
+            f"pipeline {context.pipeline.name}: at least {most + 1} files in window {context.window}"
+            + (f" and the {len(back.windows)} before it" if back else "")
+            + f", more than `limits.max_files` ({context.pipeline.limits.max_files}) allows; the listing stopped there. Nothing was sent. Use a "
+            "shorter window, or raise the limit."
+        )
+    listed = found.files
+    settings: dict[str, Any] = {
+        "include": source.include, "settle_seconds": source.settle_seconds, "now": dt.datetime.now(dt.UTC)
+    }  # fmt: skip
+    if back is None:
+        return select(listed, **settings)
+    back.listed = {file.under for file in listed}
+    back.take(*select((file for file in listed if file.under in back.folders), **settings))
+    return select((file for file in listed if file.under not in back.folders), **settings)
+
+
+def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str) -> list[LeftOut]:
+    """What is still being written in a folder that the next window has as well is that window's, and no reason to worry anybody."""
+    schedule, coming = context.pipeline.schedule, set[str]()
+    if context.scheduled and schedule is not None:
+        coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
+    return [
+        LeftOut(path=found.file.id.path, reason=found.reason, warns=found.state != "unwanted" and found.file.under not in coming)
+        for found in left_out
+    ]
+
+
+def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[ListedFile], back: LookBack | None) -> None:
+    """What each cluster lacks; with the late files that any of them is to get added to the plan."""
+    asked = [AskedCluster(context, name, result, back) for name in context.pipeline.clusters]
+    if back is not None:
+        late = late_files(context, back, {one.name: one.remaining for one in asked if one.remaining}, files)
+        result.left_out += [*back.left_out, *late.left_out]
+        for file, clusters in late.files.items():
+            planned = _planned(context, back.files[file])
+            planned.late_window, planned.late_for = str(back.window_of(back.files[file])), clusters
+            result.files.append(planned)
+    wanted = set[FileId]().union(*(one.left() for one in asked))
+    for planned in result.files:
+        planned.left = file_id(planned) in wanted
+    _look_at_files(context, result)
+    if result.files:
+        sample = take_sample(context.spark, result.files, context.pipeline.delivery.compression)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
-    wanted: set[FileId] = set()
-    for name in pipeline.clusters:
-        found, left = cluster_plan(context, result, context.clusters[name])
-        result.clusters.append(found)
-        wanted |= left
-    for file in result.files:
-        file.left = file_id(file) in wanted
+    result.clusters = [one.result() for one in asked]
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
         result.status, result.error = "failed", " ".join(problems)
-    result.finished_at = dt.datetime.now(dt.UTC)
-    return result
+
+
+def _look_at_files(context: RunContext, result: PlanResult) -> None:
+    """Says of each file that is left what it is, and why it cannot be read if it cannot. Raises SourceError if the pipeline wants that."""
+    left = [file for file in result.files if file.left]
+    look_at(context.spark, left)
+    # An old file must not fail a run for each hour that it is there.
+    if late := [file for file in result.late_files if file.problem]:
+        result.files = [file for file in result.files if file not in late]
+        result.left_out += [
+            LeftOut(path=file.path, reason=file.problem, warns=True, window=file.late_window, clusters=file.late_for)
+            for file in late
+        ]
+    if context.pipeline.source.on_unreadable == "fail" and (bad := [file for file in result.files if file.problem]):
+        raise SourceError(f"{unreadable(bad)} Nothing was sent.")
 
 
 def _planned(context: RunContext, file: ListedFile) -> PlannedFile:
@@ -69,7 +144,7 @@ def _planned(context: RunContext, file: ListedFile) -> PlannedFile:
     )
 
 
-def _check_limits(context: RunContext, result: PlanResult, pattern: str) -> None:
+def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str]) -> None:
     pipeline = context.pipeline
     if not result.files and pipeline.source.when_empty == "fail":
         left_out = (
@@ -77,9 +152,14 @@ def _check_limits(context: RunContext, result: PlanResult, pattern: str) -> None
             if result.left_out
             else ""
         )
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        remedy = (
+            "What was left out is taken by a later run; for files that nobody writes to any more, a shorter `source.settle` takes it now."
+            if result.left_out
+            else "Check the path and `source.include`; if such a window is normal, set `source.when_empty: succeed`."
+        )
         raise SourceError(
-            f"pipeline {pipeline.name}: no files for window {context.window} at {pattern}{left_out}. Nothing was sent. Check the path "
-            "and `source.include`; if such a window is normal, set `source.when_empty: succeed`."
+            f"pipeline {pipeline.name}: no files for window {context.window} at {paths[0]}{more}{left_out}. Nothing was sent. {remedy}"
         )
     limits = pipeline.limits
     if len(result.files) > limits.max_files:
@@ -94,33 +174,94 @@ def _check_limits(context: RunContext, result: PlanResult, pattern: str) -> None
         )
 
 
-def cluster_plan(context: RunContext, plan: PlanResult, cluster: Cluster) -> tuple[ClusterPlan, set[FileId]]:
-    """One cluster's part, and the files that it lacks: all, if it cannot be asked. Never raises: the others must not suffer."""
-    found = ClusterPlan(cluster=cluster.name)
-    pipeline = context.pipeline
-    sizes = {file_id(file): file.size_bytes for file in plan.files}
-    try:
-        client = ClusterClient(cluster)
-        found.missing_topics = missing_topics(pipeline, client.topics())
-        ledger = LedgerLog(client, cluster, pipeline.name, context.ledger_folder(cluster.name))
-        chunks = Chunks(pipeline.name)
-        if ledger.exists():
-            chunks = ledger.state([file.path for file in plan.files], wait_seconds=None).chunks
-        source = pipeline.source
-        left = remaining(
-            context.splits_of(plan), chunks, digest=plan.transform_digest, reship=context.reship, on_replaced=source.on_replaced
+class AskedCluster:
+    """One cluster's part, and the files that it lacks: all of the window's own, if it cannot be asked. Never raises: the others must not
+    suffer."""
+
+    def __init__(self, context: RunContext, name: str, plan: PlanResult, back: LookBack | None) -> None:
+        self.name = name
+        self._context, self._plan, self._back = context, plan, back
+        self._found = ClusterPlan(cluster=name)
+        self._client: ClusterClient | None = None
+        self.remaining: Remaining | None = None
+        """Also of what was found looking back."""
+        try:
+            self.remaining = self._ask()
+        except ShipperError as error:
+            self._found.problem = error.message
+
+    def _ask(self) -> Remaining:
+        context, pipeline, cluster = self._context, self._context.pipeline, self._context.clusters[self.name]
+        self._found.unsafe_properties = list(cluster.unsafe_properties)
+        self._client = client = ClusterClient(cluster)
+        self._found.missing_topics = missing_topics(pipeline, client.topics())
+        late = self._back.for_cluster(self.name) if self._back else []
+        splits_of = context.splits_of(self._plan.files) | {file: context.split_starts(file) for file in late}
+        folder = context.ledger_folder(cluster.name)
+        ledger = LedgerLog(client, cluster, pipeline.name, folder)
+        ledger.lies_at(self._plan.source_root, pipeline.source.formerly)
+        chunks, voids = Chunks(pipeline.name), {}
+        there = ledger.exists([topic for topic in pipeline.needed_topics() if topic not in self._found.missing_topics])
+        LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check(there)
+        self._found.warnings += ledger.weaknesses()
+        if there:
+            state = ledger.state([file.path for file in splits_of], wait_seconds=None)
+            self._found.warnings += moved(state, self._plan)
+            chunks, voids = state.chunks, state.voids
+        return remaining(
+            splits_of,
+            chunks,
+            digest=self._plan.transform_digest,
+            reship=context.reship,
+            on_replaced=pipeline.source.on_replaced,
+            reshipped=self._plan.reshipped(voids),
+            late=set(late),
+            spark=SPARK_MINOR,
         )
-    except ShipperError as error:
-        found.problem = error.message
-        return found, set(sizes)
-    if found.missing_topics:
-        found.problem = missing_topics_message(cluster.name, pipeline, found.missing_topics)
-    found.complete_files, found.partial_files, found.left_files = len(left.complete), len(left.partial), len(left.left)
-    found.left_bytes = sum(sizes[file] for file in left.left)
-    found.records_there = left.records_there
-    if left.left and not found.problem:
-        _add_tuning(found, client, cluster, context, plan)
-    return found, set(left.left)
+
+    def left(self) -> set[FileId]:
+        """Of the plan's files those that are to go there."""
+        files = {file_id(file) for file in self._plan.files_for(self.name)}
+        return files & set(self.remaining.left) if self.remaining else {file_id(file) for file in self._plan.own_files}
+
+    def result(self) -> ClusterPlan:
+        found, context, pipeline = self._found, self._context, self._context.pipeline
+        left = self.remaining
+        if left is None:
+            return found
+        if found.missing_topics:
+            found.problem = missing_topics_message(self.name, pipeline, found.missing_topics)
+        sizes = {file_id(file): file.size_bytes for file in self._plan.files_for(self.name)}
+        own = {file_id(file) for file in self._plan.own_files}
+        wanted = self.left()
+        found.complete_files, found.partial_files = len(own & set(left.complete)), len(wanted & set(left.partial))
+        found.left_files, found.late_files = len(wanted), len(wanted - own)
+        found.left_bytes = sum(sizes[file] for file in wanted)
+        found.records_there = sum(left.records_there.get(file, 0) for file in sizes)
+        if older := len(own & set(left.older)):
+            found.notes.append(shipped_under_another(older))
+        if self._back:
+            found.looks_back_to = self._back.looks_back_to(self.name)
+        if wanted and not found.problem and self._client:
+            _add_tuning(found, self._client, context.clusters[self.name], context, self._plan)
+        return found
+
+
+def moved(state: LedgerState, plan: PlanResult) -> list[str]:
+    """Whether the files lie elsewhere than when the last ship wrote down where they lay; or may, for all that an older ledger says."""
+    before = state.control.sources[-1:]
+    if plan.source_root and before and before != [plan.source_root]:
+        known = sum(1 for file in plan.files if file_id(file) in state.chunks.digests)
+        return [
+            f"the files lay under {before[0]}, and lie under {plan.source_root} now: one that was shipped from there counts as shipped if its path "
+            f"below, its size and its modification time are the same. So do {known:,} of {len(plan.files):,} files of this window."
+        ]
+    if not before and state.other and not state.other.startswith(plan.source_root) and not state.chunks.digests:
+        return [
+            f"the ledger has files under another root ({state.other}), and none of this window under {plan.source_root}. If they are the same "
+            "files, moved, they will be sent again: name where they lay in `source.formerly`."
+        ]
+    return []
 
 
 def _add_tuning(found: ClusterPlan, client: ClusterClient, cluster: Cluster, context: RunContext, plan: PlanResult) -> None:

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from types import TracebackType
+from typing import NamedTuple
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
-from shipper.errors import ShipperError
+from shipper.errors import DeliveryError, ShipperError
 from shipper.ledger.records import ChunkKey, ChunkValue, decode
+from shipper.producer.pool import LaneSample
 from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
 from shipper.terms import LogRecord
 from spark_jobs.context import say
 
 _EVERY_SECONDS = 5.0
+_SILENT_SECONDS = 60.0
+"""Between lines that say that there is nothing to say."""
 _MOST_POINTS = 600
+#: A commit may take so many times as long as a rate limit alone makes it.
+_COMMITS = 3
+
+log = logging.getLogger("shipper.progress")
+
+
+#: What was read until now, in whatever form: only whether it changes matters.
+ReadSoFar = Callable[[], object]
 
 
 class Progress:
-    """While the ``with`` block runs: tails the ledger and prints a line every five seconds; stops the job when superseded."""
+    """While the ``with`` block runs: tails the ledger and prints a line every five seconds; stops the job when superseded, or when nothing
+    moves any more: nothing was read (as ``read_so_far`` says) and nothing committed for the order's ``stall_seconds``."""
 
-    def __init__(self, ledger: LedgerLog, order: ShipOrder, superseded: threading.Event, stop_job: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        ledger: LedgerLog,
+        order: ShipOrder,
+        superseded: threading.Event,
+        stop_job: Callable[[], object],
+        read_so_far: ReadSoFar = lambda: None,
+    ) -> None:
         self._ledger = ledger
         self._order = order
         self._superseded = superseded
@@ -38,6 +59,12 @@ class Progress:
         self._wire_bytes = 0
         self._parked: tuple[str, ...] = ()
         self._ended: set[object] = set()
+        self._read_so_far = read_so_far
+        self._was_read: object = None
+        self._moved_at = time.monotonic()
+        self.stalled: DeliveryError | None = None
+        """Why the job was stopped, if it was since nothing moved."""
+        self._silent_until = 0.0
 
     def __enter__(self) -> Progress:
         self._thread.start()
@@ -56,13 +83,50 @@ class Progress:
                 return
             if time.monotonic() >= next_line:
                 next_line = time.monotonic() + _EVERY_SECONDS
-                self._line(time.monotonic() - began)
+                try:
+                    self._line(time.monotonic() - began)
+                    self._look_for_a_stall()
+                except Exception:
+                    # Nobody but this thread stops a job that was taken over, so nothing that it prints may end it.
+                    log.exception("progress cannot be shown")
+                if self.stalled is not None:
+                    self._stop_job()
+                    return
+
+    def _look_for_a_stall(self) -> None:
+        was_read = self._read_so_far()
+        if was_read != self._was_read:
+            self._was_read, self._moved_at = was_read, time.monotonic()
+        allowed = max(self._order.stall_seconds, _COMMITS * self._seconds_per_commit())
+        if time.monotonic() - self._moved_at <= allowed:
+            return
+        parked = f" Records wait for {', '.join(self._parked)}." if self._parked else ""
+        self.stalled = DeliveryError(
+            f"cluster {self._order.cluster}: no line was read and no chunk committed for {format_duration(allowed)} "
+            f"(`delivery.stall_timeout`), so the ship of pipeline {self._order.pipeline} was stopped, with {len(self._ended)} of "
+            f"{len(self._order.splits)} splits done.{parked} Either the files' storage does not answer, or an expression (a regular "
+            "expression in `records` or a check) takes for ever on some line, or Spark has no free cores. What was committed is in the "
+            "ledger: run again, and only the rest is sent."
+        )
+        say(self.stalled.message)
+
+    def _seconds_per_commit(self) -> float:
+        """At the rate limit, if all lanes fill their transactions side by side."""
+        order = self._order
+        if not order.rate_limit_bytes:
+            return 0.0
+        return order.tasks * order.lanes * order.chunk_size_bytes / max(1.0, order.ratio) / order.rate_limit_bytes
 
     def _line(self, seconds: float) -> None:
         try:
             self._read()
         except ShipperError as error:
             say(f"{self._order.cluster}: progress cannot be read right now: {error}")
+            return
+        if not self._records and not self._ended:
+            if seconds >= self._silent_until:
+                self._silent_until = seconds + _SILENT_SECONDS
+                say(f"{self._order.cluster}: nothing is committed yet, {format_duration(seconds)} after Spark began to read")
             return
         share = len(self._ended) / max(1, len(self._order.splits))
         eta = f", about {format_duration(seconds / share - seconds)} left" if share > 0.02 else ""
@@ -78,6 +142,7 @@ class Progress:
         for entry in entries:
             match decode(self._order.pipeline, entry):
                 case (ChunkKey() as key, ChunkValue() as value):
+                    self._moved_at = time.monotonic()
                     self._records += value.records if key.topic else 0
                     self._bytes += value.bytes
                     self._wire_bytes += value.wire_bytes or 0
@@ -110,35 +175,44 @@ def timeline(pipeline: str, committed: Sequence[LogRecord], generation: int) -> 
     return [TimelinePoint(at=moment(index), records=records, bytes=size) for index, (records, size) in enumerate(counts)]
 
 
+class _Step(NamedTuple):
+    """From one sample of a task to its next."""
+
+    before: LaneSample
+    now: LaneSample
+
+
 def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
-    """The tasks' samples (see LanePool.sample), summed up in at most 600 intervals of a second or more."""
-    rows = [(receipt.task, *now, *before) for receipt in receipts for before, now in pairwise(receipt.samples)]
-    if not rows:
+    """The tasks' samples, summed up in at most 600 intervals of a second or more."""
+    steps = [(receipt.task, _Step(*pair)) for receipt in receipts for pair in pairwise(receipt.samples)]
+    if not steps:
         return []
-    first, last = min(row[1] for row in rows), max(row[1] for row in rows)
+    first, last = min(step.now.at for _, step in steps), max(step.now.at for _, step in steps)
     width = max(1.0, (last - first) / _MOST_POINTS)
-    seen: dict[int, dict[int, list[tuple[float, ...]]]] = {}
-    for row in rows:
-        seen.setdefault(int((row[1] - first) / width), {}).setdefault(int(row[0]), []).append(row[1:])
+    seen: dict[int, dict[int, list[_Step]]] = {}
+    for task, step in steps:
+        seen.setdefault(int((step.now.at - first) / width), {}).setdefault(task, []).append(step)
     return [_lane_point(first + index * width, list(tasks.values())) for index, tasks in sorted(seen.items())]
 
 
-def _lane_point(at: float, tasks: Sequence[Sequence[tuple[float, ...]]]) -> LanePoint:
-    """``tasks``: for each, its samples in the interval, each followed by the one before."""
+def _lane_point(at: float, tasks: Sequence[Sequence[_Step]]) -> LanePoint:
+    """``tasks``: for each, its steps in the interval."""
 
-    def mean(field: int) -> float:
-        return sum(sum(row[field] for row in rows) / len(rows) for rows in tasks)
+    def mean(of: Callable[[LaneSample], float]) -> float:
+        return sum(sum(of(step.now) for step in steps) / len(steps) for steps in tasks)
 
-    waited = sum(row[4] - row[11] for rows in tasks for row in rows)
-    passed = sum(row[0] - row[7] for rows in tasks for row in rows)
+    def added(of: Callable[[LaneSample], float]) -> float:
+        return sum(max(0.0, of(step.now) - of(step.before)) for steps in tasks for step in steps)
+
+    passed = added(lambda sample: sample.at)
     return LanePoint(
         at=dt.datetime.fromtimestamp(at, dt.UTC),
-        in_flight_bytes=int(mean(1)),
-        wire_bytes=int(sum(max(0.0, row[2] - row[9]) for rows in tasks for row in rows)),
-        busy_lanes=round(mean(3)),
-        waited=max(0.0, min(1.0, waited / passed)) if passed else 0.0,
-        parked_records=int(mean(5)),
-        reopened=int(sum(row[6] - row[13] for rows in tasks for row in rows)),
+        in_flight_bytes=int(mean(lambda sample: sample.in_flight_bytes)),
+        wire_bytes=int(added(lambda sample: sample.wire_bytes)),
+        busy_lanes=round(mean(lambda sample: sample.busy_lanes)),
+        waited=min(1.0, added(lambda sample: sample.waited_seconds) / passed) if passed else 0.0,
+        parked_records=int(mean(lambda sample: sample.parked_records)),
+        reopened=int(added(lambda sample: sample.reopened)),
     )
 
 

@@ -1,26 +1,114 @@
-"""Why reading or checking data failed, in words that hold no log content.
+"""Why reading, checking or shipping data failed, in words that hold no log content.
 
 Spark quotes the value at fault ("The value 'x' of the type STRING cannot be cast …"), a Python function quotes what it likes,
 and Great Expectations passes both on with a traceback. A step's result goes to the report and to messages, so only what is
-known to be harmless is taken from an error that came while data was read: Spark's name for it, and the file it could not read.
+known to be harmless is taken from an error that came while data was read: which class of error Java raised, Spark's name for it, the file
+that could not be read. What is known of a class is in :data:`_JAVA`, first match first; of Python's own errors, in :func:`of_python`.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
+import traceback
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 
-from shipper.errors import ShipperError
+from shipper.errors import ShipperError, SourceError, why_system
+from spark_jobs.java import java_process
 
-_LONGEST = 300
+_LONGEST = 400
+_JAVA_ENDS_WITHIN_SECONDS = 5.0
+"""After it stopped answering."""
+_MORE = "the text may quote log lines, so it is left out; `-v` (SHIPPER_LOG=info) shows it"
 # At the very beginning, where the text is Spark's own; further on it may be a log line that looks like it.
 _CONDITION = re.compile(r"(?:An error occurred while calling [\w.$]+\s*: [\w.$]+: )?\[([A-Z][A-Z0-9_.]*)\]")
+_FAILED_TASK = re.compile(
+    r"(?:An error occurred while calling [\w.$]+\s*: [\w.$]+: )?Job aborted due to stage failure: .{0,40}?most recent failure: "
+    r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([\w.:/ -]*\): "
+)
 _UNREADABLE = re.compile(r" Encountered error while reading file (\S+?)\.(?:\s|$)")
-_JAVA_CLASS = re.compile(r"An error occurred while calling [\w.$]+\s*: ([\w.$]+)")
+_GONE = re.compile(r" Path does not exist: (\S+?)\.(?:\s|$)")
+_JAVA_CLASS = re.compile(r"(?:An error occurred while calling [\w.$]+\s*: )?([a-z][\w$]*(?:\.[\w$]+)+)(?:: |\s|$)")
+
+_NEW_PLAN = "run the window again, a new plan lists what is there"
+_MEMORY = (
+    "give it more (`runner.driver_memory`), or let fewer tasks run at once (`runner.cores`). Very long lines, and files that unpack to very much, "
+    "need the most"
+)
+
+
+class _Known(NamedTuple):
+    kind: str
+    """Pattern of the class's whole name."""
+    begins: str
+    """Pattern that its text must begin with."""
+    says: str
+
+
+#: What Java raises, from the cause outwards; a class says more than the wrapping around it.
+_JAVA = (
+    _Known(r"java\.lang\.OutOfMemoryError", "", f"Spark's Java ran out of memory: {_MEMORY}"),
+    _Known(
+        r"java\.lang\.StackOverflowError", "",
+        "Spark's Java ran out of stack, most likely in a regular expression on a very long line: write it without a group that repeats alternatives "
+        "(`(a|b)*`), or possessive (`*+`)",
+    ),
+    _Known(
+        r"org\.apache\.spark\.SparkException", "Python worker exited unexpectedly",
+        "a Python process of Spark's was killed, most often by the kernel because memory ran out: let fewer tasks run at once "
+        "(`runner.cores`), or give the machine more memory",
+    ),
+    _Known(
+        r"java\.io\.IOException", "No space left on device",
+        "a disk is full: make room where Spark keeps its temporary files (`spark.local.dir` in `runner.conf`, TMPDIR), and run again",
+    ),
+    _Known(
+        r"java\.net\.UnknownHostException", "",
+        "a host that the source, or Spark, names is not known here: check its name, and this machine's DNS",
+    ),
+    _Known(
+        r"java\.net\.(?:ConnectException|NoRouteToHostException|SocketTimeoutException)|org\.apache\.hadoop\.net\.ConnectTimeoutException", "",
+        "the file system (or Spark's master) could not be reached: check that it is up, its address, and the network between",
+    ),
+    _Known(
+        r"org\.apache\.hadoop\.security\.AccessControlException|java\.nio\.file\.AccessDeniedException", "",
+        "the file system does not let this user read there: check the permissions and the credentials",
+    ),
+    _Known(
+        r"org\.apache\.hadoop\.fs\.UnsupportedFileSystemException", "",
+        "no file system is known for the scheme of `source`: correct it, or add its jars to Spark (`spark.jars.packages` in `runner.conf`)",
+    ),
+    _Known(
+        r"java\.io\.FileNotFoundException", "",
+        "a file that the plan saw is gone: run the window again, a new plan lists what is there",
+    ),
+    _Known(
+        r"org\.apache\.spark\.SparkException", r"Job \d+ cancelled|Job aborted because SparkContext was shut down",
+        "the Spark job was stopped from outside",
+    ),
+)  # fmt: skip
+
+_CANNOT_TAKE = (
+    ": an expression of the pipeline cannot take one of the lines. Where a line may be so, use what gives a null instead, such as"
+)
+#: Spark's name for what an expression met in a line → what to write.
+_SQL = {
+    "CAST_INVALID_INPUT": f"{_CANNOT_TAKE} `try_cast`",
+    "CAST_OVERFLOW": f"{_CANNOT_TAKE} `try_cast`",
+    "CANNOT_PARSE_TIMESTAMP": f"{_CANNOT_TAKE} `try_to_timestamp`",
+    "DIVIDE_BY_ZERO": f"{_CANNOT_TAKE} `try_divide`",
+    "ARITHMETIC_OVERFLOW": f"{_CANNOT_TAKE} `try_add`, `try_multiply`",
+    "INVALID_ARRAY_INDEX": f"{_CANNOT_TAKE} `get(array, n)`",
+    "CONVERSION_INVALID_INPUT": f"{_CANNOT_TAKE} `try_to_number`",
+}
+
+#: How Spark's own processes end themselves (org.apache.spark.util.SparkExitCode, of 4.2).
+_SPARK_EXITS = {52: "ran out of memory", 50: "met an error that nobody caught", 53: "found no room for its temporary files"}
 
 
 def of_building(error: Exception) -> str:
@@ -31,13 +119,57 @@ def of_building(error: Exception) -> str:
 
 def of_exception(error: Exception) -> str:
     """For an error from while data was read."""
-    if isinstance(error, ShipperError | AnalysisException):  # written for people; raised before any data is read
-        return of_building(error) if isinstance(error, ShipperError) else _shortened(str(error).splitlines()[0])
-    return _of_text(str(error), type(error).__name__)
+    if isinstance(error, ShipperError):
+        return of_building(error)
+    if gone := _java_is_gone(error, java_process()):
+        return gone
+    if isinstance(error, AnalysisException):  # raised before any data is read
+        first = str(error).splitlines()[0]
+        if (
+            (condition := _CONDITION.match(first))
+            and condition[1] == "PATH_NOT_FOUND"
+            and (file := _GONE.match(first, condition.end()))
+        ):
+            return f"{unquote(file[1])} is not there any more: {_NEW_PLAN}"
+        return _shortened(first.partition(" SQLSTATE: ")[0])
+    thrown = list(_thrown(error))
+    for _, text in thrown:
+        if file := _file_at_fault(text):
+            return file
+    for kind, text in reversed(thrown):
+        if known := _known(kind, text):
+            return known
+    if thrown:
+        return _of_text(thrown[0][1], thrown[0][0])
+    text = str(error)
+    if _CONDITION.match(text) or _JAVA_CLASS.match(text) or _FAILED_TASK.match(text):
+        return _of_text(text, type(error).__name__)
+    return of_python(error)
+
+
+def of_python(error: BaseException) -> str:
+    """For an error of Python's own, or of a library's: what happened and where, never its text, unless the system wrote it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return _shortened(why_system(error))
+    if isinstance(error, MemoryError):
+        return f"memory ran out: {_MEMORY}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"the Python package {error.name} is missing in the environment of this process: install it there"
+    frames = traceback.extract_tb(error.__traceback__)
+    root = Path(__file__).resolve().parents[1]
+    ours = [
+        frame
+        for frame in frames
+        if Path(frame.filename).is_relative_to(root / "shipper") or Path(frame.filename).is_relative_to(root / "spark_jobs")
+    ]
+    where = f" in {Path(ours[-1].filename).relative_to(root)}, line {ours[-1].lineno}" if ours else ""
+    return f"it raised {type(error).__name__}{where}, which nobody foresaw; {_MORE}"
 
 
 def is_unreadable_file(error: Exception) -> bool:
     """Whether it is a file that Spark could not read, and nothing that an expression does to its lines."""
+    if isinstance(error, SourceError):
+        return True
     condition = _CONDITION.match(str(error))
     return condition is not None and condition[1].startswith("FAILED_READ_FILE")
 
@@ -56,15 +188,87 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from (part for part in info.values() if isinstance(part, Mapping))
 
 
+def _java_is_gone(error: Exception, java: subprocess.Popen[bytes] | None) -> str | None:
+    """Python sees no more than that nobody answers; how the process ended says why."""
+    cut_off = isinstance(error, ConnectionError | EOFError) or (
+        type(error).__module__.startswith("py4j") and not _java_error(error)
+    )
+    if not cut_off:
+        return None
+    code: int | None = None
+    if java is not None:
+        try:
+            code = java.wait(_JAVA_ENDS_WITHIN_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+    elif isinstance(error, ConnectionError | EOFError):
+        return None
+    if code in (-9, 137):
+        why = "was killed (SIGKILL), most often by the kernel because memory ran out"
+    else:
+        why = _SPARK_EXITS.get(code or 0) or ("is gone" if not code else f"ended with exit code {code}")
+    memory = f"; if it was memory, {_MEMORY}" if code in (-9, 137, 52, None) else f"; {_MORE.rpartition('; ')[2]}"
+    return f"Spark's Java process {why}{memory}"
+
+
+def _java_has_ended(java: subprocess.Popen[bytes] | None) -> bool:
+    return java is not None and java.poll() is not None
+
+
+def _java_error(error: BaseException) -> Any:
+    """The Throwable, if Java raised it."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def _thrown(error: Exception) -> Iterator[tuple[str, str]]:
+    """(class, text) of what Java raised and of each cause; nothing if the JVM does not say."""
+    java = _java_error(error)
+    for _ in range(20):
+        if java is None:
+            return
+        try:
+            found = str(java.getClass().getName()), str(java.getMessage() or "")
+            java = java.getCause()
+        except Exception:
+            return
+        yield found
+        # Spark passes a task's error on as text.
+        if (task := _FAILED_TASK.match(found[1])) and (java_class := _JAVA_CLASS.match(found[1], task.end())):
+            yield java_class[1], found[1][java_class.end() :]
+
+
+def _known(kind: str, text: str) -> str | None:
+    return next((known.says for known in _JAVA if re.fullmatch(known.kind, kind) and re.match(known.begins, text)), None)
+
+
 def _of_text(text: str, kind: str) -> str:
+    """``text`` begins with Spark's own words, as its errors do, or with a class name; ``kind``: the error's class otherwise."""
+    if task := _FAILED_TASK.match(text):
+        text = text[task.end() :]
+    if java := _JAVA_CLASS.match(text):
+        kind, rest = java[1], text[java.end() :]
+        if known := _known(kind, rest):
+            return known
+        text = rest if rest.startswith("[") else text
+    if file := _file_at_fault(text):
+        return file
     if condition := _CONDITION.match(text):
-        if condition[1].startswith("FAILED_READ_FILE") and (file := _UNREADABLE.match(text, condition.end())):
-            return _shortened(
-                f"{unquote(file[1])} cannot be read: gone, not permitted, or corrupt ({condition[1]}; Spark's log has the cause)"
-            )
-        return f"Spark stopped with {condition[1]}; its text may quote log lines, so it is in Spark's log only"
-    java = _JAVA_CLASS.match(text)
-    return f"it raised {java[1] if java else kind}; the text may quote log lines, so it is left out"
+        return _shortened(f"Spark stopped with {condition[1]}{_SQL.get(condition[1].split('.')[0], '')}; {_MORE}")
+    return f"it raised {kind}; {_MORE}"
+
+
+def _file_at_fault(text: str) -> str | None:
+    condition = _CONDITION.match(text)
+    if condition is None or not condition[1].startswith("FAILED_READ_FILE"):
+        return None
+    file = _UNREADABLE.match(text, condition.end())
+    if file is None:
+        return None
+    if condition[1] == "FAILED_READ_FILE.FILE_NOT_EXIST":
+        return _shortened(f"{unquote(file[1])} is not there any more: {_NEW_PLAN}")
+    return _shortened(
+        f"{unquote(file[1])} cannot be read: gone, not permitted, or corrupt ({condition[1]}; `-v` shows the cause)"
+    )
 
 
 def _shortened(text: str) -> str:

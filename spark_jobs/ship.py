@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,42 +14,68 @@ from dataclasses import replace
 from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
 from shipper.delivery.lease import HeldLease
+from shipper.delivery.ledger_identity import LedgerIdentity
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import BundleOrder, OrderedSplit, QuarantineOrder, Receipt, ShipOrder
 from shipper.delivery.preflight import Preflight, Sample, preflight
-from shipper.delivery.remaining import Remaining, remaining
+from shipper.delivery.remaining import Remaining, remaining, shipped_under_another
 from shipper.delivery.takeover import Takeover, take_over
-from shipper.errors import ShipperError, SourceError, StepResultError, TooManyQuarantined, TopicMissing
+from shipper.errors import (
+    DeliveryError,
+    OutcomeUnknown,
+    ShipperError,
+    SourceError,
+    StepResultError,
+    TooManyQuarantined,
+    TopicMissing,
+)
+from shipper.ledger.chunks import SplitState
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, encode_chunk, encode_void
 from shipper.plan.files import split_hash
-from shipper.producer.client import ClusterClient, TopicLookup
+from shipper.producer.client import ClusterClient
+from shipper.producer.lookup import TopicLookup
 from shipper.readback import ReadBack
-from shipper.report.results import GateResult, PlanResult, ShipResult, write_checksum
+from shipper.report.results import GateResult, PlannedFile, PlanResult, ShipResult, as_gated, write_checksum
+from shipper.stopping import Stopped
 from shipper.terms import FileId, SplitId
 from spark_jobs.account import added, file_accounts, too_many_quarantined, topic_accounts
 from spark_jobs.context import RunContext, file_id, say
+from spark_jobs.expressions import refuse_unsafe_sql
 from spark_jobs.fates import reasons, rules
-from spark_jobs.listing import files_with_bom
+from spark_jobs.listing import empty_files, look_at
 from spark_jobs.passes import PassOutcome, run_pass
+from spark_jobs.pieces import file_pieces
 from spark_jobs.progress import lane_accounts, lane_timeline, timeline
+from spark_jobs.reason import of_exception
 from spark_jobs.records import fixed_topics, headers_of_files
+from spark_jobs.session import SPARK_MINOR
+from spark_jobs.unreadable import broken_files, quarantine_whole, unreadable, wrong_sizes
+
+#: Topics in a message; log lines may have made many.
+_NAMED = 10
+_STOPPED_READS_SECONDS = 3.0
+_NAMED = 5
+"""Files in a note."""
 
 
 def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> ShipResult:
     """Ships to one cluster. The result is complete also when the Spark job failed: then ``error`` says why, and the counts
     hold what is certainly there. Raises ShipperError for what was found before anything was sent."""
-    plan = context.folder.need("plan", PlanResult)
-    context.folder.need("gate_source", GateResult)
+    plan = as_gated(context.folder.need("plan", PlanResult), context.folder.need("gate_source", GateResult))
     if plan.transform_digest != context.pipeline.transform_digest():
         raise StepResultError("the pipeline's transform was changed after the plan was made; start the run again from the plan")
     cluster = context.clusters[cluster_name]
     client = ClusterClient(cluster)
     sample = Sample(plan.sample_ratio, plan.long_lines)
-    ledger = LedgerLog(client, cluster, context.pipeline.name, context.ledger_folder(cluster_name))
+    folder = context.ledger_folder(cluster_name)
+    ledger = LedgerLog(client, cluster, context.pipeline.name, folder)
+    ledger.lies_at(plan.source_root, context.pipeline.source.formerly)
+    identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with ThreadPoolExecutor(2, thread_name_prefix="connect") as meanwhile:
         meanwhile.submit(ledger.connect)
         exists = meanwhile.submit(ledger.exists)
         found = preflight(client, cluster, context.pipeline, sample)
+    identity.check(exists.result())
     if not exists.result():
         ledger.create()
     delivery = context.pipeline.delivery
@@ -61,10 +88,22 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         lambda text: say(f"{cluster_name}: {text}"),
     )
     with lease:
+        result.notes += _remember(identity, context)
+        ledger.record_root(context.folder.run_id)
         _Ship(context, cluster, plan, ledger, found, lease, result).run()
     result.notes += _keep_snapshot(ledger)
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
+
+
+def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
+    """Before anything is sent: a ledger that is lost must be missed, also after its first ship."""
+    try:
+        return identity.remember(context.folder.run_id, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}")
+    except OSError as error:
+        raise StepResultError(
+            f"which topic the ledger is cannot be written to {context.runs_uri}: {error}. Nothing was sent."
+        ) from error
 
 
 def _keep_snapshot(ledger: LedgerLog) -> list[str]:
@@ -86,13 +125,21 @@ class _Ship:
         self._context = context
         self._cluster = cluster
         self._plan = plan
-        self._uris = {file_id(file): file.uri for file in plan.files}
+        self._files = plan.files_for(cluster.name)
+        self._uris = {file_id(file): file.uri for file in self._files}
+        self._late_windows = {file_id(file): file.late_window for file in self._files if file.late_window}
+        self._late_paths = {file.path for file in self._late_windows}
         self._ledger = ledger
         self._preflight = found
         self._lease = lease
         self._result = result
+        self._receipts: list[Receipt] = []
+        """Of all passes until now."""
         self._dropped: dict[str, int] = {}
         """Topic → records that the last pass could not send."""
+        self._of_id = {file_id(file): file for file in plan.files}
+        self._unreadable: list[PlannedFile] = []
+        """Files that are left and cannot be read, as the plan or the reading found."""
 
     def _hash(self, file: FileId, start: int) -> int:
         return split_hash(self._uris[file], file, start)
@@ -100,30 +147,74 @@ class _Ship:
     def run(self) -> None:
         context, pipeline, result = self._context, self._context.pipeline, self._result
         tasks, lanes = pipeline.tasks, self._preflight.tuning.lanes
-        settings, paths = self._preflight.settings, [file.path for file in self._plan.files]
+        settings, paths = self._preflight.settings, [file.path for file in self._files]
         with self._read_back_connecting() as ends:
             taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
         self._lease.generation = result.generation = taken.generation
         result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
         result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
-        splits_of = context.splits_of(self._plan)
-        left = self._remaining(taken)
+        try:
+            self._ship(taken, ends)
+        except Stopped as stopped:
+            context.abandon_spark()
+            stopped.there = self._there(taken)
+            raise
+
+    def _ship(self, taken: Takeover, ends: ReadBack | None) -> None:
+        context, result = self._context, self._result
+        splits_of, left = context.splits_of(self._files), self._remaining(taken)
+        if context.pipeline.source.on_unreadable == "quarantine":
+            result.notes += quarantine_whole(context, self._planned(left.left) + self._unreadable, set(left.partial))
+            left = self._remaining(taken)
+        if left.left:
+            refuse_unsafe_sql(self._context.spark, self._context.pipeline, self._context.config_dir)
         self._write_voids(left, taken)
         if left.skipped:
+            names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (", …" if len(left.skipped) > _NAMED else "")
+            what = "file was" if len(left.skipped) == 1 else "files were"
+            note = f"{len(left.skipped)} {what} replaced after being shipped and left alone (`on_replaced: skip`): {names}"
+            say(f"{self._cluster.name}: {note}")
+            result.notes.append(f"{note}.")
+        if left.older:
+            result.notes.append(shipped_under_another(len(left.older)))
+        if earlier := taken.chunks.records_of_run(context.folder.run_id):
             result.notes.append(
-                f"{len(left.skipped)} files were replaced after being shipped and left alone (`on_replaced: skip`)."
+                f"{earlier:,} of the records that were there were sent by an earlier attempt of this very run, which ended before it could report."
             )
+        late = [file for file in left.left if file in self._late_windows]
+        result.late_files, result.late_windows = len(late), len({self._late_windows[file] for file in late})
         before = taken.chunks.records_by_topic(SplitId(file, start) for file in left.complete for start in splits_of[file])
         result.unread, result.unread_files = sum(before.values()), len(left.complete)
-        receipts: list[Receipt] = []
         if left.left:
             say(f"{self._cluster.name}: shipping {len(left.left)} of {len(splits_of)} files")
             result.ends_before = self._ends_before(ends)
-            receipts = self._passes(left, taken)
+            self._passes(left, taken)
         else:
-            say(f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread} records of {len(splits_of)} files")
-        self._account(left, before, receipts, taken)
+            say(
+                f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread:,} records of {len(left.complete)} files"
+            )
+        if self._unreadable and result.status != "failed":
+            self._failed(SourceError(f"{unreadable(self._unreadable)} Everything else was sent."))
+        self._account(left, before, taken)
+        self._draw_timeline(taken)
+
+    def _there(self, taken: Takeover) -> str:
+        """What the ledger holds of the window's files when nothing ships any more. A transaction that was cut off stays open until the next
+        run fences it, so only what lies in front of it is waited for."""
+        try:
+            try:
+                now, least = self._read_on(taken, _STOPPED_READS_SECONDS), ""
+            except OutcomeUnknown:
+                now, least = self._read_on(taken, None), "at least "
+            left = self._remaining(now)
+        except ShipperError as error:
+            return f"what is in the ledger of {self._cluster.name} could not be read any more ({error})"
+        files = len(left.complete) + len(left.left) + len(left.skipped)
+        return (
+            f"{least}{sum(left.records_there.values()):,} records of this window are in the ledger of {self._cluster.name} "
+            f"({len(left.complete)} of {files} files complete)"
+        )
 
     @contextmanager
     def _read_back_connecting(self) -> Iterator[ReadBack | None]:
@@ -142,18 +233,26 @@ class _Ship:
         return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _remaining(self, taken: Takeover) -> Remaining:
-        return remaining(
-            self._context.splits_of(self._plan),
+        found = remaining(
+            self._context.splits_of(self._files),
             taken.chunks,
             digest=self._plan.transform_digest,
             reship=self._plan.reship,
             on_replaced=self._context.pipeline.source.on_replaced,
-            reshipped=[file for file, void in taken.voids.items() if void.run_id == self._context.folder.run_id],
+            reshipped=self._plan.reshipped(taken.voids),
+            spark=SPARK_MINOR,
         )
+        if unknown := [file for file in self._planned(found.left) if file.unknown]:
+            look_at(self._context.spark, unknown)
+        self._unreadable = [file for file in self._planned(found.left) if file.problem]
+        if bad := {file.path for file in self._unreadable}:
+            found.left, found.partial, found.void = (
+                [file for file in files if file.path not in bad] for files in (found.left, found.partial, found.void)
+            )
+        return found
 
-    def _read_on(self, taken: Takeover) -> Takeover:
+    def _read_on(self, taken: Takeover, wait_seconds: float | None) -> Takeover:
         """With what was committed since."""
-        wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000
         committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)
         end = committed[-1].offset + 1 if committed else taken.chunks_end
         return replace(taken, chunks=taken.chunks.feed(committed), chunks_end=end)
@@ -161,18 +260,18 @@ class _Ship:
     def _write_voids(self, left: Remaining, taken: Takeover) -> None:
         """Declared before the first byte is sent anew, so that a run that dies after it is finished by any later one."""
         if left.void:
-            void = Void(taken.generation, self._context.folder.run_id)
-            self._ledger.write_control(encode_void(self._ledger.pipeline, file, void) for file in left.void)
-            for file in left.void:
-                taken.voids[file] = void
-                for start in self._context.split_starts(file):
-                    taken.chunks.splits.pop(SplitId(file, start), None)
+            void = Void(taken.generation, self._plan.asker, self._plan.reship_reason or None)
+            voids = {file: void.after(taken.voids.get(file)) for file in left.void}
+            self._ledger.write_control(encode_void(self._ledger.pipeline, file, void) for file, void in voids.items())
+            taken.voids.update(voids)
+            taken.chunks.void(voids)
 
     def _order(self, left: Remaining, taken: Takeover) -> ShipOrder:
         context, pipeline = self._context, self._context.pipeline
         restores_bom = pipeline.records.value == "value"
-        bom = files_with_bom(context.spark, [file.path for file in left.left]) if restores_bom else set()
+        bom = {file.path for file in self._planned(left.left) if file.bom} if restores_bom else set()
         headers = headers_of_files(context.spark, pipeline, [self._uris[file] for file in left.left])
+        in_order = pipeline.delivery.ordering == "file"
         splits: dict[int, OrderedSplit] = {}
         for file in left.left:
             for start in context.split_starts(file):
@@ -183,8 +282,11 @@ class _Ship:
                     split,
                     bom=start == 0 and file.path in bom,
                     there={topic: state.intervals(topic) for topic in topics} if state else {},
+                    partitions=_partitions(state, topics) if state and in_order else {},
                     quarantines=state.quarantines if state else frozenset(),
                     end_known=state is not None and state.end is not None,
+                    of=len(context.split_starts(file)),
+                    window=self._late_windows.get(file),
                     headers=headers.get(self._uris[file], ()),
                 )
         if len(splits) != sum(len(context.split_starts(file)) for file in left.left):
@@ -202,6 +304,8 @@ class _Ship:
             preflight=self._preflight,
             deadline_seconds=pipeline.delivery.metadata_wait_seconds,
             topics=fixed_topics(pipeline),
+            listed=frozenset(pipeline.listed_topics()),
+            max_topics=pipeline.limits.max_topics,
             splits=splits,
             bundle=bundle and BundleOrder(bundle.max_bytes, all_lines=pipeline.records.value == "value"),
             rules=rules(pipeline),
@@ -209,49 +313,80 @@ class _Ship:
             quarantine=quarantine and QuarantineOrder(quarantine.topic, quarantine.keep_bytes),
             partitions=delivery.partitions if isinstance(delivery.partitions, tuple) else None,
             share_partitions=delivery.partitions == "share",
-            in_order=delivery.ordering == "file",
+            tasks=pipeline.tasks,
+            in_order=in_order,
+            stall_seconds=delivery.stall_seconds,
             rate_limit_bytes=min((limit for limit in (delivery.rate_limit, self._cluster.rate_limit) if limit), default=None),
             ratio=self._plan.sample_ratio,
+            spark=SPARK_MINOR,
         )
 
-    def _passes(self, left: Remaining, taken: Takeover) -> list[Receipt]:
+    def _passes(self, left: Remaining, taken: Takeover) -> None:
         """Reads what is left and ships it; again, for what found its topic unusable and no room to wait for it in memory."""
-        result = self._result
         deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
         outcome = self._pass(left, taken)
+        self._note_first(outcome)
+        with self._keeping_the_account():
+            self._check_reading(left, outcome)
+            self._close_empty_splits(left, outcome, taken)
+            while outcome.error is None and outcome.dropped:
+                outcome = self._next_pass(outcome.dropped, taken, deadline)
+                self._note_later(outcome)
+        if outcome.error is not None:
+            self._failed(outcome.error)
+
+    def _note_first(self, outcome: PassOutcome) -> None:
+        result = self._result
         result.read = outcome.read
         if outcome.checksum is not None:
             result.checksum = write_checksum(outcome.checksum)
         if outcome.observed:
             result.observed = {"read": outcome.read, **outcome.observed}
-        self._close_empty_splits(left, outcome, taken)
-        receipts = outcome.receipts
+        self._receipts += outcome.receipts
         self._dropped = outcome.dropped
-        while outcome.error is None and outcome.dropped:
-            outcome = self._next_pass(outcome.dropped, taken, deadline)
-            self._dropped = outcome.dropped if outcome.receipts else self._dropped
-            for receipt in outcome.receipts:
-                # The first pass has counted these lines as read; what they add is what they deliver.
-                for split in receipt.splits.values():
-                    split.records = split.before = split.adjusted = 0
-                    split.filtered, split.settled = {}, {}
-                for topic in receipt.topics.values():
-                    topic.before = 0
-            receipts += outcome.receipts
-        if outcome.error is not None:
-            self._failed(outcome.error)
-        return receipts
+
+    def _note_later(self, outcome: PassOutcome) -> None:
+        """The first pass has counted these lines as read; what they add is what they deliver."""
+        self._dropped = outcome.dropped if outcome.receipts else self._dropped
+        for receipt in outcome.receipts:
+            for split in receipt.splits.values():
+                split.records = split.before = split.adjusted = 0
+                split.filtered, split.settled = {}, {}
+            for topic in receipt.topics.values():
+                topic.before = 0
+        self._receipts += outcome.receipts
+
+    @contextmanager
+    def _keeping_the_account(self) -> Iterator[None]:
+        """Something is delivered by now: whatever goes wrong is the ship's error, and its counts are told all the same."""
+        try:
+            yield
+        except ShipperError as error:
+            self._failed(error)
+        except Exception as error:
+            traceback.print_exc()
+            self._failed(
+                DeliveryError(
+                    f"cluster {self._cluster.name}: after the files were read: {of_exception(error)}. What was committed is in the "
+                    "ledger: run again, and only the rest is sent."
+                )
+            )
 
     def _pass(self, left: Remaining, taken: Takeover) -> PassOutcome:
         order = self._order(left, taken)
-        paths = [file.path for file in left.left]
-        return run_pass(self._context, self._cluster, self._ledger, self._lease, order, paths, self._plan.long_lines)
+        files = self._planned(left.left)
+        return run_pass(self._context, self._cluster, self._ledger, self._lease, order, files, self._plan.long_lines)
+
+    def _planned(self, files: Sequence[FileId]) -> list[PlannedFile]:
+        return [self._of_id[file] for file in files]
 
     def _next_pass(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> PassOutcome:
         lookup = TopicLookup(self._preflight.settings)
         while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
             if time.monotonic() > deadline:
-                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items())
+                named = list(missing.items())[:_NAMED]
+                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in named)
+                counts += f" and {len(missing) - len(named):,} more topics" if len(missing) > len(named) else ""
                 return PassOutcome(
                     error=TopicMissing(
                         f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {counts}. Everything else was sent. "
@@ -263,7 +398,7 @@ class _Ship:
             f"{self._cluster.name}: another pass for {', '.join(f'{topic} ({count:,} records)' for topic, count in dropped.items())}"
         )
         self._result.notes.append(f"Another pass over the files was needed for parked records of {', '.join(dropped)}.")
-        taken = self._read_on(taken)
+        taken = self._read_on(taken, self._preflight.settings.transaction_timeout_ms / 1000)
         return self._pass(self._remaining(taken), taken)
 
     def _failed(self, error: ShipperError) -> None:
@@ -275,27 +410,68 @@ class _Ship:
         Only when Spark's count of lines and the tasks' agree: else a lost split would be taken for an empty one."""
         if outcome.error is not None or outcome.read != outcome.records:
             return
+        silent = self._without_records(left, outcome) | {file_id(file) for file in self._unreadable}
         seen = {split for receipt in outcome.receipts for split in receipt.splits}
         empty = [
             SplitId(file, start)
             for file in left.left
             for start in self._context.split_starts(file)
-            if self._hash(file, start) not in seen
+            if self._hash(file, start) not in seen and file not in silent
         ]
         value = ChunkValue(
             last=0, end=True, records=0, bytes=0, checksum=0, digest=self._plan.transform_digest, generation=taken.generation,
-            run_id=self._context.folder.run_id, window=str(self._context.window),
+            run_id=self._context.folder.run_id, window=str(self._context.window), spark=SPARK_MINOR,
         )  # fmt: skip
         if empty:
-            self._ledger.write_chunks(encode_chunk(self._ledger.pipeline, ChunkKey(split, 0, ""), value) for split in empty)
+            self._ledger.write_chunks(
+                encode_chunk(
+                    self._ledger.pipeline,
+                    ChunkKey(split, 0, ""),
+                    replace(
+                        value,
+                        window=self._late_windows.get(split.file, value.window),
+                        splits=len(self._context.split_starts(split.file)),
+                    ),
+                )
+                for split in empty
+            )
 
-    def _account(self, left: Remaining, before: Counter[str], receipts: Sequence[Receipt], taken: Takeover) -> None:
-        result = self._result
+    def _without_records(self, left: Remaining, outcome: PassOutcome) -> set[FileId]:
+        """Files with bytes of which nobody saw a line, though they do not unpack to nothing; they are never complete. One that does is, with
+        a note: a quiet hour's log, packed, or nothing but a byte order mark."""
+        seen = {split for receipt in outcome.receipts for split in receipt.splits}
+        files = [
+            self._of_id[file]
+            for file in left.left
+            if file.size_bytes and not any(self._hash(file, start) in seen for start in self._context.split_starts(file))
+        ]
+        files = [file for file in files if not file.problem]
+        empty = empty_files(self._context.spark, files) if files else set()
+        if empty:
+            self._result.notes.append(
+                f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."
+            )
+        silent = [file for file in files if file.path not in empty]
+        for file in silent:
+            file.problem = f"its {file.size_bytes:,} bytes gave no line, and it is not empty"
+        self._unreadable += silent
+        return {file_id(file) for file in silent}
+
+    def _check_reading(self, left: Remaining, outcome: PassOutcome) -> None:
+        """Notes the files that the reader could not read to their end, and those of which the tasks saw other bytes than there are."""
+        pieces = list(file_pieces(self._planned(left.left), self._context.pipeline.split_size_bytes))
+        self._unreadable += broken_files(pieces, outcome.reports)
+        if outcome.error is None:
+            self._unreadable += wrong_sizes(pieces, outcome.reports, outcome.receipts)
+
+    def _account(self, left: Remaining, before: Counter[str], taken: Takeover) -> None:
+        result, receipts = self._result, self._receipts
         quarantine = self._context.pipeline.quarantine
         quarantines = {topic for state in taken.chunks.splits.values() for topic in state.quarantines}
         quarantines |= {quarantine.topic} if quarantine else set()
         result.topics = topic_accounts(before, receipts, quarantines, self._dropped)
-        result.files = file_accounts(self._plan.files, left, receipts, self._context, taken.chunks)
+        result.files = file_accounts(self._files, left, receipts, self._context, taken.chunks)
+        result.late_records = sum(file.delivered for file in result.files if file.path in self._late_paths)
         result.filtered = added(file.filtered for file in result.files)
         result.quarantined = added(file.quarantined for file in result.files)
         result.settled = added(split.settled for receipt in receipts for split in receipt.splits.values())
@@ -320,12 +496,18 @@ class _Ship:
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
         result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
+
+    def _draw_timeline(self, taken: Takeover) -> None:
+        """A picture, and no reason to call a ship failed that delivered everything."""
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
             committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)
         except ShipperError as error:
-            if result.status != "failed":
-                raise
-            say(f"{self._cluster.name}: no timeline: {error}")  # what made the ship fail says more
+            say(f"{self._cluster.name}: no timeline: {error}")
+            self._result.notes.append(f"There is no timeline, since the ledger could not be read at the end: {error}")
             return
-        result.timeline = timeline(self._ledger.pipeline, committed, taken.generation)
+        self._result.timeline = timeline(self._ledger.pipeline, committed, taken.generation)
+
+
+def _partitions(state: SplitState, topics: Iterable[str]) -> dict[str, int]:
+    return {topic: number for topic in topics if (number := state.partition(topic)) is not None}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ShipperDataSource(DataSource):
-    """Options: ``order``, a file with the pickled (ShipOrder, Cluster), readable by its owner only; ``receipts``, where to write them."""
+    """Options: ``order``, where the pickled (ShipOrder, Cluster) can be read (see spark_jobs.handover); ``receipts``, where to write them."""
 
     @classmethod
     def name(cls) -> str:

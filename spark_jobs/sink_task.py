@@ -12,9 +12,11 @@ from pyspark import TaskContext
 from shipper.config.models import Cluster
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import Receipt, ShipOrder
+from shipper.delivery.sealed import sealed
 from shipper.delivery.task import TaskShipment
-from shipper.errors import ShipperError, TopicMissing
+from shipper.errors import DeliveryError, ShipperError, TopicMissing
 from shipper.producer.client import ClusterClient
+from shipper.producer.limits import TopicLimits
 from spark_jobs import cutter
 from spark_jobs.ahead import Ahead
 from spark_jobs.sorting import Limits
@@ -22,6 +24,10 @@ from spark_jobs.sorting import Limits
 #: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited for afterwards.
 _MOST_AHEAD_BYTES = 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
+
+
+class TaskError(Exception):
+    """What fails the attempt. Its text is for the driver, see shipper.delivery.sealed."""
 
 
 class _Without:
@@ -53,13 +59,17 @@ def ship_task(order: ShipOrder, cluster: Cluster, batches: Iterator[pa.RecordBat
     _let_pyarrow_do_without_pandas()
     context: Any = TaskContext.get()
     client = ClusterClient(cluster)
-    ledger = LedgerLog(client, cluster, order.pipeline)
-    limits = Limits(order, lambda topic: facts.max_message_bytes if (facts := client.facts([topic]).get(topic)) else None)
-    shipment = TaskShipment(order, ledger, context.partitionId(), context.taskAttemptId())
+    ledger = LedgerLog(client, cluster, order.pipeline, control_from=order.generation)
+    topics = TopicLimits(
+        order.preflight.limits,
+        lambda asked: {topic: facts.max_message_bytes for topic, facts in client.facts(list(asked)).items()},
+    )
+    limits = Limits(order.preflight.settings.compression, topics)
+    shipment = TaskShipment(order, ledger, context.partitionId(), context.taskAttemptId(), topics)
     shipment.receipt.retries = context.attemptNumber()
     try:
         ahead = max(1, min(4, _MOST_AHEAD_BYTES // order.chunk_size_bytes))
-        with Ahead(cutter.pieces(batches, order.chunk_size_bytes), ahead) as pieces:
+        with Ahead(cutter.pieces(batches, order.chunk_size_bytes, order.splits), ahead) as pieces:
             shipment.open()
             cutter.ship(pieces, order, shipment, limits)
             shipment.finish()
@@ -67,9 +77,15 @@ def ship_task(order: ShipOrder, cluster: Cluster, batches: Iterator[pa.RecordBat
         shipment.abandon()
         # A topic that stayed unusable for the whole wait would only be waited for once more.
         if error.retriable and not isinstance(error, TopicMissing) and context.attemptNumber() < _LAST_ATTEMPT:
-            raise
+            raise TaskError(sealed(error, order.seal)) from error
         shipment.receipt.error, shipment.receipt.error_kind = error.message, type(error).__name__
-    except BaseException:
+    except Exception as error:
         shipment.abandon()  # Spark uses this process again: no lane may live on in it
+        from spark_jobs.reason import of_python  # brings what a worker does not need otherwise
+
+        told = DeliveryError(f"task {context.partitionId()}: {of_python(error)}. What was committed is in the ledger; run again")
+        raise TaskError(sealed(told, order.seal)) from error
+    except BaseException:
+        shipment.abandon()
         raise
     return shipment.fill_receipt()

@@ -3,7 +3,7 @@ larger than their topic's limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,19 +12,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.config.quarantine import TOO_LARGE, UNPARSEABLE, UNROUTABLE
-from shipper.config.rules import legal_topic
+from shipper.config.quarantine import TOO_LARGE, TOO_MANY_TOPICS, UNPARSEABLE, UNREADABLE, UNROUTABLE
 from shipper.delivery.order import OrderedSplit, ShipOrder
 from shipper.errors import RecordUnshippable
-from shipper.producer.chunk import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES
+from shipper.producer.chunk import RECORD_OVERHEAD_BYTES
+from shipper.producer.limits import BATCH_OVERHEAD_BYTES, TopicLimits
+from spark_jobs.marks import TOO_LONG
+from spark_jobs.marks import UNREADABLE as UNREADABLE_FILE
 
 Rows = npt.NDArray[np.int64]
 """Row numbers within a piece, ascending."""
 
 _NONE = -1
 _NO_ROWS = np.empty(0, np.int64)
-_DEFAULT_LIMIT_BYTES = 1_048_588  # the broker's default, for a topic that is not there yet
-_SMALL_BYTES = 16_000
+_REASONS = {TOO_LONG: TOO_LARGE, UNREADABLE_FILE: UNREADABLE}
+_NONE_MARKED: Mapping[int, Sequence[int]] = {}
+#: A row of so many bytes fits every topic that anybody would make; who has one that is larger is asked what the topic takes.
+_SMALL_BYTES = 1_000
+_FEW_NAMES = 32
 _BATCH_HEADER_BYTES = 61
 
 
@@ -46,26 +51,49 @@ class Sorted:
     dropped: dict[str, Rows] = field(default_factory=dict)
     """Rule → rows."""
 
+    @cached_property
+    def _by_topic(self) -> dict[str | None, list[Rows]]:
+        found: dict[str | None, list[Rows]] = {}
+        for held in self.held:
+            found.setdefault(held.topic, []).append(held.rows)
+        return found
+
     def held_from(self, topic: str) -> list[Rows]:
-        return [held.rows for held in self.held if held.topic == topic]
+        """Asked when all rows are sorted."""
+        return self._by_topic.get(topic, [])
 
 
 class Limits:
-    """What the topics take, in bytes; a topic that was not known before reading is asked for when a row could be too large for it."""
+    """Which rows the topics take. Topics that were not known before reading are asked for when a row could be too large for one."""
 
-    def __init__(self, order: ShipOrder, ask: Callable[[str], int | None]) -> None:
-        self.compression = order.preflight.settings.compression
-        self._known: dict[str, int] = dict(order.preflight.limits)
-        self._ask = ask
+    def __init__(self, compression: str, topics: TopicLimits) -> None:
+        self.compression = compression
+        self._topics = topics
+        self._met: set[str] = set()
+        """Topics that came from lines."""
 
-    def of(self, topic: str) -> int:
-        if topic not in self._known:
-            self._known[topic] = self._ask(topic) or _DEFAULT_LIMIT_BYTES
-        return self._known[topic]
+    def beyond(self, names: Sequence[str], order: ShipOrder) -> set[int]:
+        """Indexes of the names that are more than `limits.max_topics`, counted over the task."""
+        found: set[int] = set()
+        if order.topics:
+            return found
+        for code, name in enumerate(names):
+            if name in self._met or name in order.listed:
+                continue
+            if len(self._met) < order.max_topics:
+                self._met.add(name)
+            else:
+                found.add(code)
+        return found
 
     def surely(self, topic: str) -> int:
         """A row of so many bytes fits, whatever it compresses to."""
-        return max(0, self._known.get(topic, _SMALL_BYTES) - BATCH_OVERHEAD_BYTES)
+        known = self._topics.known(topic)
+        return _SMALL_BYTES if known is None else max(0, known - BATCH_OVERHEAD_BYTES)
+
+    def learn(self, topics: Collection[str]) -> None:
+        """Asks for those that are not known, all at once."""
+        self._topics.learn(topics)
 
     @cached_property
     def _codec(self) -> pa.Codec | None:
@@ -76,32 +104,68 @@ class Limits:
         says no, since the producer's codec may do a little worse than this one."""
         size = len(record) + RECORD_OVERHEAD_BYTES
         margin = _BATCH_HEADER_BYTES
-        if self._codec is not None and size + margin > self.of(topic):
+        if self._codec is not None and size + margin > self._topics.of(topic):
             size = self._codec.compress(record).size
             margin += max(512, size // 100)
-        return size + margin <= self.of(topic)
+        return size + margin <= self._topics.of(topic)
 
 
-def sort_rows(table: pa.Table, order: ShipOrder, split: OrderedSplit, first: int, limits: Limits) -> Sorted:
-    """``first``: ordinal of the table's first row. Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
+def sort_rows(
+    table: pa.Table,
+    order: ShipOrder,
+    split: OrderedSplit,
+    first: int,
+    limits: Limits,
+    marked: Mapping[int, Sequence[int]] = _NONE_MARKED,
+) -> Sorted:
+    """``first``: ordinal of the table's first row. ``marked``: mark (marks.py) → rows that are no whole line.
+
+    Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
     found = Sorted()
     names, codes = _topics(table, order)
     fates = _fates(table)
-    free = None if fates is None and codes is None else np.ones(len(table), np.bool_)
+    free = None if fates is None and codes is None and not marked else np.ones(len(table), np.bool_)
+    for mark, rows_marked in marked.items() if free is not None else ():
+        rows_held = np.asarray(rows_marked, np.int64)
+        places = _by_topic(rows_held, names, codes) if mark == TOO_LONG else [(None, rows_held)]
+        found.held += [Held(_REASONS[mark], topic, rows) for topic, rows in places]
+        free[rows_held] = False
     if fates is not None and free is not None:
         _follow_fates(found, fates, names, codes, order)
         free &= fates == _NONE
     if codes is not None and free is not None and len(nowhere := np.flatnonzero((codes == _NONE) & free)):
         found.held.append(Held(UNROUTABLE, None, nowhere))
         free[nowhere] = False
+    beyond = limits.beyond(names, order)
     large = _large(table, names, limits) if order.quarantine is not None else _NO_ROWS  # else a lane finds them
-    for code, name in enumerate(names):
-        rows = None if free is None else np.flatnonzero(free if codes is None else (codes == code) & free)
-        if rows is None or len(rows):
-            found.shares.append((name, _fitting(found, name, rows, large, table, limits)))
+    for code, rows in _of_each(names, codes, free):
+        if code in beyond and rows is not None:
+            found.held.append(Held(TOO_MANY_TOPICS, names[code], rows))
+        else:
+            found.shares.append((names[code], _fitting(found, names[code], rows, large, table, limits)))
     if found.held and order.quarantine is None:
         raise _unshippable(found.held, split, first)
     return found
+
+
+def _of_each(
+    names: Sequence[str], codes: npt.NDArray[np.int64] | None, free: npt.NDArray[np.bool_] | None
+) -> Iterator[tuple[int, Rows | None]]:
+    """(index of a name, its rows) for the names that have some; None stands for all rows."""
+    if codes is None or free is None:
+        rows = None if free is None else np.flatnonzero(free)
+        if rows is None or len(rows):
+            yield 0, rows
+    elif len(names) <= _FEW_NAMES:
+        for code in range(len(names)):
+            if len(rows := np.flatnonzero((codes == code) & free)):
+                yield code, rows
+    else:  # as many as lines make up: one sort in place of a look at all rows for each
+        rows = np.flatnonzero(free)
+        rows = rows[np.argsort(codes[rows], kind="stable")]
+        borders = np.flatnonzero(np.diff(codes[rows])) + 1
+        for part in np.split(rows, borders) if len(rows) else ():
+            yield int(codes[part[0]]), part
 
 
 def _fates(table: pa.Table) -> npt.NDArray[np.int64] | None:
@@ -121,10 +185,6 @@ def _topics(table: pa.Table, order: ShipOrder) -> tuple[tuple[str, ...], npt.NDA
     encoded = column.dictionary_encode()
     names = tuple(encoded.dictionary.to_pylist())
     codes = np.asarray(encoded.indices.fill_null(_NONE).to_numpy(zero_copy_only=False), np.int64)
-    if order.quarantine is not None:
-        for code, name in enumerate(names):
-            if not legal_topic(name) or name == order.quarantine.topic:
-                codes[codes == code] = _NONE
     return names, codes
 
 
@@ -150,7 +210,12 @@ def _by_topic(rows: Rows, names: tuple[str, ...], codes: npt.NDArray[np.int64] |
 
 def _large(table: pa.Table, names: tuple[str, ...], limits: Limits) -> Rows:
     """Rows that could be too large for one of the topics."""
-    return np.flatnonzero(_sizes(table) > min(map(limits.surely, names), default=0))
+    sizes = _sizes(table)
+    found = np.flatnonzero(sizes > min(map(limits.surely, names), default=0))
+    if len(found):
+        limits.learn(names)
+        found = np.flatnonzero(sizes > min(map(limits.surely, names)))
+    return found
 
 
 def _fitting(found: Sorted, topic: str, rows: Rows | None, large: Rows, table: pa.Table, limits: Limits) -> Rows | None:
@@ -179,8 +244,12 @@ def _record(table: pa.Table, row: int) -> bytes:
 
 
 _WHY = {
-    UNROUTABLE: "its topic is null: a column in the route's topic is null for it. Nothing of its chunk was sent; use coalesce(…) in "
-    "`records.columns`, or a `when`, or name a topic for such records in `quarantine`.",
+    TOO_LARGE: "it is longer than `records.max_line`. Nothing of its chunk was sent; raise `records.max_line` (and the topic's "
+    "`max.message.bytes`), or name a topic for such records in `quarantine`.",
+    UNROUTABLE: "it has no topic: a column in the route's topic is null for it, or gives none that the route's `topics` or `matching` "
+    "allows. Nothing of its chunk was sent; use coalesce(…) in `records.columns`, or a `when`, or name a topic for such records in `quarantine`.",
+    TOO_MANY_TOPICS: "its topic is one more than `limits.max_topics` allows. Nothing of its chunk was sent; look at what the route's column "
+    "holds, make `matching` narrower or raise the limit, or name a topic for such records in `quarantine`.",
     UNPARSEABLE: "it cannot be parsed as `records.parse` says. Nothing of its chunk was sent; correct `records.parse`, take such lines "
     "out with `records.drop`, or name a topic for them in `quarantine`.",
 }

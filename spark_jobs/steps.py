@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import traceback
 from collections.abc import Sequence
 from typing import TypeVar
 
-from shipper.errors import ShipperError, UsageError
+from shipper.config.listing_checks import ListingCheck
+from shipper.errors import ShipperError, Superseded, UsageError
+from shipper.report.gaps import gaps_before
 from shipper.report.page import render
 from shipper.report.past import past_runs
 from shipper.report.results import (
     CheckResult,
     DeliveryGateResult,
+    Gap,
     GateResult,
     PastRun,
     PlanResult,
     RunReport,
     ShipResult,
     StepResult,
+    as_gated,
 )
+from shipper.report.summary import summary
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+from shipper.stopping import Stopped
 from spark_jobs.context import RunContext, say
+from spark_jobs.expressions import refuse_unsafe_sql
 from spark_jobs.gate_delivery import gate_delivery
 from spark_jobs.plan import plan
 from spark_jobs.reason import of_exception
@@ -39,7 +47,8 @@ def now() -> dt.datetime:
 def run_steps(context: RunContext, steps: Sequence[str]) -> int:
     """Runs steps (``plan``, ``ship:CLUSTER``, …) in the given order; returns the exit code of the first that failed, or 0.
 
-    A step whose predecessor failed is not tried, except `report`; a failed cluster does not hold up another.
+    A step whose predecessor failed is not tried, except `report`; a failed cluster does not hold up another. Raises Stopped once the
+    step that was under way has left its result.
     """
     exit_code = 0
     blocked: set[str] = set()
@@ -47,7 +56,12 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
         name, _, cluster = step.partition(":")
         if name != REPORT and ("*" in blocked or cluster in blocked):
             continue
-        code = run_step(context, name, cluster or None)
+        try:
+            code = run_step(context, name, cluster or None)
+        except Stopped:
+            if REPORT in steps and name != REPORT:
+                run_step(context, REPORT, None)
+            raise
         if code:
             blocked.add(cluster or "*")
             exit_code = exit_code or code
@@ -61,19 +75,30 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     code = 0
     try:
         result = _call(context, name, cluster, started_at)
+    except Stopped as stopped:
+        context.folder.write(result_name, _failed(context, name, cluster, started_at, stopped.message))
+        say(f"{step_label(name, cluster)} STOPPED{'' if context.brief else f': {stopped.message}'}")
+        raise
     except Exception as error:
-        if not isinstance(error, ShipperError):
+        if not isinstance(error, ShipperError) and os.environ.get("SHIPPER_LOG"):
             traceback.print_exc()
         message = error.message if isinstance(error, ShipperError) else f"{name}: {of_exception(error)}"
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
         # What the source or the config lacks may come while Airflow waits; a ship that is refused stays refused.
         result.final = name == SHIP and isinstance(error, ShipperError) and not error.retriable
+        if isinstance(error, Superseded) and context.folder.has_later(result_name, started_at):
+            say(f"{step_label(name, cluster)}: {message}; a later attempt has left its result")
+            return code
     context.folder.write(result_name, result)
-    if result.status == "failed":
-        say(f"{step_label(name, cluster)} FAILED: {result.error}")
+    if result.status == "failed" and name != REPORT:  # a report that is written has done its work
+        say(f"{step_label(name, cluster)} FAILED{'' if context.brief else f': {result.error}'}")
         return code or 1
-    say(f"{step_label(name, cluster)}: {result.status} in {(result.finished_at - started_at).total_seconds():.1f} s")
+    did = summary(result)
+    seconds = (result.finished_at - started_at).total_seconds()
+    say(
+        f"{step_label(name, cluster)}: {'written' if name == REPORT else result.status} in {seconds:.1f} s{': ' if did else ''}{did}"
+    )
     return 0
 
 
@@ -118,18 +143,43 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
     """Before the first byte leaves. When every cluster holds everything already, there is nothing to guard: skipped, and said."""
     planned = context.folder.need(PLAN, PlanResult)
     result = GateResult(**context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at)
+    result = _judge_source(context, planned, result)
+    if result.status != "failed" or not any(file.left for file in planned.late_files):
+        return result
+    # An old file must not close the gate of each hour that finds it. It stays out, with a warning, if the window's own files are right.
+    own = _judge_source(context, planned.without_late_files(""), result.model_copy(update={"status": "succeeded", "error": None}))
+    if own.status == "failed":
+        return result
+    broken = next((f"{c.check}: expected {c.expected}, observed {c.observed}" for c in result.checks if _closes(c)), result.error)
+    own.late_held_back = f"with the late files the source gate would be closed ({broken}); run their window when it is cleared up"
+    return own
+
+
+def _closes(check: CheckResult) -> bool:
+    return check.severity == "block" and not check.passed
+
+
+def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:
+    result = result.model_copy(update={"checks": [], "scans": 0, "scope": ""})
     view = SourceView(context, planned)
-    no_files = not planned.files and context.pipeline.source.when_empty == "succeed"
-    if no_files or (planned.files and not view.left):
-        result.status, result.scope = "skipped", "nothing is left to ship"
+    checks = context.pipeline.gates.source
+    may_be_empty = not planned.own_files and context.pipeline.source.when_empty == "succeed"
+    if may_be_empty:
+        # Nothing is wrong with the window. Late files of others are still looked into.
+        checks = tuple(check for check in checks if not isinstance(check, ListingCheck))
+    nothing_left = not view.left and (planned.files or may_be_empty)
+    if nothing_left or not checks:
+        result.status = "skipped"
+        result.scope = "nothing is left to ship" if nothing_left else "late files alone, and no check looks into files"
         result.finished_at = now()
         return result
+    pipeline = context.pipeline
+    refuse_unsafe_sql(context.spark, pipeline, context.config_dir)
     from spark_jobs import gates  # Great Expectations takes seconds to import
 
-    pipeline = context.pipeline
     listing = gates.Listing(planned, pipeline.source.path, view.history, view.duplicates, view.marked)
-    source = gates.Source(listing, view.measure, tuple(pipeline.fixed_topics()))
-    evaluated = gates.evaluate_source(pipeline.gates.source, source)
+    source = gates.Source(listing, view.measure, tuple(pipeline.fixed_topics()), view.where)
+    evaluated = gates.evaluate_source(checks, source)
     result.checks, result.scans, result.scope = evaluated.results, evaluated.scans, view.scope
     return _close_if_needed(result, "before shipping: not one byte was sent")
 
@@ -145,8 +195,8 @@ def _close_if_needed(result: G, what_it_means: str) -> G:
 
 
 def report(context: RunContext, started_at: dt.datetime) -> RunReport:
-    """Gathers the steps' results into report.json and the page. The step itself succeeds when they are written; whether the
-    run did is in ``first_cause``."""
+    """Gathers the steps' results into report.json and the page. Its status and error are the run's: the step itself succeeds when they are
+    written."""
     folder, pipeline = context.folder, context.pipeline
     planned, gate = folder.find(PLAN, PlanResult), folder.find(GATE_SOURCE, GateResult)
     ships = [folder.find(f"{SHIP}.{cluster}", ShipResult) for cluster in pipeline.clusters]
@@ -154,22 +204,36 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
     expected: list[tuple[str, StepResult | None]] = [(PLAN, planned), (GATE_SOURCE, gate)]
     for cluster, shipped, closed in zip(pipeline.clusters, ships, delivery_gates, strict=True):
         expected += [(f"{SHIP}:{cluster}", shipped), (f"{GATE_DELIVERY}:{cluster}", closed)]
+    if planned and gate:
+        planned = as_gated(planned, gate)
+    cause = _first_cause(expected)
     found = RunReport(
         **context.common(REPORT),
+        status="failed" if cause else "succeeded",
+        error=cause,
         owner=pipeline.owner,
         plan=planned,
         gate_source=gate,
         ships=[shipped for shipped in ships if shipped],
         delivery_gates=[closed for closed in delivery_gates if closed],
         history=_history(context),
-        first_cause=_first_cause(expected),
+        gaps=_gaps(context),
+        first_cause=cause,
         page=folder.path("report.html"),
+        config=None if str(context.config_dir) == "config" else str(context.config_dir),
         started_at=started_at,
         finished_at=now(),
     )
     folder.write_text("report.html", render(found))
-    say(f"report: {found.page}")
     return found
+
+
+def _gaps(context: RunContext) -> list[Gap] | None:
+    try:
+        return gaps_before(context.runs_uri, context.pipeline, context.window.start)
+    except (OSError, ShipperError) as error:
+        say(f"report: nobody knows which windows are missing ({error})")
+        return None
 
 
 def _history(context: RunContext) -> list[PastRun]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ from shipper.bench.results import BenchResult, Measurement, Summary, summarise
 from shipper.config.units import parse_duration, parse_size
 from shipper.errors import UsageError
 
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 T = TypeVar("T")
 
 EPILOG = (
@@ -81,7 +81,7 @@ def bench(
             "request_delay_ms": _list("--request-delay", request_delay, _milliseconds),
             "lanes": _list("--lanes", lanes, _count),
             "batch_bytes": _list("--batch", batch, _size),
-            "compression": _list("--codec", codec, str),
+            "compression": _list("--codec", codec, _codec),
             "partitions": _list("--partitions", partitions, int),
             "topics": _list("--topics", topics, int),
             "record_bytes": _list("--record-size", record_size, _size),
@@ -114,8 +114,6 @@ def bench(
 def _run(scenario: Scenario, name: str, measured: Callable[[Path], Iterator[Measurement]]) -> BenchResult:
     from shipper.bench.machine import describe
 
-    # TERM unwinds the stack, as Ctrl-C does: servers end and gigabytes of topics go.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     machine, date, began = describe(), dt.datetime.now(dt.UTC), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="shipper-bench-") as folder:
         measurements = list(measured(Path(folder)))
@@ -154,6 +152,12 @@ def _milliseconds(text: str) -> float:
 
 def _size(text: str) -> int | None:
     return None if text in ("logs", "auto") else parse_size(text)
+
+
+def _codec(text: str) -> str:
+    if text not in _CODECS:
+        raise ValueError(f"Kafka knows {', '.join(_CODECS)}")
+    return text
 
 
 def _count(text: str) -> int | None:

@@ -24,6 +24,7 @@ from shipper.bench.records import write_log_files
 from shipper.bench.results import Case, Contender, Measurement
 from shipper.bench.world import World
 from shipper.config import load_pipeline
+from shipper.config.loading import references
 from shipper.config.units import write_size
 from shipper.errors import ShipperError
 
@@ -129,12 +130,16 @@ class _Bench:
         load_pipeline(self._config, name)  # a wrong --set shows now
         return name
 
+    def _referred(self) -> set[str]:
+        """Names of variables that the files refer to."""
+        return {found.name for name in self._pipelines.values() for found in references(self._config, name)}
+
     @contextmanager
     def job(self) -> Iterator[None]:
         pipeline = load_pipeline(self._config, next(iter(self._pipelines.values())))
         self._process = subprocess.Popen(
             [pipeline.runner.python or sys.executable, "-m", "spark_jobs.bench", "--config", str(self._config)],
-            env=runner.environment(pipeline.runner),
+            env=runner.environment(pipeline.runner, self._referred()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=(self._folder / "spark.log").open("w"),
@@ -148,7 +153,7 @@ class _Bench:
             self._process.stdin.close()  # it stops Spark and ends
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_STOP_SECONDS)
-            runner.stop_group(self._process)  # type: ignore[arg-type]
+            runner.stop_job(self._process, pipeline.runner)
 
     def measure(self, case: Case, shipment: Shipment | None, round_number: int) -> Measurement:
         contender = shipment.contender if shipment else SPARK_SINK

@@ -15,8 +15,10 @@ from shipper.bench.records import log_lines, random_records
 from shipper.config.models import Cluster
 from shipper.errors import DeliveryError
 from shipper.producer.chunk import RECORD_OVERHEAD_BYTES, Chunk
-from shipper.producer.client import LaneSettings, connection
+from shipper.producer.connection import connection
+from shipper.producer.limits import TopicLimits
 from shipper.producer.pool import LaneOptions, LanePool
+from shipper.producer.producer import LaneSettings
 
 _DEADLINE_SECONDS = 120.0
 
@@ -75,7 +77,7 @@ def measure(job: LaneJob) -> LaneAnswer:
         compression=job.compression,
         transaction_timeout_ms=60_000,
     )
-    limits = dict.fromkeys(job.topics, job.max_message_bytes)
+    limits = TopicLimits(dict.fromkeys(job.topics, job.max_message_bytes))
     options = LaneOptions(settings, job.ledger_topic, 0, _DEADLINE_SECONDS, limits=limits, batch_bytes=job.batch_bytes)
     with LanePool(options, [f"bench.{lane}" for lane in range(job.lanes)], settle=lambda: set()) as pool:
         began = time.monotonic()
@@ -88,8 +90,8 @@ def measure(job: LaneJob) -> LaneAnswer:
         ended, cpu_ended = time.monotonic(), time.process_time()
         delivery = pool.close(30)
         reopened = pool.reopened
-    if len(delivery.delivered) != transactions:
-        raise DeliveryError(f"{len(delivery.delivered)} of {transactions} transactions were delivered: {delivery.failure}")
+    if delivery.delivered != transactions:
+        raise DeliveryError(f"{delivery.delivered} of {transactions} transactions were delivered: {delivery.failure}")
     return LaneAnswer(
         records=transactions * len(values),
         bytes=transactions * size_bytes,

@@ -21,8 +21,9 @@ from shipper.dev.jars import resolve_jars
 from shipper.dev.java import find_java
 from shipper.dev.kafka import JARS
 from shipper.errors import ShipperError
+from shipper.producer.limits import DEFAULT_LIMIT_BYTES
 
-MAX_MESSAGE_BYTES = 1_048_588
+MAX_MESSAGE_BYTES = DEFAULT_LIMIT_BYTES
 """The broker's default, which topics of the bench have."""
 LEDGER_TOPIC = "bench-ledger"
 _TIMEOUT_SECONDS = 240.0

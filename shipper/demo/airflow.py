@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Any
 
 from shipper.dev.ports import LOOPBACK, free_port
-from shipper.dev.process import ProcessId
 from shipper.errors import ShipperError, UsageError
+from shipper.processes import ProcessId
 
 READY_WITHIN_SECONDS = 150.0
 STOP_WITHIN_SECONDS = 20.0

@@ -34,7 +34,7 @@ records:
   headers: {{file: file_name}}
 routes:
   - {{topic: errors, when: value RLIKE r'\\b(ERROR|FATAL|error|fatal)\\b'}}
-  - {{topic: "logs.{{service}}"}}
+  - {{topic: "logs.{{service}}", topics: [{topics}]}}
 clusters: [demo]
 runner: {{cores: 2, driver_memory: 1g}}
 """
@@ -51,7 +51,9 @@ def write_config(folder: Path, *, schema: Path, bootstrap: str, start: dt.dateti
 
     ``start`` (a whole hour, UTC) is where its schedule begins: with the hour before now, exactly one window is due.
     """
-    pipeline = _PIPELINE_YAML.format(schema=schema, start=start)
+    pipeline = _PIPELINE_YAML.format(
+        schema=schema, start=start, topics=", ".join(topic for topic in TOPICS if topic.startswith("logs."))
+    )
     cluster = _CLUSTER_YAML.format(schema=schema, bootstrap=bootstrap)
     for path, text in ((f"pipelines/{PIPELINE}.yaml", pipeline), (f"clusters/{CLUSTER}.yaml", cluster)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -14,13 +14,10 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import shutil
-import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -37,6 +34,7 @@ from shipper.errors import ShipperError, UsageError
 from shipper.plan.window import Window
 from shipper.producer.client import ClusterClient
 from shipper.report.results import RunFolder, RunReport
+from shipper.stopping import Stopped
 from shipper.testing.console_consumer import read_topic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,30 +50,15 @@ def run_demo(keep: bool, lines: int, console: Console) -> int:
     with exclusive(dev / "demo.lock", lambda: console.print("waiting for another demo in this folder to end")):
         shutil.rmtree(dev / "demo", ignore_errors=True)
         try:
-            with _term_like_ctrl_c():
-                _Demo(dev / "demo", dags, console).run(lines, keep)
-        except KeyboardInterrupt:
+            _Demo(dev / "demo", dags, console).run(lines, keep)
+        except Stopped as stopped:
             console.print("[yellow]stopped; Kafka and Airflow are down[/]")
-            return 130
+            return 128 + stopped.signum
         except ShipperError as error:
             console.print(error.message, style="red", markup=False, soft_wrap=True)
             console.print(f"[red]The demo failed.[/] What it left is in {dev / 'demo'}.", soft_wrap=True)
             return error.exit_code
     return 0
-
-
-@contextlib.contextmanager
-def _term_like_ctrl_c() -> Iterator[None]:
-    """So that TERM stops the servers too."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(frozen=True)
@@ -177,7 +160,7 @@ class _Demo:
         console = self._console
         console.print(f"Airflow: [link]{self._airflow.url}[/] (no login)   Kafka: {self._kafka.bootstrap}", soft_wrap=True)
         console.print("Ctrl-C stops both.")
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(Stopped):
             while True:
                 time.sleep(3600)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from shipper.dev import servers
+from shipper.dev.kafka_tools import run_kafka_tool
 from shipper.dev.servers import ServerName
 from shipper.dev.state import ServerState, dev_home
+from shipper.errors import UsageError
+from shipper.terminal import visible
 
 app = typer.Typer(
     name="dev",
@@ -70,12 +74,13 @@ def down(
 
 @app.command(epilog="Examples: `shipper dev status` · `shipper dev status --json`")
 def status(as_json: AsJson = False) -> None:
-    """Say which servers run, and where."""
+    """Say which servers run, and where. Exit code 1 if one that was started has died."""
     home = dev_home()
+    known = {server.name: server for server in servers.remembered(home)}
+    died = any(not server.running for server in known.values())
     if as_json:
         _print_json(servers.running(home))
-        return
-    known = {server.name: server for server in servers.remembered(home)}
+        raise typer.Exit(1 if died else 0)
     table = Table("server", "state", "address", "processes", "folder", box=None, pad_edge=False)
     for name in ServerName:
         server = known.get(name)
@@ -85,6 +90,38 @@ def status(as_json: AsJson = False) -> None:
             state = "running" if server.running else "died (see its logs/)"
             table.add_row(name, state, _addresses(server), _pids(server), _short(server.directory))
     Console().print(table)
+    raise typer.Exit(1 if died else 0)
+
+
+@app.command(epilog="Example: `shipper dev topic logs.web --partitions 3`")
+def topic(
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    partitions: Annotated[int, typer.Option(min=1, help="How many, if it is not there yet.")] = 3,
+) -> None:
+    """Create a topic on the Kafka of `shipper dev up`; one that is there stays as it is."""
+    arguments = ["--create", "--if-not-exists", "--topic", name, "--partitions", str(partitions)]
+    run_kafka_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", _kafka(), *arguments])
+    _print(f"topic {name} is there")
+
+
+@app.command(epilog="Example: `shipper dev read logs.web | wc -l`")
+def read(name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
+    """Print every committed value of a topic of that Kafka, as a `read_committed` consumer sees it, one per line."""
+    from shipper.testing.console_consumer import read_topic
+
+    for value in read_topic(_kafka(), name):
+        if sys.stdout.isatty():
+            print(visible(value.decode(errors="replace")))
+        else:
+            sys.stdout.buffer.write(value + b"\n")
+
+
+def _kafka() -> str:
+    """Where the dev Kafka listens. Raises UsageError."""
+    server = next((server for server in servers.running(dev_home()) if server.name == ServerName.KAFKA), None)
+    if server is None:
+        raise UsageError("Kafka is not up here; start it with `shipper dev up kafka`")
+    return next(iter(server.addresses.values()))
 
 
 def _chosen(names: list[ServerName] | None) -> list[ServerName]:

@@ -17,7 +17,8 @@ from shipper.dev.errors import PortTaken, ServerDied
 from shipper.dev.jars import resolve_jars
 from shipper.dev.java import Java, find_java
 from shipper.dev.ports import LOOPBACK, free_port, why_unusable
-from shipper.dev.process import ProcessId, ServerProcess, spawn
+from shipper.dev.process import ServerProcess, spawn
+from shipper.processes import ProcessId
 
 #: The lock that names Kafka's jars. 4.4.0's tools are not on the registry.
 JARS = "kafka-4.3.1"
@@ -84,6 +85,8 @@ class KafkaServer:
         heap_mb: Java's maximum heap, in MiB. The process takes some 350 MB in all.
         far_port: a second listener, FAR, is advertised as this port of loopback, where a proxy must listen that leads to
             :attr:`far_listener`. Clients that begin at :attr:`far_bootstrap` reach the broker through the proxy only.
+        secure_port: a third listener, SECURE, speaks SASL_SSL there; ``properties`` say with which certificate and mechanism.
+        scram: SCRAM-SHA-512 users and their passwords, made before the first start.
         die_with_parent: the server ends when this process does, even by kill -9. For tests. Without it the server
             goes on until somebody stops it.
         progress: gets a line for people when jars have to be fetched.
@@ -97,12 +100,16 @@ class KafkaServer:
         heap_mb: int = 512,
         *,
         far_port: int | None = None,
+        secure_port: int | None = None,
+        scram: Mapping[str, str] | None = None,
         die_with_parent: bool = False,
         progress: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.directory = directory.absolute()
         self.port = port
         self.far_port = far_port
+        self.secure_port = secure_port
+        self._scram = dict(scram or {})
         self._far_bound = free_port() if far_port else None
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
@@ -243,6 +250,12 @@ class KafkaServer:
             listeners["listeners"] += f",FAR://{self.far_listener}"
             listeners["advertised.listeners"] += f",FAR://{self.far_bootstrap}"
             listeners["listener.security.protocol.map"] = f"{_PROPERTIES['listener.security.protocol.map']},FAR:PLAINTEXT"
+        if self.secure_port:
+            address = f",SECURE://{LOOPBACK}:{self.secure_port}"
+            listeners["listeners"] += address
+            listeners["advertised.listeners"] += address
+            protocols = listeners.get("listener.security.protocol.map", _PROPERTIES["listener.security.protocol.map"])
+            listeners["listener.security.protocol.map"] = f"{protocols},SECURE:SASL_SSL"
         properties = _PROPERTIES | listeners | self._properties
         text = "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
         (self.directory / "server.properties").write_text(text, encoding="ascii")
@@ -252,6 +265,8 @@ class KafkaServer:
         command = [str(java.path), *_JAVA_OPTIONS, *QUICK_JVM, "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
         # Ignoring what is formatted already: a format that was killed half-way is simply done again.
         command += ["--ignore-formatted", "--cluster-id", new_cluster_id(), "--config", "server.properties"]
+        for user, password in self._scram.items():
+            command += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
         done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode != 0:
             said = (done.stdout + done.stderr).strip()

@@ -13,8 +13,8 @@ from shipper.dev import state
 from shipper.dev.errors import DevServerError, PortTaken
 from shipper.dev.flock import exclusive
 from shipper.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
-from shipper.dev.process import ProcessId
 from shipper.dev.state import ServerState
+from shipper.processes import ProcessId
 
 Progress = Callable[[str], None]
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from shipper.dev.errors import DevServerError
-from shipper.dev.process import ProcessId
+from shipper.processes import ProcessId
 
 
 @dataclass(frozen=True)

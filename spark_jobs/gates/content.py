@@ -6,6 +6,7 @@ back. So a suite costs one scan for each scope, however many checks it has, and 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from shipper.config.checks import (
     UniqueCheck,
 )
 from shipper.config.units import write_size
+from shipper.plan.window import parse_window
 from shipper.report.markup import plural
 from shipper.report.results import PlanResult
 from spark_jobs.gates.finding import Bound, Finding
@@ -62,6 +64,8 @@ class Measured:
     """Name → SQL aggregate."""
     finding: Callable[[int, Figures], Finding]
     """(number of records, the figures) → finding. For all but `rows`, there is a record."""
+    at_fault: str | None = None
+    """SQL: whether a record is one of those that the check counts against itself; so it can be said in which files they are."""
 
 
 def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> Measured:
@@ -74,7 +78,7 @@ def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> 
         case RecordCheck():
             return _share_of(check, check.condition())
         case InWindowCheck():
-            return _share_of(check, check.condition_in(plan.window_start, plan.window_end))
+            return _share_of(check, check.condition_in(_begin(plan), plan.window_end))
         case UniqueCheck():
             return _unique(check, plan)
         case LineLengthCheck():
@@ -82,6 +86,12 @@ def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> 
         case RouteRateCheck():
             return _route_rate(check, topics)
     raise ValueError(f"there is no check {check.title!r}")
+
+
+def _begin(plan: PlanResult) -> dt.datetime:
+    """Of the run's window, or of the first one that a late file belongs to: its records are as old as that."""
+    late = (parse_window(file.late_window).start for file in plan.files if file.late_window and file.left)
+    return min(late, default=plan.window_start)
 
 
 def _rows(check: RowsCheck) -> Measured:
@@ -99,7 +109,8 @@ def _share_of(check: RateCheck, condition: str) -> Measured:
         observed = f"{rows - good:,} of {plural(rows, 'row')} {wrong} ({share(good, rows)} {right}){WHERE[check.on]}"
         return Finding((Bound(good / rows, min=check.min_rate),), observed)
 
-    return Measured(_at_least(check.min_rate, right), {"good": f"count_if({condition})"}, finding)
+    at_fault = f"NOT coalesce({condition}, false)"
+    return Measured(_at_least(check.min_rate, right), {"good": f"count_if({condition})"}, finding, at_fault)
 
 
 def _at_least(smallest: float, what: str) -> str:
@@ -124,7 +135,8 @@ def _json_schema(check: SchemaCheck) -> Measured:
         observed = f"{share(found['good'], rows)} of {plural(rows, 'row')} as expected ({words}){WHERE[check.on]}"
         return Finding((Bound(found["good"] / rows, min=check.min_rate),), observed)
 
-    return Measured(_at_least(check.min_rate, "with the expected fields"), figures, finding)
+    at_fault = f"NOT coalesce({check.condition()}, false)"
+    return Measured(_at_least(check.min_rate, "with the expected fields"), figures, finding, at_fault)
 
 
 def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:

@@ -41,6 +41,11 @@ class Finding:
     observed: str
     history: tuple[float, ...] = ()
 
+    @property
+    def holds(self) -> bool:
+        """As far as the figures go; Great Expectations has the last word."""
+        return bool(self.bounds) and all(bound.holds for bound in self.bounds)
+
 
 @dataclass(frozen=True)
 class Looked:

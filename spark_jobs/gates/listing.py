@@ -31,7 +31,7 @@ _MOST_PARTS = 100_000
 
 @dataclass(frozen=True)
 class Listing:
-    """The window's files, and what else is known without reading lines."""
+    """The window's files, and what else is known without reading lines. Late files of other windows are none of them."""
 
     plan: PlanResult
     source_path: str
@@ -66,10 +66,10 @@ def find(check: ListingCheck, listing: Listing) -> Finding:
     plan = listing.plan
     match check:
         case FilesCheck():
-            count = len(plan.files)
+            count = len(plan.own_files)
             return Finding((Bound(count, check.min, check.max),), plural(count, "file"))
         case TotalBytesCheck():
-            size = plan.total_bytes
+            size = sum(file.size_bytes for file in plan.own_files)
             return Finding((Bound(size, check.min_bytes, check.max_bytes),), f"{format_bytes(size)} ({size:,} bytes)")
         case FreshnessCheck():
             return _freshness(check, plan)
@@ -84,9 +84,9 @@ def find(check: ListingCheck, listing: Listing) -> Finding:
 
 
 def _freshness(check: FreshnessCheck, plan: PlanResult) -> Finding:
-    if not plan.files:
+    if not plan.own_files:
         return Finding((), "no files")
-    age_ms = round(plan.window_end.timestamp() * 1000) - max(file.modified_ms for file in plan.files)
+    age_ms = round(plan.window_end.timestamp() * 1000) - max(file.modified_ms for file in plan.own_files)
     # Rounded up, so that a figure beyond the limit never looks like the limit.
     age = write_duration(math.ceil(abs(age_ms / 1000)))
     observed = f"newest file {age} {'before' if age_ms >= 0 else 'after'} the window's end"
@@ -99,7 +99,7 @@ def _files_per(check: FilesPerCheck, listing: Listing) -> Finding:
     if parts > _MOST_PARTS:
         raise ValueError(f"the window has {parts:,} parts of {write_duration(check.every_seconds)}, more than {_MOST_PARTS:,}")
     where = check.path_time(pattern_of_source(listing.source_path) or "")
-    times = [where.find(file.path) for file in plan.files]
+    times = [where.find(file.path) for file in plan.own_files]
     inside = [at for at in times if at is not None and plan.window_start <= at < plan.window_end]
     counts = Counter((at - plan.window_start) // every for at in inside)
     numbers = [counts[part] for part in range(parts)]
@@ -122,7 +122,7 @@ def _files_per(check: FilesPerCheck, listing: Listing) -> Finding:
 
 def _size_vs_history(check: SizeVsHistoryCheck, plan: PlanResult, runs: Sequence[PastRun]) -> Finding:
     of_bytes = check.of == "bytes"
-    now = plan.total_bytes if of_bytes else len(plan.files)
+    now = sum(file.size_bytes for file in plan.own_files) if of_bytes else len(plan.own_files)
     history = tuple(float(run.bytes if of_bytes else run.files) for run in runs)
     shown = format_bytes(now) if of_bytes else plural(now, "file")
     if len(runs) < check.min_runs:
@@ -136,7 +136,7 @@ def _size_vs_history(check: SizeVsHistoryCheck, plan: PlanResult, runs: Sequence
 
 
 def _duplicate_files(listing: Listing) -> Finding:
-    if not listing.plan.files:
+    if not listing.plan.own_files:
         return Finding((), "no files")
     groups = listing.duplicates()
     doubled = sum(len(group) - 1 for group in groups)
@@ -146,7 +146,7 @@ def _duplicate_files(listing: Listing) -> Finding:
 
 
 def _no_bom(listing: Listing) -> Finding:
-    if not listing.plan.files:
+    if not listing.plan.own_files:
         return Finding((), "no files")
     marked = listing.marked()
     names = sorted(path.rsplit("/", 1)[-1] for path in marked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from pyspark.errors import AnalysisException
@@ -16,10 +16,14 @@ from spark_jobs.gates.content import Measured, measured
 from spark_jobs.gates.finding import Finding, Looked, judged
 from spark_jobs.gates.listing import Listing
 from spark_jobs.gates.suite import quiet
+from spark_jobs.gates.words import listed
 
+_MOST_FILES = 3
 Scope = Literal["sample", "full"]
 Measure = Callable[[Scope, Mapping[str, str]], Mapping[str, Any]]
 """(scope, name → SQL aggregate over its records) → name → figure, in one pass."""
+Where = Callable[[Scope, Mapping[str, str]], Mapping[str, Sequence[tuple[str, int]]]]
+"""(scope, name → SQL condition) → name → (file, records for which it is true), the worst few files first; one more pass."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Source:
     measure: Measure
     topics: tuple[str, ...]
     """Topics whose names are known before reading."""
+    where: Where | None = None
+    """Asked only when a check does not hold."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,31 @@ def _look_at_lines(scope: Scope, checks: Mapping[int, ContentCheck], source: Sou
         looked[index] = Looked(
             check.title, check.severity, one.expected, found if isinstance(found, str) else _finding(one, scope, found)
         )
-    return looked, scans
+    return looked, scans + _say_where(
+        scope, {index: one.at_fault for index, one in asked.items() if one.at_fault}, looked, source
+    )
+
+
+def _say_where(scope: Scope, conditions: Mapping[int, str], looked: dict[int, Looked], source: Source) -> int:
+    """Adds to each finding that does not hold in which files the records at fault are. Returns how often lines were read for it."""
+    failed = {
+        str(index): condition
+        for index, condition in conditions.items()
+        if isinstance(looked[index].finding, Finding) and not looked[index].finding.holds
+    }
+    if not failed or source.where is None:
+        return 0
+    try:
+        with quiet():
+            found = source.where(scope, failed)
+    except Exception:  # that the check does not hold is known; where, is a help
+        return 1
+    for index, files in ((int(name), files) for name, files in found.items() if files):
+        finding = looked[index].finding
+        assert isinstance(finding, Finding)
+        named = listed([f"{file} ({count:,})" for file, count in files], most=_MOST_FILES)
+        looked[index] = replace(looked[index], finding=replace(finding, observed=f"{finding.observed}; most in {named}"))
+    return 1
 
 
 def _finding(one: Measured, scope: Scope, figures: Mapping[str, Any]) -> Finding | str:

@@ -28,8 +28,9 @@ def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
     ``before shipping: not one byte was sent``."""
     named = "; ".join(f"{one.check}: expected {one.expected}, observed {one.observed}" for one in closing[:_MOST_NAMED])
     more = f"; and {len(closing) - _MOST_NAMED} more" if len(closing) > _MOST_NAMED else ""
-    count = "1 check does not hold" if len(closing) == 1 else f"{len(closing)} checks do not hold"
+    count = "" if len(closing) == 1 else f"{len(closing)} checks do not hold: "
+    # What decided comes first: whoever shows one line of this shows its beginning.
     return (
-        f"The gate is closed {what_it_means}. {count}: {named}{more}. Clear up what they point to, or correct the checks under "
+        f"{count}{named}{more}. The gate is closed {what_it_means}. Clear up what they point to, or correct the checks under "
         "`gates` in the pipeline's file; then run the window again: it sends what is missing, and nothing twice."
     )

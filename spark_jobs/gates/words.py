@@ -21,7 +21,9 @@ def figure(count: int | None) -> str | None:
 
 def share(part: int, whole: int) -> str:
     """``99.9999 %``, rounded down."""
-    return f"{part * 1_000_000 // whole / 10_000:.12g} %"
+    percent = part * 1_000_000 // whole / 10_000
+    # Near an end every digit counts; in the middle four of them would only be read.
+    return f"{int(percent * 100) / 100 if 1 <= percent <= 99 else percent:.12g} %"
 
 
 def rate(value: float) -> str:

@@ -17,6 +17,7 @@ from shipper.config.models import Pipeline
 from shipper.plan.files import split_starts
 from shipper.plan.window import Window
 from shipper.report.results import PlannedFile, PlanResult, RunFolder
+from shipper.runner import READER_JAR
 from spark_jobs.context import RunContext
 from spark_jobs.gates import Evaluation, Listing, Source, evaluate_source
 from spark_jobs.source_view import SourceView
@@ -35,8 +36,7 @@ def spark_session(name: str) -> Iterator[SparkSession]:
         # Off, so that what a test reads on stderr is Python's: Spark's executors log the values that they fail on.
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.files.openCostInBytes": "0",
-        "spark.sql.files.minPartitionNum": "1",
+        "spark.jars": str(READER_JAR),
     }
     builder = SparkSession.builder.master("local[2]").appName(name)
     for key, value in settings.items():

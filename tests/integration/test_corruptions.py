@@ -28,6 +28,7 @@ LINES_PER_HOUR = 240
 HOSTS = ["web1", "web2", "web3"]
 LINE = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ web\d+ [A-Z]+ /\S* \d{3} r\d+$"
 
+ALL_OR_NOTHING = {"path": "logs", "on_unreadable": "fail"}
 ACCESS = {
     "records": {
         "columns": {
@@ -108,7 +109,7 @@ class World:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         (folder / "access").mkdir()
         (folder / "events").mkdir()
-        self.access = Logs(spark, folder / "access", hours=len(HOURS), **ACCESS)
+        self.access = Logs(spark, folder / "access", hours=len(HOURS), **ACCESS, source=ALL_OR_NOTHING)
         self.events = Logs(spark, folder / "events", hours=len(HOURS), **EVENTS)
         for hour in HOURS:
             self.write(hour, access(hour), "web.log.gz" if hour == 7 else "web.log")
@@ -214,10 +215,8 @@ CORRUPTIONS = [
     Corruption("a file lies there twice, compressed anew", "unique(value)", recompressed, "repeat another"),
     Corruption("a file holds its lines twice, one part after the other", "unique(value)", lambda w: w.write(8, w.read(8) * 2)),
     Corruption("every line of a file came twice", "unique(value)", lambda w: w.each_line(8, lambda i, line: line * 2)),
-    Corruption("a gzip file is cut off", "rows", lambda w: truncate(w.path(7, "web.log.gz"), 0.5), "web.log.gz cannot be read"),
-    Corruption(
-        "a gzip file has a broken byte", "rows", lambda w: flip(w.path(7, "web.log.gz"), 300), "web.log.gz cannot be read"
-    ),
+    Corruption("a gzip file is cut off", "rows", lambda w: truncate(w.path(7, "web.log.gz"), 0.5), "1 file cannot be read"),
+    Corruption("a gzip file has a broken byte", "rows", lambda w: flip(w.path(7, "web.log.gz"), 300), "web.log.gz: "),
     Corruption("a .gz file is plain text", "rows", lambda w: w.path(7, "web.log.gz").write_bytes(access(7)), "cannot be read"),
     Corruption("timestamps are shifted by a day", "in_window(at)", lambda w: w.write(8, access(8, day="2026-10-31")), "240 of"),
     Corruption(

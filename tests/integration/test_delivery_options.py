@@ -61,7 +61,7 @@ def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_d
     world.write_pipeline(
         topic=None,
         records={"columns": {"kind": "split_part(value, ' ', 1)"}},
-        routes=[{"topic": f"{world.name}-{{kind}}"}],
+        routes=[{"topic": f"{world.name}-{{kind}}", "topics": [world.topic("-there"), world.topic("-late")]}],
         delivery=_QUICK | {"chunk_size": "100kB"},
     )
     content = b"".join(b"%s %d\n" % (b"late" if n % 2 else b"there", n) for n in range(100_000))
@@ -82,3 +82,14 @@ def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_d
     thread.join()
     assert account["delivered"] == 100_000
     assert world.read("-there") + world.read("-late") == Counter(content.splitlines())
+
+
+def test_a_ship_that_an_expression_holds_up_for_ever_is_stopped_and_says_so(make_world):
+    """Java's regular expressions take exponential time on such a line."""
+    world = make_world()
+    world.write_pipeline(
+        records={"columns": {"word": r"regexp_extract(value, '^((a|aa)+)\\2b$', 1)"}, "headers": {"word": "word"}},
+        delivery=_QUICK | {"metadata_wait": "5s", "transaction_timeout": "10s", "stall_timeout": "20s"},
+    )
+    world.write_log("a.log", b"a" * 200 + b"\n")
+    world.fails(code=1, says=r"no line was read and no chunk committed for .* \(`delivery.stall_timeout`\).*run again")

@@ -22,8 +22,8 @@ from shipper.dev.errors import DevServerError, PortTaken, ServerDied
 from shipper.dev.kafka import KafkaServer, answers
 from shipper.dev.kafka_tools import run_kafka_tool
 from shipper.dev.ports import free_port
-from shipper.dev.process import ProcessId
 from shipper.dev.servers import ServerName
+from shipper.processes import ProcessId
 from shipper.testing.console_consumer import read_records, read_topic
 
 pytestmark = pytest.mark.kafka
@@ -160,7 +160,9 @@ def test_a_server_that_died_is_not_reported_and_comes_back(home: Path) -> None:
     process.kill()
 
     assert json.loads(dev(home, "status", "--json").stdout) == {}
-    assert "died" in dev(home, "status").stdout
+    said = dev(home, "status")
+    assert "died" in said.stdout
+    assert said.returncode == 1
     up = dev(home, "up", "kafka", "--port", "0")
     assert up.returncode == 0, up.stderr
     assert kafka_of(home)[1] != process

@@ -96,7 +96,7 @@ COLUMNS = {
     "at": "get(split(value, ' '), 1)",
     "status": "try_cast(get(split(value, ' '), 2) AS INT)",
 }
-ROUTES = [{"topic": "errors.web", "when": "status >= 500"}, {"topic": "logs.{host}"}]
+ROUTES = [{"topic": "errors.web", "when": "status >= 500"}, {"topic": "logs.{host}", "matching": r"logs\.\w+"}]
 GOOD_AND_BAD = [
     ({"check": "matches", "regex": r"^web\d \d{4}-"}, LINES, LINES.replace(b"web1 ", b"web1\t")),
     ({"check": "matches", "regex": r"^\S+ .*'?$", "min_rate": 0.99}, LINES, LINES + b"it's\n" * 3),
@@ -175,19 +175,26 @@ def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evalu
     assert "`hots` cannot be resolved" in typo.observed
 
 
+ALL_OR_NOTHING = {"path": "logs", "on_unreadable": "fail"}
+
+
 def test_a_truncated_file_blocks_and_is_named(logs: Logs) -> None:
     path = logs.write("b cut.log.gz", b"".join(b"line %d\n" % i for i in range(100_000)))
     path.write_bytes(path.read_bytes()[:20_000])
+    logs.pipeline["source"] = ALL_OR_NOTHING
     sample, full, column = evaluate(logs, rows(), rows(on="full", severity="warn"), not_null("value", on="full", severity="warn"))
     assert sample.passed
     for result in closed([full, column]):
-        assert f"{path} cannot be read: gone, not permitted, or corrupt (FAILED_READ_FILE" in result.observed
+        assert f"1 file cannot be read: {path}: EOFException: Unexpected end of input stream" in result.observed
     assert len(closed([full, column])) == 2
+    logs.pipeline["source"] = "logs"
+    assert evaluate(logs, rows(on="full"))[0].passed, "the others are shipped, and the ship fails"
 
 
 def test_a_file_that_vanished_after_the_plan_blocks(logs: Logs) -> None:
     plan = logs.plan()
     (logs.folder / "a.log").unlink()
+    logs.pipeline["source"] = ALL_OR_NOTHING
     (result,) = evaluate(logs, rows(severity="warn"), plan=plan)
     assert closed([result])
     assert "a.log" in result.observed
@@ -223,7 +230,7 @@ def test_no_log_content_in_results_or_on_stderr(
     capfd.readouterr()
     results = evaluate(logs, rows(), *(not_null(column) for column in ("host", "size", "strict", "value")))
     assert [result.passed for result in results] == [True, False, False, False, True]
-    assert f"could not be evaluated, so it blocks: Spark stopped with {condition};" in results[3].observed
+    assert f"could not be evaluated, so it blocks: Spark stopped with {condition}" in results[3].observed
     out, err = capfd.readouterr()
     assert SECRET not in "".join(result.model_dump_json() for result in results)
     assert SECRET not in out + err + "".join(logged)
@@ -259,7 +266,7 @@ def test_a_sample_of_a_large_compressed_file_is_its_first_lines(spark: SparkSess
 
 
 def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(spark: SparkSession, tmp_path: Path) -> None:
-    routes = [{"topic": "logs.{file_name}"}]
+    routes = [{"topic": "logs.{file_name}", "matching": r"logs\..+"}]
     logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"}, routes=routes)
     logs.write("a.log", numbered(10))
     logs.write("b.log", numbered(20_000))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
+from pathlib import Path
 
 import pytest
 
 from shipper.config.models import Cluster
 from shipper.dev.kafka import KafkaServer
-from shipper.errors import ClusterError, OutcomeUnknown
-from shipper.producer.client import ClusterClient, LaneProducer, LaneSettings, connection
+from shipper.dev.ports import free_port
+from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
+from shipper.producer.client import ClusterClient
+from shipper.producer.connection import KafkaFault, connection
+from shipper.producer.producer import LaneSettings
+from tests.integration.open_lane import OpenLane
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -33,15 +37,10 @@ class Log:
     def read(self, start: int = 0, wait_seconds: float | None = 5.0) -> list[bytes | None]:
         return [record.value for record in self.reader.read(self.topic, 0, start, wait_seconds=wait_seconds)]
 
-    def begin(self) -> LaneProducer:
+    def begin(self) -> OpenLane:
         """A transaction with one record, not committed yet."""
-        settings = LaneSettings(connection(self.cluster), 100_000, "none", 30_000)
-        lane, deadline = LaneProducer(settings, self.topic), time.monotonic() + 30
-        lane.connect(lambda: deadline, self.topic)
-        lane.init(lambda: deadline)
-        lane.begin()
+        lane = OpenLane(LaneSettings(connection(self.cluster), 100_000, "none", 30_000), self.topic, self.topic)
         lane.produce(self.topic, b"in a transaction", b"key", 0)
-        lane.flush(lambda: deadline)
         return lane
 
 
@@ -68,17 +67,14 @@ def test_a_read_waits_for_an_open_transaction_and_a_plan_does_not(log: Log) -> N
     assert log.read(wait_seconds=None) == [b"before"]
     with pytest.raises(OutcomeUnknown, match="up to offset 1 of 3"):
         log.read(wait_seconds=1.0)
-    deadline = time.monotonic() + 30
-    threading.Timer(1.0, lane.commit, [lambda: deadline]).start()
+    threading.Timer(1.0, lane.commit).start()
     assert log.read(wait_seconds=20) == [b"before", b"in a transaction", b"behind"]
-    lane.discard()
+    lane.leave()
 
 
 def test_what_was_aborted_is_not_read(log: Log) -> None:
     lane = log.begin()
-    deadline = time.monotonic() + 30
-    lane.abort(lambda: deadline)
-    lane.discard()
+    lane.leave()
     assert log.read() == []
     log.write(b"behind")
     assert log.read() == [b"behind"]
@@ -96,3 +92,34 @@ def test_connecting_beforehand_changes_nothing_and_a_missing_topic_is_no_error(l
     log.reader.connect(log.topic, [0])
     assert log.read() == [b"one"]
     log.reader.connect(f"{log.topic}-is-not-there", [0, 1])
+
+
+def test_more_records_than_the_producers_queue_takes_are_all_written(log: Log) -> None:
+    offsets = log.writer.append(log.topic, 0, ((b"key", b"%d" % number) for number in range(150_000)))
+    assert sorted(offsets) == list(range(150_000))
+
+
+def test_a_wrong_password_is_named_within_seconds(tmp_path: Path) -> None:
+    """Of a server whose second listener wants one."""
+    properties = {
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,FAR:SASL_PLAINTEXT",
+        "listener.name.far.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.far.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="right";'
+        ),
+    }
+    with KafkaServer(tmp_path, far_port=free_port(), properties=properties, die_with_parent=True) as server:
+        sasl = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": "ann",
+            "sasl.password": "wrong",
+        }
+        wrong = Cluster.model_validate({"cluster": "c", "bootstrap": server.far_listener, "properties": sasl})
+        with pytest.raises(ClusterRefuses, match=r"refuses the connection.*[Aa]uthentication.*clusters/c\.yaml") as found:
+            ClusterClient(wrong, timeout_seconds=120).topics()
+        assert not found.value.retriable
+        assert "wrong" not in found.value.message
+        settings = LaneSettings(connection(wrong), 100_000, "none", 30_000)
+        with pytest.raises(KafkaFault, match="_AUTHENTICATION"):
+            OpenLane(settings, "lane", "topic")

@@ -15,8 +15,10 @@ from shipper.dev.java import find_java
 from shipper.dev.kafka import JARS, KafkaServer
 from shipper.dev.kafka_tools import run_kafka_tool
 from shipper.producer.chunk import Chunk
-from shipper.producer.client import ClusterClient, LaneSettings, connection
+from shipper.producer.client import ClusterClient
+from shipper.producer.connection import connection
 from shipper.producer.pool import LaneOptions, LanePool
+from shipper.producer.producer import LaneSettings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -49,7 +51,7 @@ def shipped(kafka: KafkaServer, name: str, keys: list[bytes | None], count: int)
         pool.open()
         pool.submit([Chunk(topic, values, 1_000_000, b"key", lambda partition: b"value", name, keys=keys)])
         pool.drain()
-        assert len(pool.close(20).delivered) == 1
+        assert pool.close(20).delivered == 1
     return placed(kafka, topic, count, len(keys))
 
 

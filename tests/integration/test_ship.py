@@ -21,6 +21,7 @@ def make_world(tmp_path, kafka):
 
 def test_every_byte_of_every_line_arrives_and_a_second_run_sends_nothing(make_world):
     world = make_world()
+    world.write_pipeline(records={"max_line": "4MB"})
     rng = random.Random(7)
     contents = {
         "plain.log": b"first\nsecond\n",
@@ -73,7 +74,10 @@ def test_routes_keys_headers_and_timestamps_are_what_the_yaml_says(make_world):
             "headers": {"status": "status", "file": "file_name", "none": "cast(null as string)"},
             "timestamp": "timestamp'2026-11-01 06:00:00.125'",
         },
-        routes=[{"when": "status >= 500", "topic": f"{world.name}-errors"}, {"topic": f"{world.name}-{{service}}"}],
+        routes=[
+            {"when": "status >= 500", "topic": f"{world.name}-errors"},
+            {"topic": f"{world.name}-{{service}}", "matching": ".+"},
+        ],
     )
     world.write_log("a.log", b"api 200 one\nweb 200 two\nweb 503 three\napi 404 four\n")
     account = world.run()
@@ -99,16 +103,32 @@ def test_a_wide_window_reads_every_folder_and_overlapping_windows_ship_a_file_on
     assert world.read() == Counter(b"hour %d" % hour for hour in range(4))
 
 
-def test_a_changed_transform_is_refused_until_the_run_says_reship(make_world):
+def run_ids(world):
+    return [path.parent.name for path in world.root.glob("runs/**/report.html")]
+
+
+def test_a_complete_file_is_done_under_any_transform_until_the_run_says_reship(make_world):
     world = make_world()
     world.write_log("a.log", b"one\ntwo\n")
     world.run()
     world.write_pipeline(records={"value": "upper(value)"})
-    world.fails(code=1, says=r"a\.log was shipped before under another transform.*--reship")
+    assert world.run()["delivered"] == 0
+    assert "1 file was shipped whole before" in next(world.root.glob(f"runs/**/{max(run_ids(world))}/report.html")).read_text()
     assert world.read() == Counter([b"one", b"two"])
     assert world.run("--reship")["delivered"] == 2
     assert world.read() == Counter([b"one", b"two", b"ONE", b"TWO"])
     assert world.run()["delivered"] == 0
+
+
+def test_a_reship_is_done_once_whatever_is_cleared_in_airflow(make_world):
+    """A DAG run that is cleared as a whole gets a new run id, and asks for the same reship."""
+    world = make_world()
+    world.write_log("a.log", b"one\ntwo\n")
+    world.run()
+    for run_id in ("20261101T000000-aaaaaa", "20261101T000001-bbbbbb"):
+        asked = ("--reship", "--reship-id", "reship-1", "--reship-reason", "wrong codec")
+        assert world.steps(run_id, *asked, "plan", "gate_source", "ship:local", "gate_delivery:local").wait(300) == 0
+    assert world.read() == Counter({b"one": 2, b"two": 2})
 
 
 def test_a_file_that_is_replaced_after_it_was_shipped_stops_the_run(make_world):
@@ -154,6 +174,7 @@ def test_a_closed_source_gate_means_that_not_one_byte_left(make_world):
 
 def test_a_record_that_no_topic_takes_names_its_file_and_line_and_the_rest_waits(make_world):
     world = make_world()
+    world.write_pipeline(records={"max_line": "8MB"})
     rng = random.Random(3)
     world.write_log("a.log", b"fine\n" + rng.randbytes(3_000_000).replace(b"\n", b"") + b"\nalso fine\n")
     world.fails(code=1, says=r"a\.log.*record number 2.*max\.message\.bytes")

@@ -17,7 +17,8 @@ from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder
 from shipper.delivery.preflight import Preflight
 from shipper.delivery.task import Records
 from shipper.plan.intervals import IntervalSet
-from shipper.producer.client import LaneSettings
+from shipper.producer.limits import TopicLimits
+from shipper.producer.producer import LaneSettings
 from shipper.producer.tuning import Tuning
 from shipper.terms import FileId, SplitId
 from shipper.testing.bundles import unbundle
@@ -118,7 +119,7 @@ def cut(lines: list[bytes], given: ShipOrder, there: tuple[int, int] | None = No
     if there is not None:
         shipment.there.add(*there)
     pieces = cutter.pieces(iter([pa.record_batch(columns)]), given.chunk_size_bytes)
-    cutter.ship(pieces, given, shipment, Limits(given, lambda topic: None))  # type: ignore[arg-type]
+    cutter.ship(pieces, given, shipment, Limits("none", TopicLimits({"t": 1_000_000})))  # type: ignore[arg-type]
     return shipment
 
 

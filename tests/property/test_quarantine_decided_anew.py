@@ -17,6 +17,7 @@ from shipper.ledger.chunks import Chunks
 from shipper.ledger.ordinals import decode_ordinals, encode_ordinals
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
 from shipper.plan.intervals import IntervalSet
+from shipper.producer.limits import TopicLimits
 from shipper.terms import FileId, LogRecord, SplitId
 from spark_jobs import cutter, held
 from spark_jobs.held import spark_hash
@@ -103,7 +104,7 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
         quarantine=QuarantineOrder(quarantine, 100), preflight=preflight, pipeline="web", run_id="r",
     )  # fmt: skip
     shipment: Any = Shipment(cluster, commits)
-    cutter.ship(cutter.pieces(iter([batch]), piece), order, shipment, Limits(order, lambda topic: None))
+    cutter.ship(cutter.pieces(iter([batch]), piece), order, shipment, Limits("none", TopicLimits(order.preflight.limits)))
     return shipment
 
 

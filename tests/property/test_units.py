@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
+from shipper.config import annotations as types
+from shipper.config.models import Cluster, Pipeline
 from shipper.config.units import (
+    DURATION,
     DURATION_PATTERN,
+    RATE,
+    SIZE,
     SIZE_PATTERN,
+    Unit,
     format_bytes,
     format_duration,
     parse_duration,
+    parse_rate,
     parse_size,
     write_duration,
     write_size,
@@ -113,3 +122,51 @@ def test_sizes_are_written_as_a_user_would(value: int, text: str) -> None:
 def test_rounding_never_shows_a_thousand_of_a_unit() -> None:
     assert format_bytes(999_960) == "1.0 MB"
     assert format_duration(59.96) == "1m"
+
+
+UNITS = {DURATION: parse_duration, SIZE: parse_size, RATE: parse_rate}
+
+
+@given(st.sampled_from(list(UNITS)), st.data())
+def test_what_the_schema_takes_the_loader_takes_but_for_its_amount(unit: Unit, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(unit.pattern, fullmatch=True).filter(lambda text: len(text) < 60))
+    why = ""
+    try:
+        UNITS[unit](text)
+    except ValueError as error:
+        why = str(error)
+    assert not why or re.search("the longest|the largest|whole number of bytes", why), text
+
+
+@given(st.sampled_from(list(UNITS)), st.text("0123456789.kMGTiBsmhd/ ", max_size=12))
+def test_what_the_loader_takes_the_schema_takes(unit: Unit, text: str) -> None:
+    try:
+        UNITS[unit](text)
+    except ValueError:
+        return
+    assert re.search(unit.pattern, text)
+
+
+@given(st.sampled_from(list(UNITS)), st.integers(0, 10**12))
+def test_what_is_written_satisfies_the_schema_and_comes_back(unit: Unit, value: int) -> None:
+    value = value if unit is not DURATION else value % (36_500 * 86_400)
+    assert re.fullmatch(unit.pattern, unit.write(value))
+    assert UNITS[unit](unit.write(value)) == value
+
+
+def fields_with_units(model: type[BaseModel]) -> Iterator[tuple[str, Unit | None, str]]:
+    for key, field in types.yaml_keys(model).items():
+        name = next(name for name, found in model.model_fields.items() if found is field)
+        if "_seconds" in name or "_bytes" in name or "bandwidth" in name or "rate_limit" in name:
+            yield key, types.unit(model, key), name
+        below = types.item(types.bare(field.annotation)) or field.annotation
+        for section in [types.bare(below), *types.variants(below).values()]:
+            if types.is_model(section):
+                yield from fields_with_units(section)
+
+
+def test_every_field_with_a_unit_in_its_name_has_it_in_the_schema() -> None:
+    found = {name: unit for model in (Pipeline, Cluster) for _, unit, name in fields_with_units(model)}
+    assert len(found) > 10
+    assert [name for name, unit in found.items() if unit is None] == []
+    assert found["rate_limit"] is found["bandwidth"] is RATE

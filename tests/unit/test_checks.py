@@ -124,7 +124,7 @@ def test_files_per_needs_a_time_where_the_source_path_names_none(tmp_path: Path)
 
 
 def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_path: Path) -> None:
-    routes = "routes: [{topic: 'logs.{host}'}]\n"
+    routes = "routes: [{topic: 'logs.{host}', matching: 'logs[.]web[0-9]'}]\n"
     assert faults_of(tmp_path, "{check: route_rate, topics: {logs.web1: {min: 0.1}}}", more=routes) == []
     (found,) = faults_of(tmp_path, "{check: route_rate}", more=routes)
     assert found.startswith("gates.source[0]: there is no topic to look at")
@@ -200,6 +200,7 @@ def test_the_window_of_a_time_has_its_lateness_on_both_sides() -> None:
         ("web-%Y%m%dT%H%M", "/logs/2026/web-20261101T0615.log.gz", "2026-11-01T06:15"),
         ("%Y%m%d%H", "/logs/2025010100/2026110106.log", "2026-11-01T06:00"),
         ("%Y-%j", "/logs/2026-305/a", "2026-11-01T00:00"),
+        ("/day=%Y-%-m-%-d/hour=%-H/", "/logs/day=2026-1-9/hour=6/a", "2026-01-09T06:00"),
         ("%Y%m%d", "/logs/2026110106.log", None),
         ("%Y%m%d%H", "/logs/2026130106.log", None),
         ("a.%Y%m%d", "/logs/ax20261101", None),

@@ -1,12 +1,13 @@
 import datetime as dt
 
-from shipper import cli
+from shipper.console import Terminal
 from shipper.report.results import CheckResult, DeliveryGateResult, RunReport
+from shipper.show import show_run
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
-def test_every_check_that_does_not_hold_is_shown_with_both_figures(capsys, monkeypatch):
+def test_every_check_that_does_not_hold_is_shown_with_both_figures(capsys):
     times = {"pipeline": "p", "run_id": "r", "window_start": NOW, "window_end": NOW, "started_at": NOW, "finished_at": NOW}
     checks = [
         CheckResult(
@@ -15,8 +16,7 @@ def test_every_check_that_does_not_hold_is_shown_with_both_figures(capsys, monke
         for n in range(8)
     ]
     gate = DeliveryGateResult(cluster="near", checks=checks, **times)
-    monkeypatch.setattr(cli.err, "width", 200)
-    cli._show_closed(RunReport(delivery_gates=[gate], **times))
+    show_run(RunReport(delivery_gates=[gate], **times), Terminal(), Terminal(stderr=True))
     said = capsys.readouterr().err
     assert all(f"/logs/[{n}].log" in said for n in range(1, 8))
     assert "[0]" not in said

@@ -16,8 +16,9 @@ from shipper.dev import state
 from shipper.dev.errors import DevServerError
 from shipper.dev.flock import exclusive
 from shipper.dev.ports import free_port, why_unusable
-from shipper.dev.process import ProcessId, spawn
+from shipper.dev.process import spawn
 from shipper.dev.state import ServerState
+from shipper.processes import ProcessId
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 DEAF = [

@@ -38,7 +38,7 @@ def test_young_unfinished_and_unwanted_files_are_left_out_with_the_reason():
     files = [listed("b.log"), listed("a.log"), listed("new.log", 10), listed("x.log._COPYING_"), listed("c.txt")]
     taken, left_out = select(files, include="*.log*", settle_seconds=60, now=NOW)
     assert [file.name for file in taken] == ["a.log", "b.log"]
-    reasons = {file.name: reason for file, reason in left_out}
+    reasons = {found.file.name: found.reason for found in left_out}
     assert "may still be written" in reasons["new.log"]
     assert "being written" in reasons["x.log._COPYING_"]
     assert "include" in reasons["c.txt"]

@@ -1,3 +1,8 @@
+import errno
+import subprocess
+
+import pytest
+
 from shipper.errors import SourceError
 from spark_jobs import reason
 
@@ -9,14 +14,17 @@ CUT = (
 
 
 def test_a_value_that_spark_quotes_is_left_out():
-    assert reason.of_exception(RuntimeError(CAST)).startswith("Spark stopped with CAST_INVALID_INPUT;")
+    assert reason.of_exception(RuntimeError(CAST)).startswith(
+        "Spark stopped with CAST_INVALID_INPUT: an expression of the pipeline"
+    )
+    assert "`try_cast`" in reason.of_exception(RuntimeError(CAST))
     assert "SECRET" not in reason.of_exception(RuntimeError(CAST))
 
 
 def test_a_file_that_spark_could_not_read_is_named():
     assert (
         reason.of_exception(RuntimeError(CUT))
-        == "file:///logs/b cut.gz cannot be read: gone, not permitted, or corrupt (FAILED_READ_FILE.NO_HINT; Spark's log has the cause)"
+        == "file:///logs/b cut.gz cannot be read: gone, not permitted, or corrupt (FAILED_READ_FILE.NO_HINT; `-v` shows the cause)"
     )
 
 
@@ -32,7 +40,7 @@ def test_a_log_line_cannot_pass_for_sparks_own_words():
 def test_java_errors_without_a_name_give_their_class():
     text = "An error occurred while calling o9.count.\n: java.io.IOException: SECRET"
     assert reason.of_exception(RuntimeError(text)) == (
-        "it raised java.io.IOException; the text may quote log lines, so it is left out"
+        "it raised java.io.IOException; the text may quote log lines, so it is left out; `-v` (SHIPPER_LOG=info) shows it"
     )
 
 
@@ -48,3 +56,92 @@ def test_both_shapes_of_exception_info_are_understood():
     for info in (failed, {"some metric": none, "another": failed}):
         assert "CAST_INVALID_INPUT" in reason.of_exception_info(info)
         assert "SECRET" not in reason.of_exception_info(info)
+
+
+TASK = (
+    "An error occurred while calling o98.save.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed "
+    "1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 6) (127.0.0.1 executor driver): "
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "java.lang.OutOfMemoryError: Java heap space\n\tat x",
+            "Spark's Java ran out of memory: give it more (`runner.driver_memory`)",
+        ),
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider",
+            "a Python process of Spark's was killed",
+        ),
+        ("java.io.IOException: No space left on device", "a disk is full"),
+        ("java.lang.StackOverflowError\n\tat java.util.regex", "ran out of stack, most likely in a regular expression"),
+    ],
+)
+def test_what_is_known_of_a_java_error_has_its_remedy(text, says):
+    for wrapped in (TASK + text, "An error occurred while calling o98.save.\n: " + text):
+        assert says in reason.of_exception(RuntimeError(wrapped))
+
+
+def test_a_log_line_cannot_choose_the_remedy():
+    for text in (
+        "[CAST_INVALID_INPUT] The value 'java.lang.OutOfMemoryError: x' of the type",
+        TASK + "java.lang.IllegalStateException: java.lang.OutOfMemoryError: SECRET",
+        "java.io.IOException: x No space left on device",
+        f"java.lang.IllegalStateException: {TASK}java.lang.OutOfMemoryError",
+    ):
+        said = reason.of_exception(RuntimeError(text))
+        assert "memory" not in said
+        assert "full" not in said
+        assert "SECRET" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/tmp/order"), "/tmp/order: the disk is full: make room"),
+        (PermissionError(errno.EACCES, "Permission denied", "/runs/x"), "has no permission there"),
+        (OSError(errno.EROFS, "Read-only file system", "/runs/x"), "/runs/x: the file system is mounted read-only"),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "No route to host"),
+        (MemoryError(), "memory ran out"),
+        (ModuleNotFoundError("No module named 's3fs'", name="s3fs"), "the Python package s3fs is missing"),
+        (KeyError("SECRET"), "it raised KeyError, which nobody foresaw"),
+    ],
+)
+def test_errors_of_python_say_what_happened_and_quote_nothing(error, says):
+    said = reason.of_exception(error)
+    assert says in said
+    assert "SECRET" not in said
+
+
+def test_a_defect_of_shippers_own_has_its_place():
+    with pytest.raises(AttributeError) as raised:
+        list(reason._parts(None))
+    assert "it raised AttributeError in spark_jobs/reason.py, line " in reason.of_exception(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (
+            "kill -9 $$",
+            "Spark's Java process was killed (SIGKILL), most often by the kernel because memory ran out; if it was memory, give it more",
+        ),
+        ("exit 52", "Spark's Java process ran out of memory"),
+        ("exit 3", "Spark's Java process ended with exit code 3; `-v`"),
+    ],
+)
+def test_a_java_process_that_died_is_named_with_how_it_ended(program, says, monkeypatch):
+    with subprocess.Popen(["sh", "-c", program]) as java:
+        monkeypatch.setattr(reason, "java_process", lambda: java)
+        assert says in reason.of_exception(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
+
+
+def test_a_connection_that_is_refused_while_java_lives_is_just_that(monkeypatch):
+    monkeypatch.setattr(reason, "_JAVA_ENDS_WITHIN_SECONDS", 0.1)
+    with subprocess.Popen(["sleep", "60"]) as java:
+        monkeypatch.setattr(reason, "java_process", lambda: java)
+        said = reason.of_exception(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
+        java.kill()
+    assert said == "nobody answers at that address and port: is the service up?"

@@ -202,12 +202,12 @@ def test_files_with_a_byte_order_mark_are_named():
         (
             not_null(column="a", min_rate=0.66),
             Lines(3, good=2),
-            (True, "≥ 66 % not null", "1 of 3 rows null (66.6666 % not null) in the sample"),
+            (True, "≥ 66 % not null", "1 of 3 rows null (66.66 % not null) in the sample"),
         ),
         (
             check("matches", regex="x", min_rate=0.667, on="full"),
             Lines(3, good=2),
-            (False, "≥ 66.7 % with a match", "1 of 3 rows without a match (66.6666 % with a match) in all files"),
+            (False, "≥ 66.7 % with a match", "1 of 3 rows without a match (66.66 % with a match) in all files"),
         ),
         (
             check("line_length", min="2B", p50="9B", p99="1kB", max="2kB"),
@@ -422,3 +422,31 @@ def test_when_great_expectations_and_plain_comparison_disagree_nothing_passes(mo
     assert good.passed
     assert closed([bad]) == [bad]
     assert "Great Expectations and a plain comparison disagree" in bad.observed
+
+
+def test_a_check_that_does_not_hold_says_in_which_files():
+    asked = []
+
+    def where(scope, conditions):
+        asked.append((scope, conditions))
+        return {name: [("/logs/b.log", 3), ("/logs/a.log", 1), ("/logs/c.log", 1), ("/logs/d.log", 1)] for name in conditions}
+
+    checks = [check("not_null", column="a"), check("matches", column="value", regex="x")]
+    figures = {"rows": 10, "0.good": 10, "1.good": 4}
+    source = Source(Listing(plan(1), "logs/", None, None, None), lambda scope, wanted: {n: figures[n] for n in wanted}, (), where)
+    found = evaluate_source(checks, source)
+    assert [result.passed for result in found.results] == [True, False]
+    assert "most in" not in found.results[0].observed
+    assert found.results[1].observed.endswith("; most in /logs/b.log (3), /logs/a.log (1), /logs/c.log (1) and 1 more")
+    [(scope, conditions)] = asked
+    assert (scope, list(conditions)) == ("sample", ["1"])
+    assert found.scans == 2
+
+
+def test_where_the_faults_are_is_a_help_and_no_more():
+    def where(scope, conditions):
+        raise RuntimeError("SECRET")
+
+    source = Source(Listing(plan(1), "logs/", None, None, None), lambda scope, wanted: {"rows": 10, "0.good": 4}, (), where)
+    found = evaluate_source([check("not_null", column="a")], source)
+    assert found.results[0].observed.startswith("6 of 10 rows null")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -32,7 +30,10 @@ from shipper.ledger.records import (
     subject,
 )
 from shipper.ledger.state import FileRecords, LedgerRecords
+from shipper.ledger_commands import _cell
 from shipper.plan.window import parse_moment
+from shipper.producer.limits import TopicLimits
+from shipper.quarantine_commands import _place
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.terms import FileId, LogRecord, SplitId
 from spark_jobs.account import too_many_quarantined
@@ -116,7 +117,8 @@ def test_what_cannot_be_meant_is_refused_at_load(config: Path, more: str, expect
 def test_parsed_columns_can_be_used_by_routes_and_checks(config: Path) -> None:
     more = "records: {parse: {regex: '(?<service>x)'}}\ngates: {source: [{check: not_null, column: service}]}\n"
     assert faults(config, more) == []
-    (config / "pipelines" / "web.yaml").write_text((SHORTEST + more).replace("logs.web\n", "logs.{service}\n"))
+    routes = "routes: [{topic: 'logs.{service}', matching: 'logs[.]x'}]\n"
+    (config / "pipelines" / "web.yaml").write_text((SHORTEST + more).replace("topic: logs.web\n", routes))
     assert not load_all(config).faults
 
 
@@ -163,9 +165,7 @@ def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
 
 
 def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -> Limits:
-    preflight = SimpleNamespace(limits={"t": limit}, settings=SimpleNamespace(compression=compression))
-    order: Any = SimpleNamespace(preflight=preflight)
-    return Limits(order, lambda topic: asked)
+    return Limits(compression, TopicLimits({"t": limit}, lambda topics: {} if asked is None else dict.fromkeys(topics, asked)))
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
@@ -275,3 +275,18 @@ def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_cam
         read=60, unread=40, filtered={"rule": dropped}, topics=[TopicAccount(topic="q", quarantine=True, delivered=sent, before=before)],
     )  # fmt: skip
     assert bool(too_many_quarantined(result, pipeline.quarantine)) is fails
+
+
+def test_a_record_that_somebody_else_wrote_into_quarantine_is_passed_over():
+    ours = {"shipper-file": "/logs/a", "shipper-split": "0", "shipper-record": "3"}
+    assert _place(ours) == Place("/logs/a", 0, 3)
+    for foreign in ({}, {"shipper-pipeline": "web"}, ours | {"shipper-record": "three"}, {**ours, "shipper-split": ""}):
+        assert _place(foreign) is None
+
+
+def test_an_export_holds_no_formula_and_no_python():
+    assert _cell('=HYPERLINK("https://evil.example")') == '\'=HYPERLINK("https://evil.example")'
+    assert [_cell(text)[0] for text in ("+1", "-1", "@x", "\tx")] == ["'"] * 4
+    assert _cell({"unparseable": 3}) == '{"unparseable": 3}'
+    assert _cell("/logs/a") == "/logs/a"
+    assert _cell(-5) == -5

@@ -1,0 +1,77 @@
+"""How commands write to the terminal: everything as text, nothing as markup; and the options that many of them share.
+
+File names, topics and log lines come from outside. Each string that is printed goes through :func:`shipper.terminal.visible`, in tables too,
+and whoever wants a colour passes a style.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+from shipper.terminal import visible
+
+_WIDTH_OF_A_PIPE = 200
+"""Columns; nobody wraps lines there."""
+
+Config = Annotated[
+    Path, typer.Option("--config", envvar="SHIPPER_CONFIG", help="Folder with `pipelines/` and `clusters/`.", show_default=True)
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+class Terminal(Console):
+    """A console on which text of others is harmless, and lines that people may want to copy are not cut."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        width = None if stream.isatty() else _WIDTH_OF_A_PIPE
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """What rich makes of every string, those in tables too."""
+        return super().render_str(visible(text, keep="\n"), **{**settings, "markup": False, "emoji": False})
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """A paragraph; the terminal wraps it."""
+        self.print(text, style=style, soft_wrap=True)
+
+    def show(self, rows: Table) -> None:
+        """The table if it fits; without its frame if that fits; else each row as a paragraph. Nothing is cut."""
+        if self._fits(rows):
+            self.print(rows)
+            return
+        rows.box, rows.padding, rows.pad_edge = None, (0, 1, 0, 0), False
+        if self._fits(rows):
+            self.print(rows)
+            return
+        names = [str(column.header) for column in rows.columns]
+        for cells in zip(*(column.cells for column in rows.columns), strict=True):
+            first, *others = [str(cell) for cell in cells]
+            self.say(f"{names[0]} {first}".strip())
+            self.say("  " + ", ".join(f"{name} {cell}" for name, cell in zip(names[1:], others, strict=True) if cell))
+
+    def _fits(self, rows: Table) -> bool:
+        wide = self.options.update(max_width=100_000)
+        return Measurement.get(self, wide, rows).maximum <= self.width
+
+
+def table(*names: str) -> Table:
+    """With columns of these names; those after a ``>`` hold numbers. See :meth:`Terminal.show`."""
+    columns = [
+        Column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold") for name in names
+    ]
+    return Table(*columns)
+
+
+def print_json(document: object, *, indent: int | None = 1) -> None:
+    """One JSON document, in ASCII: right in every encoding, and without a character that a terminal would act on."""
+    print(json.dumps(document, indent=indent))

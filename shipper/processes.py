@@ -1,0 +1,129 @@
+"""Processes known by more than their number.
+
+Standard library only: the file also runs by itself, as the watchdog of :func:`shipper.dev.process.spawn`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process number with the moment at which its process started, so that a recycled number is not mistaken.
+
+    ``started`` is opaque and compares within one machine: clock ticks since boot and the boot's id on Linux, what
+    ``ps`` says elsewhere.
+    """
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """Identify a process, running or not yet reaped.
+
+        Raises:
+            ProcessLookupError: there is none with that number.
+        """
+        seen = _look_up(pid)
+        if seen is None:
+            raise ProcessLookupError(f"no process {pid}")
+        return cls(pid, seen[1])
+
+    def alive(self) -> bool:
+        """Whether that very process still runs. A zombie, which only waits to be reaped, does not."""
+        seen = _look_up(self.pid)
+        return seen is not None and seen[1] == self.started and seen[0] not in ("Z", "X")
+
+    def stop(self, grace_seconds: float) -> None:
+        """Ask with TERM, insist with KILL after ``grace_seconds``, return when it is gone. Does nothing if it is."""
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)  # a paused process would not hear the TERM
+        if not self._gone_within(grace_seconds):
+            self.kill()
+            self._gone_within(10.0)
+
+    def kill(self) -> None:
+        """KILL at once, without waiting. Does nothing if it is gone."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+
+def group_members(group: int) -> list[int]:
+    """The processes of a process group that still run; zombies, which only wait to be reaped, do not."""
+    if sys.platform.startswith("linux"):
+        return _running(_GROUP, group)
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True).stdout
+    rows = [(pid, of, state) for pid, of, state in (line.split() for line in listed.splitlines())]
+    return [int(pid) for pid, of, state in rows if int(of) == group and state[0] not in _DEAD]
+
+
+def session_members(session: int) -> list[int]:
+    """The processes of a session that still run. PySpark's daemons lead groups of their own, but stay in the session that they were
+    started in. Empty where there is no /proc."""
+    return _running(_SESSION, session) if sys.platform.startswith("linux") else []
+
+
+#: Places in what :func:`_stat` returns, and the letters of a process that only waits to be reaped.
+_STATE, _GROUP, _SESSION = 0, 2, 3
+_DEAD = "ZX"
+
+
+def _running(place: int, of: int) -> list[int]:
+    """By /proc: the processes that have ``of`` at ``place``."""
+    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+    rows = [(pid, stat) for pid in pids if (stat := _stat(pid))]
+    return [pid for pid, stat in rows if int(stat[place]) == of and stat[_STATE] not in _DEAD]
+
+
+def _look_up(pid: int) -> tuple[str, str] | None:
+    """State letter and start token of a process; None if there is none."""
+    if not sys.platform.startswith("linux"):
+        answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True)
+        state, _, started = answer.stdout.strip().partition(" ")
+        return (state[:1], started.strip()) if started else None
+    fields = _stat(pid)
+    if fields is None:
+        return None
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return fields[0], f"{boot}:{fields[19]}"
+
+
+def _stat(pid: int) -> list[str] | None:
+    """What Linux says of a process from its state letter on (proc(5), field 3); None if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command in parentheses may hold spaces and parentheses: count from the last one.
+    return text.rpartition(")")[2].split()
+
+
+def _watchdog(server: ProcessId) -> None:
+    """Wait until nobody holds the other end of stdin any more; then see that the server has ended."""
+    sys.stdin.buffer.read()
+    server.kill()
+
+
+if __name__ == "__main__":
+    _watchdog(ProcessId(int(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,106 @@
+"""Being stopped, by a signal or because the process that started this one is gone: the stack unwinds, so that Spark ends with it, the
+lease is released, and somebody says what is in the ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from types import FrameType
+
+from shipper.processes import ProcessId, group_members
+
+#: Names the process that started this one, as "PID START"; see ProcessId.
+PARENT = "SHIPPER_PARENT"
+#: A person at the keyboard, whoever runs services, a terminal that was closed.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_EVERY_SECONDS = 1.0
+
+
+class Stopped(SystemExit):
+    """Raised in the main thread. Its exit code is 128 + the signal's number, as shells have it."""
+
+    def __init__(self, signum: int, why: str | None = None) -> None:
+        super().__init__(128 + signum)
+        self.signum = signum
+        self.why = why or f"stopped by {signal.Signals(signum).name}"
+        self.there: str | None = None
+        """What the ledger holds by then, if a ship was stopped."""
+
+    @property
+    def message(self) -> str:
+        there = self.there or "nothing was sent"
+        return f"{self.why}; {there}; run the same command again for the rest"
+
+
+class _Once:
+    """What was asked before is on its way; a second TERM must not tear the unwinding down. A second Ctrl-C means that somebody
+    wants to wait no longer."""
+
+    def __init__(self, at_most_seconds: float | None) -> None:
+        self._at_most_seconds = at_most_seconds
+        self._asked = False
+        self.orphaned = False
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        if self._asked and signum != signal.SIGINT:
+            return
+        if not self._asked and self._at_most_seconds is not None:
+            end_after(self._at_most_seconds, 128 + signum)
+        self._asked = True
+        raise Stopped(signum, "stopped, since the process that had started it was gone" if self.orphaned else None)
+
+
+def raise_when_stopped(at_most_seconds: float | None = None) -> None:
+    """From now on TERM, HUP and INT raise :class:`Stopped`. What the caller's own caller ignores, as `nohup` does HUP, stays ignored.
+
+    With ``at_most_seconds`` the process ends by then, whatever still holds it up. With the parent in the environment (see
+    :func:`child_environment`), its end counts as a TERM.
+    """
+    handler = _Once(at_most_seconds)
+    for signum in _SIGNALS:
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            signal.signal(signum, handler)
+    if parent := _parent(os.environ.pop(PARENT, "")):
+        threading.Thread(target=_watch, args=(parent, handler, at_most_seconds), name="parent", daemon=True).start()
+
+
+def child_environment() -> Mapping[str, str]:
+    """What a child needs in its environment to know this process."""
+    me = ProcessId.of(os.getpid())
+    return {PARENT: f"{me.pid} {me.started}"}
+
+
+def _parent(text: str) -> ProcessId | None:
+    """None if nobody is named, or none who can be seen from here (a container of its own)."""
+    pid, _, started = text.partition(" ")
+    parent = ProcessId(int(pid), started) if pid.isdigit() and started else None
+    return parent if parent and parent.alive() else None
+
+
+def _watch(parent: ProcessId, handler: _Once, at_most_seconds: float | None) -> None:
+    while parent.alive():
+        time.sleep(_LOOK_EVERY_SECONDS)
+    handler.orphaned = True
+    if at_most_seconds is not None:
+        end_after(at_most_seconds, 128 + signal.SIGTERM)  # the main thread may be in a call that hears no signal
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def end_after(seconds: float, exit_code: int) -> None:
+    """Ends this process then, and those of its group, if they are its own."""
+
+    def end() -> None:
+        me = os.getpid()
+        for pid in group_members(me):  # none, if somebody else leads the group
+            if pid != me:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+        os._exit(exit_code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()

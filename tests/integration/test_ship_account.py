@@ -1,0 +1,157 @@
+"""What a ship says it did, when something goes wrong after its files were read. The ship step, the sink's writer and the broker are
+real; Spark is not there (tests/chaos/ship_numbered)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.delivery.order import Receipt, ShipOrder
+from shipper.dev.kafka import KafkaServer
+from shipper.errors import ClusterError
+from shipper.producer.client import ClusterClient
+from shipper.report.results import ShipResult
+from shipper.testing.console_consumer import read_records, read_topic
+from spark_jobs import ship as ship_step
+from tests.chaos import ship_numbered
+from tests.chaos.numbered import Numbered, identity_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+_unique = itertools.count(1)
+_RECORDS = 4000  # 2 files of 2 splits of 1,000 records
+
+
+class Ship:
+    """Ships numbered records in this process, from one task. Its second topic is deleted when a ship begins, and made anew when all
+    records are read: by then the parking has overflowed."""
+
+    def __init__(self, kafka: KafkaServer, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.topics = f"{name}.early", f"{name}.late"
+        self.numbered = Numbered(
+            name, kafka.bootstrap, self.topics, str(folder), files=(0, 2), records=1000, records_per_second=1e9, tasks=1,
+            parking_bytes=50_000,
+        )  # fmt: skip
+        self.bootstrap = kafka.bootstrap
+        self.client = ClusterClient(self.numbered.cluster)
+        self.client.create_topics(dict.fromkeys(self.topics, 2), replication_factor=1)
+        self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        self.passes = 0
+        made = ship_numbered.batches
+
+        def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
+            yield from made(numbered, order, task)
+            self.client.create_topics({self.topics[1]: 2}, replication_factor=1)  # does nothing if it is there
+
+        monkeypatch.setattr(ship_numbered, "batches", batches)
+
+    def run(self, **changes: Any) -> ShipResult:
+        return ship_numbered.ship(replace(self.numbered, **changes), self._tasks)
+
+    def _tasks(
+        self, numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
+    ) -> tuple[list[Receipt], None]:
+        self.passes += 1
+        if len(order.topics) == 2 and self.topics[1] in self.client.topics() and not self.client.end_offset(self.topics[1], 0):
+            self.admin.delete_topics([self.topics[1]])[self.topics[1]].result()
+            deadline = time.monotonic() + 30
+            while self.topics[1] in self.client.topics():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
+
+    def there(self) -> list[int]:
+        return [len(read_topic(self.bootstrap, topic)) for topic in self.topics]
+
+
+@pytest.fixture
+def ship(kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ship:
+    return Ship(kafka, f"account{next(_unique)}x{os.getpid()}", tmp_path, monkeypatch)
+
+
+def test_a_reship_under_another_transform_goes_on_in_its_second_pass(ship: Ship) -> None:
+    assert ship.run(topics=ship.topics[:1]).delivered == _RECORDS
+    again = ship.run(run_id="again", reship=True)
+    assert (again.error, again.delivered) == (None, _RECORDS)
+    assert ship.passes == 3
+    assert ship.there() == [_RECORDS + _RECORDS // 2, _RECORDS // 2]
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise ClusterError("the cluster went away")
+
+
+@pytest.mark.parametrize("where", ["_close_empty_splits", "_next_pass", "_read_on", "_remaining"])
+def test_what_was_delivered_before_an_error_is_accounted_for(ship: Ship, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    remaining, calls = ship_step._Ship._remaining, []
+
+    def second_time(self: Any, *arguments: Any) -> Any:
+        calls.append(1)
+        return remaining(self, *arguments) if len(calls) == 1 else refuse()
+
+    monkeypatch.setattr(ship_step._Ship, where, second_time if where == "_remaining" else refuse)
+    result = ship.run()
+    assert (result.status, result.error, result.final) == ("failed", "the cluster went away", False)
+    assert result.read == _RECORDS
+    assert {topic.topic: topic.delivered for topic in result.topics} == dict(zip(ship.topics, ship.there(), strict=True))
+    assert result.delivered > _RECORDS // 2
+    monkeypatch.undo()
+    assert ship.run(run_id="rerun").before == result.delivered
+    assert ship.there() == [_RECORDS // 2, _RECORDS // 2]
+
+
+def test_a_ledger_that_cannot_be_read_at_the_end_costs_the_timeline_alone(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = ship._tasks
+
+    def tasks_and_then_no_ledger(*arguments: Any) -> Any:
+        done = tasks(*arguments)
+        monkeypatch.setattr(LedgerLog, "chunks", refuse)
+        return done
+
+    monkeypatch.setattr(ship, "_tasks", tasks_and_then_no_ledger)
+    result = ship.run(topics=ship.topics[:1])
+    assert (result.status, result.delivered) == ("succeeded", _RECORDS)
+    assert any("no timeline" in note for note in result.notes)
+
+
+def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
+    kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four hundred files of 80 kB make 32 MB; what is gathered for two lanes are two transactions of 1 MB."""
+    name, files, records = f"small{next(_unique)}x{os.getpid()}", 400, 500
+    numbered = Numbered(
+        name, kafka.bootstrap, (name,), str(tmp_path), files=(0, files), splits=1, records=records, records_per_second=1e9, tasks=1,
+        delivery={"ordering": "file", "chunk_size": "1MB", "batch_size": "200kB"},
+    )  # fmt: skip
+    ClusterClient(numbered.cluster).create_topics({name: 3}, replication_factor=1)
+    made, most = ship_numbered.batches, [0]
+
+    def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
+        for batch in made(numbered, order, task):
+            most[0] = max(most[0], pa.total_allocated_bytes())
+            yield batch
+
+    monkeypatch.setattr(ship_numbered, "batches", batches)
+    before = pa.total_allocated_bytes()
+    result = ship_numbered.ship(
+        numbered, lambda given, order, *_: ([ship_numbered.write(given, order, given.cluster, 0, 0)], None)
+    )
+    assert (result.error, result.delivered) == (None, files * records)
+    assert most[0] - before < 14_000_000
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for record in read_records(kafka.bootstrap, name):
+        path, _, ordinal = identity_of(record.value or b"")
+        found.setdefault((path, record.partition), []).append((record.offset, ordinal))
+    assert len(found) == files, "a file lies in several partitions"
+    assert all([ordinal for _, ordinal in sorted(places)] == list(range(records)) for places in found.values())

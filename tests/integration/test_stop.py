@@ -1,0 +1,166 @@
+"""A run that is stopped stops: nothing ships on, the lease is free, and its last lines say what is in the ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.report.results import ShipResult
+
+from .world import WINDOW, World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+
+_ENDS_WITHIN_SECONDS = 60
+"""Seconds on an idle machine; a hang would be minutes."""
+
+
+class SlowRun:
+    """`shipper run` in the middle of a ship that would take minutes."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        # A shell starts what it runs in the background with SIGINT ignored, and processes pass that on.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._log = (world.root / "run.log").open("w+")
+        self.process = subprocess.Popen(
+            world.command("run", world.name, "--window", WINDOW), stdout=self._log, stderr=subprocess.STDOUT, text=True
+        )
+        signal.signal(signal.SIGINT, before)
+        there = world.ledger_count()
+        wait_until(lambda: world.ledger_count() > there or self.process.poll() is not None)
+        assert self.process.poll() is None, self.said()
+        self.session = self.driver()
+
+    def said(self) -> str:
+        return Path(self._log.name).read_text()
+
+    def driver(self) -> int:
+        """The Spark side's Python: the one child of the command; it has a session of its own."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        [driver] = [int(pid) for pid in children if os.getsid(int(pid)) == int(pid)]
+        return driver
+
+    def alive(self) -> list[str]:
+        """What still runs in the driver's session: itself, the JVM, Spark's Python."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                if (
+                    os.getsid(int(entry.name)) == self.session
+                    and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+                ):
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:80])
+        return found
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def world(tmp_path: Path, kafka) -> World:
+    world = World(tmp_path, kafka.bootstrap)
+    slow(world)
+    for number in range(4):
+        noise = random.Random(number)  # what compresses well would be gone before anybody could stop it
+        lines = (b"%d %d %s\n" % (number, n, noise.randbytes(32).hex().encode()) for n in range(60_000))
+        world.write_log(f"{number}.log", b"".join(lines))
+    return world
+
+
+def slow(world: World, **delivery: object) -> None:
+    settings = {
+        "chunk_size": "200kB",
+        "lanes": 2,
+        "lease": "60s",
+        "lease_wait": "5s",
+        "metadata_wait": "20s",
+        "transaction_timeout": "20s",
+    }
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "split_size": "1MiB"}, delivery={**settings, "rate_limit": "100kB/s", **delivery}
+    )
+
+
+def lease_is_free(world: World) -> bool:
+    """Whether nobody claims it: a lease that is held by the dead would be there until it lapses."""
+    return not LedgerLog(world.client, world.cluster, world.name).control().claims()
+
+
+def stop(world: World, signum: signal.Signals) -> None:
+    run = SlowRun(world)
+    run.process.send_signal(signum)
+    code = run.process.wait(_ENDS_WITHIN_SECONDS)
+    said = run.said()
+    assert code == 128 + signum, said
+    assert run.alive() == []
+    assert lease_is_free(world), said
+    there = world.ledger_count()
+    assert 0 < there < 240_000
+    counted = re.search(
+        rf"stopped by {signum.name}; (at least )?([\d,]+) records of this window are in the ledger of local "
+        r"\(\d of 4 files complete\); run the same command again for the rest",
+        "\n".join(said.splitlines()[-4:]),
+    )
+    assert counted, said
+    number = int(counted[2].replace(",", ""))
+    assert number <= there if counted[1] else number == there, said
+    assert "Traceback" not in said, said
+    assert "\tat " not in said, said
+    time.sleep(2)
+    assert world.ledger_count() == there
+
+
+def everything_goes_on(world: World) -> None:
+    """At once, without waiting for anybody's lease, and each record once."""
+    slow(world, rate_limit="100MB/s")
+    world.run()
+    assert world.read() == lines_of(*(file.read_bytes() for file in world.logs.iterdir()))
+
+
+def test_term_stops_a_run_and_an_orphan_stops_by_itself(world: World) -> None:
+    stop(world, signal.SIGTERM)
+    results = list((world.root / "runs").rglob("ship.local.json"))
+    assert [ShipResult.model_validate_json(path.read_text()).status for path in results] == ["failed"]
+
+    run = SlowRun(world)
+    run.process.kill()
+    run.process.wait()
+    wait_until(lambda: run.alive() == [], _ENDS_WITHIN_SECONDS)
+    assert lease_is_free(world), run.said()
+    everything_goes_on(world)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGINT])
+def test_a_closed_terminal_and_ctrl_c_stop_a_run(world: World, signum: signal.Signals) -> None:
+    stop(world, signum)
+    everything_goes_on(world)
+
+
+@pytest.mark.long
+def test_a_killed_driver_leaves_no_java(world: World) -> None:
+    run = SlowRun(world)
+    os.kill(run.driver(), signal.SIGKILL)
+    run.process.wait(_ENDS_WITHIN_SECONDS)
+    wait_until(lambda: run.alive() == [], _ENDS_WITHIN_SECONDS)
+    assert run.process.returncode == 1
+    assert "the run was killed (SIGKILL), most likely by the kernel because memory ran out" in run.said()
+    assert "Traceback" not in run.said()
+    slow(world, lease_wait="120s", rate_limit="100MB/s")  # its lease has to lapse: nobody was left to release it
+    world.run()
+    assert world.read() == lines_of(*(file.read_bytes() for file in world.logs.iterdir()))

@@ -1,0 +1,173 @@
+"""The command line from outside: what it prints where, how it ends, and that text of others does nothing to a terminal."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shipper.console import Terminal, table
+from shipper.errors import StepResultError, UsageError
+from shipper.report.results import ClusterPlan, PlannedFile, PlanResult, RunFolder, RunReport, ShipResult, TopicAccount
+from shipper.show import show_plan, show_run
+
+NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
+TIMES = {
+    "pipeline": "web",
+    "run_id": "r",
+    "window_start": NOON,
+    "window_end": NOON + dt.timedelta(hours=1),
+    "started_at": NOON,
+    "finished_at": NOON,
+}
+SENT = TopicAccount(topic="t", delivered=50)
+HOSTILE = "/logs/[bold]x[/b][/].log\x1b]52;c;aGk=\x07\u202egol\x9b31m"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    folder = tmp_path / "etc"
+    (folder / "pipelines").mkdir(parents=True)
+    (folder / "clusters").mkdir()
+    (folder / "pipelines" / "web.yaml").write_text("pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n")
+    (folder / "clusters" / "near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:9092\n")
+    return folder
+
+
+def shipper(*arguments: str, stdout: int | io.IOBase = subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "shipper", *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, check=False,
+        env={**os.environ, "PYTHONUTF8": "0", **environment},
+    )  # fmt: skip
+
+
+def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too(config: Path) -> None:
+    (config / "pipelines" / "other.yaml").write_text("pipeline: other\nsorce: x\n")
+    done = shipper("validate", "web", "--no-sql", SHIPPER_CONFIG=str(config))
+    assert (done.returncode, done.stdout) == (0, "✓ 1 pipeline and 1 cluster are right (SQL expressions were not analysed).\n")
+    missing = shipper("validate", "nosuch", "--no-sql", "--config", str(config))
+    assert missing.returncode == 2
+    assert "nosuch" in missing.stderr
+
+
+def test_faults_have_their_places_as_data_too(config: Path) -> None:
+    (config / "pipelines" / "web.yaml").write_text("pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\nlimts: {}\n")
+    done = shipper("validate", "--json", "--no-sql", "--config", str(config))
+    found = json.loads(done.stdout)
+    [text], [place] = found["faults"], found["places"]
+    assert (place["line"], place["column"], place["path"]) == (5, 1, "limts")
+    assert text == f"{place['file']}:5:1: limts: {place['message']}"
+    assert "1 fault. 0 pipelines" in shipper("validate", "--no-sql", "--config", str(config)).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("run", "web", "--json"), "Missing option"),
+        (("run", "nosuch", "--window", "2026-11-01/2026-11-02", "--json"), "nosuch"),
+        (("plan", "web", "--window", "never", "--json"), "is no window"),
+    ],
+)
+def test_who_asks_for_json_gets_json_also_when_it_is_an_error(config: Path, arguments: tuple[str, ...], says: str) -> None:
+    done = shipper(*arguments, SHIPPER_CONFIG=str(config))
+    assert done.returncode == 2
+    document = json.loads(done.stdout)
+    assert says in document["error"]
+    assert document["exit_code"] == 2
+
+
+def test_it_says_its_version() -> None:
+    assert shipper("--version").stdout.startswith("shipper ")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_output_without_our_characters_gets_others(config: Path, encoding: str) -> None:
+    done = shipper("validate", "--no-sql", "--config", str(config), PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ok 1 pipeline")
+
+
+def test_a_full_output_device_is_said_in_a_line(config: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = shipper("validate", "--no-sql", "--config", str(config), stdout=full)
+    assert done.returncode == 1
+    assert done.stderr == "standard output: No space left on device\n"
+
+
+def test_a_folder_for_runs_that_cannot_be_used_is_known_before_anything_runs(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for uri, says in (("nosuch://x/runs", "Protocol not known: nosuch"), (str(tmp_path / "file"), "Not a directory")):
+        with (config / "pipelines" / "web.yaml").open("w") as file:
+            file.write(f"pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\nruns_uri: {uri}\n")
+        done = shipper("run", "web", "--window", "2026-11-01/2026-11-02", "--config", str(config))
+        assert done.returncode == 1
+        assert says in done.stderr
+        assert "See `runs_uri`" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_codec_that_kafka_does_not_know_is_refused_at_once() -> None:
+    done = shipper("bench", "bare", "--codec", "brotli")
+    assert done.returncode == 2
+    assert "Kafka knows none, gzip, snappy, lz4, zstd" in done.stderr
+
+
+def test_a_file_name_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    file = PlannedFile(path=HOSTILE, uri="file:/x", size_bytes=1, modified_ms=0, splits=1)
+    show_plan(
+        PlanResult(**TIMES, source=HOSTILE, files=[file], clusters=[ClusterPlan(cluster="near")]),
+        Terminal(),
+        Terminal(stderr=True),
+    )
+    said = capsys.readouterr().out
+    assert said.count(r"/logs/[bold]x[/b][/].log\x1b]52;c;aGk=\x07\u202egol\x9b31m") == 2
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_narrow_terminal_shows_everything(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    out = Terminal()
+    out.width = width
+    window, run = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z", "20261121T113000-3f9a1c"
+    shown = table("window", ">files", ">complete", ">records", ">bytes", ">chunks", ">archived", "last run")
+    shown.add_row(window, "12", "11", "1,234,567", "1.2 GB", "99", "0", run)
+    out.show(shown)
+    said = capsys.readouterr().out
+    assert all(cell in said for cell in (window, "12", "11", "1,234,567", "1.2 GB", "99", run)), said
+    assert "…" not in said
+
+
+def test_no_rate_is_made_of_a_tenth_of_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = ShipResult(**TIMES, cluster="near", topics=[SENT], ship_seconds=0.1)
+    slow = ShipResult(**TIMES, cluster="far", topics=[SENT], ship_seconds=10.0)
+    show_run(RunReport(**TIMES, ships=[quick, slow]), Terminal(), Terminal(stderr=True))
+    said = capsys.readouterr().out
+    assert "near: 50 records sent; 0 were there before." in said
+    assert "far: 50 records sent in 10s: 5 records/s;" in said
+
+
+@pytest.mark.parametrize("run_id", ["../../etc", "a/b", "", ".", "..", "a..b", "x\n"])
+def test_a_run_id_cannot_leave_the_folder_of_runs(run_id: str) -> None:
+    with pytest.raises(UsageError, match="is no run id"):
+        RunFolder("/runs", "web", NOON, NOON, run_id)
+
+
+def test_an_attempt_that_wakes_up_late_does_not_write_over_a_later_ones_result(tmp_path: Path) -> None:
+    folder = RunFolder(str(tmp_path), "web", NOON, NOON, "r")
+    assert not folder.has_later("ship.near", NOON)
+    folder.write("ship.near", ShipResult(**TIMES | {"started_at": NOON + dt.timedelta(minutes=5)}, cluster="near"))
+    assert folder.has_later("ship.near", NOON)
+    assert not folder.has_later("ship.near", NOON + dt.timedelta(minutes=6))
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StepResultError, match="has no permission there"):
+        RunFolder(str(tmp_path / "runs"), "web", NOON, NOON, "r").make()

@@ -1,0 +1,112 @@
+"""When a ship is stopped since nothing moves, and when not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from shipper.config.delivery import Delivery
+from shipper.delivery.ledger_log import LedgerLog
+from shipper.delivery.order import Receipt, ShipOrder
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, encode_chunk
+from shipper.producer.pool import LaneSample
+from shipper.terms import FileId, SplitId
+from shipper.testing.memory_log import MemoryLog
+from spark_jobs import progress
+from spark_jobs.progress import Progress, lane_timeline
+
+CHUNK = ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t")
+VALUE = ChunkValue(last=10, end=False, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_EVERY_SECONDS", 0.1)
+
+
+def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
+    preflight: Any = SimpleNamespace(tuning=SimpleNamespace(chunk_bytes=1000, lanes=2))
+    return ShipOrder(
+        "web", "c", "r", "w", "d", 3, 0, "ledger", preflight, 1, ("t",), {}, stall_seconds=stall_seconds, tasks=2, rate_limit_bytes=rate
+    )  # fmt: skip
+
+
+class Job:
+    """What Progress watches: a ledger, what was read, and whether the job was stopped."""
+
+    def __init__(self, given: ShipOrder, read: Callable[[], object] = lambda: None) -> None:
+        self.log, self.stopped, self.superseded = MemoryLog(), threading.Event(), threading.Event()
+        cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
+        ledger = LedgerLog(self.log, cluster, "web")  # type: ignore[arg-type]
+        self.progress = Progress(ledger, given, self.superseded, self.stopped.set, read)
+
+
+def test_a_job_in_which_nothing_moves_is_stopped_and_the_error_says_so() -> None:
+    job = Job(order(0.5))
+    with job.progress:
+        assert job.stopped.wait(30)
+    assert job.progress.stalled is not None
+    assert job.progress.stalled.retriable
+    assert "no line was read and no chunk committed" in job.progress.stalled.message
+    assert "`delivery.stall_timeout`" in job.progress.stalled.message
+
+
+def test_rows_that_are_read_are_progress_though_none_is_sent() -> None:
+    rows = iter(range(10**9))
+    job = Job(order(1), lambda: next(rows))
+    with job.progress:
+        assert not job.stopped.wait(4)
+    assert job.progress.stalled is None
+
+
+def test_commits_are_progress_though_nothing_is_read_and_other_pipelines_commits_are_not() -> None:
+    job = Job(order(1))
+    with job.progress:
+        for number in range(8):
+            job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
+            assert not job.stopped.wait(0.5), number
+        while not job.stopped.wait(0.2):
+            job.log.append("ledger", CHUNKS, [encode_chunk("other", CHUNK, VALUE)])
+    assert job.progress.stalled is not None
+
+
+def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait() -> None:
+    """Two tasks of two lanes with 1,000 bytes each at 1 kB/s: 4 s until they commit."""
+    job = Job(order(0.2, rate=1000))
+    with job.progress:
+        assert not job.stopped.wait(3)
+
+
+def test_a_line_that_cannot_be_printed_does_not_end_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "say", lambda text: 1 / 0)
+    job = Job(order(60))
+    with job.progress:
+        time.sleep(1)
+        job.superseded.set()
+        assert job.stopped.wait(30)
+
+
+def test_a_stall_is_told_from_a_wait_for_a_topic() -> None:
+    assert Delivery().stall_seconds == 1800
+    assert Delivery(metadata_wait="2h").stall_seconds == 2 * 3600 + 120 + 600
+    with pytest.raises(ValidationError, match="`stall_timeout` is not longer than"):
+        Delivery(stall_timeout="10m")
+    assert Delivery(stall_timeout="10m", metadata_wait="1m").stall_seconds == 600
+
+
+def test_samples_of_two_tasks_become_points_of_a_second() -> None:
+    def receipt(task: int, *wire: int) -> Receipt:
+        samples = [LaneSample(1000.0 + second, 50, bytes_, 2, 0.5 * second, 3, second) for second, bytes_ in enumerate(wire)]
+        return Receipt(task, samples=samples)
+
+    points = lane_timeline([receipt(0, 0, 100, 250), receipt(1, 0, 10, 10)])
+    assert [(p.wire_bytes, p.in_flight_bytes, p.busy_lanes, p.waited, p.parked_records, p.reopened) for p in points] == [
+        (110, 100, 4, 0.5, 6, 2),
+        (150, 100, 4, 0.5, 6, 2),
+    ]

@@ -1,0 +1,107 @@
+"""Being stopped: the stack unwinds, an orphan notices, and what the caller ignores stays ignored."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from shipper.processes import ProcessId
+from shipper.runner import exit_code
+from shipper.stopping import PARENT, child_environment
+
+WAITS = """
+import sys, time
+from shipper.stopping import Stopped, raise_when_stopped
+raise_when_stopped({limit})
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except Stopped as stopped:
+    print(stopped.message, flush=True)
+    {then}
+    raise
+"""
+
+
+@pytest.fixture(autouse=True)
+def signals_heard() -> Iterator[None]:
+    """A shell starts what it runs in the background with SIGINT ignored, and processes pass that on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def waits(limit: float | None = None, then: str = "pass", **environment: str) -> subprocess.Popen[str]:
+    program = [sys.executable, "-c", WAITS.format(limit=limit, then=then)]
+    child = subprocess.Popen(
+        program, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}, start_new_session=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    return child
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_each_signal_unwinds_the_stack_and_is_named(signum: signal.Signals) -> None:
+    child = waits()
+    child.send_signal(signum)
+    said, _ = child.communicate(timeout=30)
+    assert said == f"stopped by {signum.name}; nothing was sent; run the same command again for the rest\n"
+    assert exit_code(child.returncode) == 128 + signum
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        child = waits()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    child.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.5)
+    child.send_signal(signal.SIGTERM)
+    assert exit_code(child.wait(30)) == 143
+
+
+def test_a_second_term_does_not_tear_the_unwinding_down() -> None:
+    child = waits(then="time.sleep(1); print('released', flush=True)")
+    child.send_signal(signal.SIGTERM)
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.send_signal(signal.SIGTERM)
+    said, _ = child.communicate(timeout=30)
+    assert said == "released\n"
+
+
+def test_unwinding_that_hangs_ends_with_the_time_given() -> None:
+    child = waits(limit=0.5, then="time.sleep(600)")
+    child.send_signal(signal.SIGTERM)
+    assert exit_code(child.wait(30)) == 143
+
+
+def test_an_orphan_stops() -> None:
+    parent = subprocess.Popen(["sleep", "600"])
+    me = ProcessId.of(parent.pid)
+    child = waits(**{PARENT: f"{me.pid} {me.started}"})
+    parent.kill()
+    parent.wait()
+    said, _ = child.communicate(timeout=30)
+    assert said.startswith("stopped, since the process that had started it was gone; ")
+
+
+def test_a_parent_that_cannot_be_seen_from_here_is_not_waited_for() -> None:
+    child = waits(**{PARENT: f"{os.getpid()} not-this-one"})
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(1.5)
+    child.kill()
+    child.wait()
+
+
+def test_a_child_can_find_the_process_that_started_it() -> None:
+    pid, _, started = child_environment()[PARENT].partition(" ")
+    assert ProcessId(int(pid), started).alive()
