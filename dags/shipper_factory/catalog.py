@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shipper.config import load_all, load_cluster, load_pipeline
+from shipper.config.environment import EVERYTHING
 from shipper.config.models import Pipeline
 from shipper.errors import ShipperError
+from shipper_factory.last_good import LastGood
 
 CONFIG_DAG_ID = "shipper_config"
 
@@ -20,26 +22,34 @@ class Broken:
 
     dag_id: str
     faults: tuple[str, ...]
+    last_good: Pipeline | None = None
+    """As it was when its file could last be read."""
 
 
 def read_catalog(config_dir: Path, only: str | None = None) -> list[Pipeline | Broken]:
-    """Never raises. With ``only``, a DAG's id, its pipeline alone is read if it can be."""
+    """Never raises. With ``only``, a DAG's id, its pipeline alone is read if it can be. What secrets and other references stand for need
+    not be known here: the steps know it."""
     if only is not None:
         try:
-            pipeline = load_pipeline(config_dir, only)
+            pipeline = load_pipeline(config_dir, only, EVERYTHING)
             for cluster in pipeline.clusters:
-                load_cluster(config_dir, cluster)
+                load_cluster(config_dir, cluster, EVERYTHING)
             return [pipeline]
         except Exception:  # whatever it is, reading everything shows it, as it did when the DAG was made
             return [entry for entry in read_catalog(config_dir) if dag_id_of(entry) == only]
     try:
-        config = load_all(config_dir)
+        config = load_all(config_dir, EVERYTHING)
     except Exception as error:
         return [Broken(CONFIG_DAG_ID, (describe(error),))]
     if not config.pipelines and not config.broken:
         return [Broken(CONFIG_DAG_ID, tuple(map(str, config.faults)))]
-    free = _free_ids(set(config.pipelines))
-    return [*config.pipelines.values(), *(Broken(free(stem), tuple(map(str, found))) for stem, found in config.broken.items())]
+    free, copies = _free_ids(set(config.pipelines)), LastGood(config_dir)
+    for name in config.pipelines:
+        copies.keep(name)
+    return [
+        *config.pipelines.values(),
+        *(Broken(free(stem), tuple(map(str, found)), copies.find(stem)) for stem, found in config.broken.items()),
+    ]
 
 
 def dag_id_of(entry: Pipeline | Broken) -> str:

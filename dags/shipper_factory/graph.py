@@ -3,10 +3,11 @@
 ::
 
     resolve_window ─▶ plan ─▶ gate_source ─▶ to_CLUSTER: ship ─▶ gate_delivery ─┐
-                                        └──▶ to_OTHER:   ship ─▶ gate_delivery ─┴▶ report
+                                        └──▶ to_OTHER:   ship ─▶ gate_delivery ─┴▶ delivered
+                                                                                └▶ report
 
-Clusters know nothing of each other: one that fails stops none of the others. ``report`` runs always, and fails the run
-if anything before it failed.
+Clusters know nothing of each other: one that fails stops none of the others. ``delivered`` does nothing: its state says whether the
+window is on every cluster, and with it the run's. ``report`` runs always, and fails, the run too, only if there is no report.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from dataclasses import dataclass
 
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 
-RESOLVE_WINDOW = "resolve_window"
+RESOLVE_WINDOW, DELIVERED = "resolve_window", "delivered"
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task. ``step`` is the argument of ``python -m spark_jobs`` that it runs; None: it resolves the window."""
+    """One task. ``step`` is the argument of ``python -m spark_jobs`` that it runs; None: it starts no process of ours."""
 
     name: str
     step: str | None
@@ -52,12 +53,14 @@ def pipeline_tasks(clusters: Sequence[str]) -> list[TaskSpec]:
     A gate is not: what it looked at will not have changed.
     """
     shipping = [task for cluster in clusters for task in _to_cluster(cluster)]
+    gates = tuple(task.task_id for task in shipping if task.name == GATE_DELIVERY)
     return [
         TaskSpec(RESOLVE_WINDOW, None, after=()),
         TaskSpec(PLAN, PLAN, after=(RESOLVE_WINDOW,), retries=1),
         TaskSpec(GATE_SOURCE, GATE_SOURCE, after=(PLAN,)),
         *shipping,
-        TaskSpec(REPORT, REPORT, after=tuple(t.task_id for t in shipping if t.name == GATE_DELIVERY), always=True),
+        TaskSpec(DELIVERED, None, after=gates),
+        TaskSpec(REPORT, REPORT, after=gates, always=True),
     ]
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from shipper.report.results import DeliveryGateResult, GateResult, ShipResult, StepResult
+from shipper.report.results import DeliveryGateResult, GateResult, RunReport, ShipResult, StepResult
 
 
 class Metric(NamedTuple):
@@ -33,6 +33,8 @@ def emit(result: StepResult) -> None:
 
 
 def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
+    if isinstance(result, RunReport):
+        yield from _of_report(result)
     if isinstance(result, ShipResult):
         yield from _of_ship(result)
     if isinstance(result, GateResult):
@@ -42,6 +44,14 @@ def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
         yield Metric("gauge", "shipper.lag_seconds", (now - result.window_end).total_seconds(), tags)
 
 
+def _of_report(result: RunReport) -> Iterator[Metric]:
+    """Also where it is 0, so that an alert can end."""
+    if result.gaps is not None and result.plan is not None:
+        for cluster in result.plan.clusters:
+            missing = sum(gap.cluster == cluster.cluster for gap in result.gaps)
+            yield Metric("gauge", "shipper.gaps", missing, {"pipeline": result.pipeline, "cluster": cluster.cluster})
+
+
 def _of_ship(result: ShipResult) -> Iterator[Metric]:
     tags = {"pipeline": result.pipeline, "cluster": result.cluster}
     counters = {
@@ -49,6 +59,7 @@ def _of_ship(result: ShipResult) -> Iterator[Metric]:
         "records_delivered": result.delivered,
         "records_filtered": sum(result.filtered.values()),
         "records_quarantined": sum(result.quarantined.values()),
+        "records_late": result.late_records,
         "records_parked": sum(topic.parked for topic in result.topics),
         "bytes_delivered": sum(topic.delivered_bytes for topic in result.topics),
         "bytes_on_the_wire": result.wire_bytes,

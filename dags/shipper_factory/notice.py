@@ -118,6 +118,32 @@ class RunEnded:
         send(self.pipeline, _of_ended_run(self, context), context)
 
 
+class RunTimedOut:
+    """The DAG's own callback, for a run that Airflow ended because it took too long. Its report did not run, so this speaks for it."""
+
+    def __init__(self, pipeline: Pipeline, config_dir: Path) -> None:
+        self.pipeline = pipeline
+        self.config_dir = config_dir
+
+    def __call__(self, context: Context) -> None:
+        if context.get("reason") != "timed_out":
+            return
+        run: Any = context.get("dag_run")
+        bounds = run and _bounds(run.conf or {}, run.data_interval_start, run.data_interval_end)
+        notice = Notice(
+            event="failure",
+            pipeline=self.pipeline.name,
+            owner=self.pipeline.owner,
+            clusters=", ".join(self.pipeline.clusters),
+            window=_window(*bounds) if bounds else None,
+            headline="Failed: given up",
+            cause="Airflow ended the run, which had not ended in the time of `schedule.give_up_after`; a task may wait for a worker or a pool.",
+            report=None,
+            log=None,
+        )
+        send(self.pipeline, notice, context)
+
+
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
     """Airflow's callback for a run that missed its deadline. It runs in a process of its own, without the task's context:
     ``context`` has the run as the REST API shows it, and the deadline."""
@@ -168,13 +194,15 @@ def _of_ended_run(ended: RunEnded, context: Context) -> Notice:
         told, page = _from_report(pipeline, ended.config_dir, run) if run else (None, None)
     except Exception:
         log.exception("the run's report cannot be read; the notice goes without it")
-    event = "failure" if ended.failed or told is None else told.ending
+    failed = _failed_tasks(context)
+    event = "failure" if ended.failed or failed or told is None else told.ending
     if told is not None and told.ending == event:
         headline, cause = told.headline, told.cause
     else:
         # Airflow may know of a failure that the report does not: a task that died after it had left its result.
         error = context.get("exception")
-        headline, cause = "Failed", one_sentence(str(error)) if error else "the report task died and left no word"
+        word = f"the run failed in {', '.join(failed)}" if failed else "the report task died and left no word"
+        headline, cause = "Failed", one_sentence(str(error)) if error else word
     bounds = _bounds(run, None, None) if run else None
     return Notice(
         event=event,
@@ -188,6 +216,17 @@ def _of_ended_run(ended: RunEnded, context: Context) -> Notice:
         log=_log_url(context, told),
         details=told.clusters if told else (),
     )
+
+
+def _failed_tasks(context: Context) -> list[str]:
+    """Empty where nobody can be asked: in the DAG processor."""
+    from shipper_factory.outcome import failed_tasks
+
+    try:
+        return failed_tasks(context)
+    except Exception:
+        log.info("the states of the run's tasks cannot be had here")
+        return []
 
 
 def _from_report(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any]) -> tuple[Message | None, str | None]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import signal
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from shipper.config.units import format_duration
 from shipper.errors import StepResultError, UsageError
 from shipper.report.results import (
     DeliveryGateResult,
@@ -17,6 +19,9 @@ from shipper.report.results import (
     StepResult,
 )
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 _KINDS: dict[str, type[StepResult]] = {
     PLAN: PlanResult,
@@ -42,14 +47,22 @@ def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | 
     return result if result is not None and result.finished_at >= since else None
 
 
+def gave_up(step: str, after_seconds: float) -> Failure:
+    return Failure(
+        f"{step} was stopped: the run had not ended {format_duration(after_seconds)} after it began (`schedule.give_up_after`). What is in "
+        "the ledger stays; the next run of this window, or the look back of a later one, ships the rest. See in the log what it waited for.",
+        final=True,
+    )
+
+
 def failure_of(step: str, exit_code: int, result: StepResult | None, folder: RunFolder) -> Failure | None:
     """None: the step did its work and says so. A missing result is a failure whatever the exit code."""
     final = exit_code == UsageError.exit_code or step.partition(":")[0] in _ONCE
+    if isinstance(result, RunReport):
+        return None  # it was written; what it says of the run is not said of the step
     if result is not None and result.status == "failed":
         final = final or result.final
         return Failure(result.error or f"{step} failed and does not say why; its log is above", final)
-    if isinstance(result, RunReport) and result.first_cause:
-        return Failure(result.first_cause, final)
     if exit_code == -signal.SIGKILL:
         return Failure(
             f"{step} was killed before it could say why, most likely by the kernel because memory ran out: lower "
@@ -63,3 +76,14 @@ def failure_of(step: str, exit_code: int, result: StepResult | None, folder: Run
     if result is None:
         return Failure(str(StepResultError(f"{step} left no result in {folder.uri}, so nobody knows what it did")), final)
     return None
+
+
+def failed_tasks(context: Context) -> list[str]:
+    """Tasks of the run that Airflow holds for failed, or, if there is none, that could not run. It knows of some that no result tells
+    of: one may die after it left its own."""
+    ti, run_id = context["ti"], context["run_id"]
+    states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})
+    others = [(task, state) for task, state in states.items() if task != ti.task_id]
+    return sorted(task for task, state in others if state == "failed") or sorted(
+        task for task, state in others if state == "upstream_failed"
+    )

@@ -17,7 +17,7 @@ sys.path.insert(0, str(DAGS))
 def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     folder = tmp_path / "spark"
     folder.mkdir()
-    monkeypatch.setenv("FAKE_SPARK", str(folder))
+    monkeypatch.setenv("SPARK_FAKE", str(folder))
     return FakeSpark(folder)
 
 

@@ -49,6 +49,10 @@ class FakeSpark:
     def steps(self) -> list[str]:
         return [call["step"] for call in self.calls]
 
+    def environment(self, step: str) -> dict[str, str]:
+        """Of the process that ran the step last."""
+        return dict(json.loads((self.folder / f"environment.{step}").read_text()))
+
     def hanging(self) -> int | None:
         """The process that was told to hang, if it does."""
         pid = self.folder / "hanging"

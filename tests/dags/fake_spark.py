@@ -1,6 +1,6 @@
 """Stands in for the Python of the Spark side (``runner.python``): called as ``fake -m spark_jobs … STEP``.
 
-Notes its arguments in ``$FAKE_SPARK/calls``, and does what ``$FAKE_SPARK/script.json`` says for the step:
+Notes its arguments in ``$SPARK_FAKE/calls``, and does what ``$SPARK_FAKE/script.json`` says for the step:
 ``{"ship:near": ["fail", "ok"]}`` fails the first time and succeeds from then on. Without a word it succeeds. ``gather`` makes
 the report of what the other steps have left, as the real one does.
 """
@@ -71,13 +71,17 @@ def main() -> int:
     for option in ("-m", "--config", "--pipeline", "--run-id", "--window"):
         parser.add_argument(option)
     parser.add_argument("--reship", action="store_true")
+    parser.add_argument("--scheduled", action="store_true")
+    parser.add_argument("--reship-id")
+    parser.add_argument("--reship-reason")
     parser.add_argument("step")
     arguments = parser.parse_args()
-    folder, step = Path(os.environ["FAKE_SPARK"]), arguments.step
+    folder, step = Path(os.environ["SPARK_FAKE"]), arguments.step
     calls = folder / "calls"
     before = calls.read_text().splitlines() if calls.exists() else []
     with calls.open("a") as lines:
         print(json.dumps(vars(arguments)), file=lines)
+    (folder / f"environment.{step}").write_text(json.dumps(dict(os.environ)))
     print(f"fake {step} at work", file=sys.stderr)
     word = behaviour(folder, step, sum(json.loads(line)["step"] == step for line in before))
     if word == "killed":

@@ -58,6 +58,42 @@ def test_a_broken_cluster_breaks_the_pipelines_that_name_it_and_no_other(config:
     assert bag().dags["web"].task_ids == ["show_faults"]
 
 
+def test_a_pipeline_that_breaks_keeps_its_tasks_and_its_schedule(config: Config) -> None:
+    """A DAG without them would make Airflow remove the tasks of runs in progress and end their processes."""
+    config.pipeline("web")
+    whole = bag().dags["web"]
+    config.write("pipelines/web.yaml", "pipeline: web\nsorce: logs/\n")
+    broken = bag().dags["web"]
+    assert set(broken.task_dict) == set(whole.task_dict)
+    assert broken.schedule == whole.schedule
+    assert "broken-config" in broken.tags
+    assert "broken" in broken.dag_display_name
+    assert "sorce" in broken.doc_md
+    serialized(broken)
+    config.pipeline("web")
+    assert serialized(bag().dags["web"]) == serialized(whole)
+
+
+def test_a_run_is_given_up_before_it_holds_up_the_ones_after_it(config: Config) -> None:
+    config.pipeline("web", schedule='{cron: "0 * * * *", start: 2026-11-01, give_up_after: 3h}')
+    dag = bag().dags["web"]
+    hours = dt.timedelta(hours=3)
+    assert hours < dag.dagrun_timeout < 2 * hours
+    times = {name: task.execution_timeout for name, task in dag.task_dict.items()}
+    assert times.pop("report") is None
+    assert times.pop("resolve_window") is None
+    assert times.pop("delivered") is None
+    assert all(hours < time < dag.dagrun_timeout for time in times.values())
+    serialized(dag)
+
+
+def test_roles_reach_the_dag(config: Config) -> None:
+    config.pipeline("web", more="access_control: {edge-team: [can_read, can_edit], guests: [can_read]}\n")
+    dag = bag().dags["web"]
+    assert dag.access_control == {"edge-team": {"DAGs": {"can_read", "can_edit"}}, "guests": {"DAGs": {"can_read"}}}
+    serialized(dag)
+
+
 def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as one with a cron expression that shipper takes and Airflow does not."""
     from airflow.sdk import CronDataIntervalTimetable
@@ -69,7 +105,7 @@ def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(config: Config,
 
     monkeypatch.setattr(CronDataIntervalTimetable, "validate", refuse)
     config.pipeline("web")
-    config.pipeline("late", schedule='"7 * * * *"')
+    config.pipeline("late", schedule='{cron: "7 * * * *", start: 2026-11-01}')
     dags = bag().dags
     assert set(dags) == {"web", "late"}
     assert "not at seven" in dags["late"].doc_md
@@ -95,6 +131,7 @@ def test_a_dag_is_as_the_pipeline_says(config: Config) -> None:
         "resolve_window",
         "plan",
         "gate_source",
+        "delivered",
         *(f"to_{name}.{step}" for name in ("near", "far") for step in ("ship", "gate_delivery")),
         "report",
     }

@@ -13,7 +13,7 @@ import pytest
 from dag_world import DAGS, Config, FakeSpark
 from otlp import Received, receiver
 
-from shipper.report.results import CheckResult, GateResult, ShipResult, TopicAccount
+from shipper.report.results import CheckResult, ClusterPlan, Gap, GateResult, PlanResult, RunReport, ShipResult, TopicAccount
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -43,13 +43,14 @@ def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
     ]
     result = ShipResult(
         **COMMON, cluster="near", read=106, topics=topics, filtered={"a": 4, "b": 2}, quarantined={"too_large": 3},
-        wire_bytes=1200, ship_seconds=7.5, lane_reopened=1, task_retries=2,
+        late_records=40, wire_bytes=1200, ship_seconds=7.5, lane_reopened=1, task_retries=2,
     )  # fmt: skip
     assert metrics(result) == {
         "shipper.records_read": 106,
         "shipper.records_delivered": 90,
         "shipper.records_filtered": 6,
         "shipper.records_quarantined": 3,
+        "shipper.records_late": 40,
         "shipper.records_parked": 2,
         "shipper.bytes_delivered": 9030,
         "shipper.bytes_on_the_wire": 1200,
@@ -57,6 +58,16 @@ def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
         "shipper.task_retries": 2,
         "shipper.ship_seconds": 7.5,
     }
+
+
+def test_a_report_says_how_many_windows_are_missing_also_when_none_is() -> None:
+    plan = PlanResult(**COMMON, clusters=[ClusterPlan(cluster="near"), ClusterPlan(cluster="far")])
+    gaps = [Gap(cluster="far", window=f"2026-11-01T0{n}:00:00Z/2026-11-01T0{n + 1}:00:00Z", why="no run") for n in (1, 2)]
+    from shipper_factory.metrics import metrics_of
+
+    found = {(m.name, m.kind, m.tags["cluster"]): m.value for m in metrics_of(RunReport(**COMMON, plan=plan, gaps=gaps), SIX)}
+    assert found == {("shipper.gaps", "gauge", "near"): 0, ("shipper.gaps", "gauge", "far"): 2}
+    assert metrics(RunReport(**COMMON, plan=plan)) == {}, "nobody looked"
 
 
 def test_a_gate_counts_its_checks_by_severity_and_whether_it_closed() -> None:
@@ -149,5 +160,5 @@ def test_every_metric_is_in_the_docs() -> None:
     source = (DAGS / "shipper_factory" / "metrics.py").read_text()
     counted = re.findall(r'"shipper\.([a-z_]+)"', source) + re.findall(r'^        "([a-z_]+)": ', source, re.MULTILINE)
     docs = (Path(DAGS).parent / "docs" / "operations.md").read_text()
-    assert len(counted) == 14
+    assert len(counted) == 16
     assert [name for name in counted if f"`shipper.{name}`" not in docs] == []

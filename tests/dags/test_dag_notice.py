@@ -58,7 +58,7 @@ def test_failed_run_is_told_with_first_cause_and_links(notify: Callable[..., Non
     (notice,) = told(notices)
     assert notice["event"] == "failure"
     title, *facts = notice["text"].splitlines()
-    assert title == f"web {WINDOW}: Failed while shipping to near, after 7 records"
+    assert title == f"web {WINDOW}: Failed while shipping to near, after 7 records; far has everything"
     found = dict(line.split(": ", 1) for line in facts)
     assert found["First cause"] == "ship:near says why it failed"
     assert found["Clusters"] == "near: failed, 7 delivered; far: shipped, 7 delivered"

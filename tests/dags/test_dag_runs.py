@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 ALL = {
-    *("resolve_window", "plan", "gate_source", "report"),
+    *("resolve_window", "plan", "gate_source", "delivered", "report"),
     *(f"to_{cluster}.{step}" for cluster in ("near", "far") for step in ("ship", "gate_delivery")),
 }
 
@@ -23,11 +26,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
     config.pipeline("web")
 
 
-def run(logical_date: dt.datetime | None = SIX, dag_id: str = "web", **conf: Any) -> Any:
+def parsed(dag_id: str = "web") -> Any:
     from airflow.dag_processing.dagbag import BundleDagBag
 
-    bag = BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
-    return bag.dags[dag_id].test(logical_date=logical_date, run_conf=conf)
+    return BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder").dags[dag_id]
+
+
+def run(logical_date: dt.datetime | None = SIX, dag_id: str = "web", **conf: Any) -> Any:
+    return parsed(dag_id).test(logical_date=logical_date, run_conf=conf)
 
 
 def states(dag_run: Any) -> dict[str, str]:
@@ -46,11 +52,98 @@ def test_a_run_ships_its_data_interval_step_by_step(spark: FakeSpark) -> None:
     assert len({call["run_id"] for call in spark.calls}) == 1
 
 
+def test_a_step_gets_its_own_secrets_and_no_others_and_airflow_keeps_none(
+    config: Config, spark: FakeSpark, airflow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when whoever parses the DAG knows none of them."""
+    references = "{sasl.password: '${NEAR_PASSWORD}', sasl.username: '${airflow:kafka.near.login}', ssl.key.pem: '${airflow:nowhere.password}'}"
+    config.write("clusters/near.yaml", f"cluster: near\nbootstrap: 127.0.0.1:1\nproperties: {references}\n")
+    dag = parsed()
+    assert "broken-config" not in dag.tags
+    monkeypatch.setenv("NEAR_PASSWORD", "canary-near")
+    monkeypatch.setenv("OTHER_PASSWORD", "canary-other")
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA.NEAR", '{"conn_type": "kafka", "login": "canary-login"}')
+    dag_run = dag.test(logical_date=SIX)
+    assert dag_run.state == "success"
+    handed_on = spark.environment("plan")
+    assert handed_on["NEAR_PASSWORD"] == "canary-near"
+    assert json.loads(handed_on["SHIPPER_REFERENCES"]) == {"airflow:kafka.near.login": "canary-login"}
+    assert {"PATH", "HOME"} <= handed_on.keys()
+    assert not [name for name in handed_on if name.startswith("AIRFLOW")]
+    assert "canary-other" not in json.dumps(handed_on)
+    # Logs, XCom and the serialised DAG.
+    kept = [path for path in airflow.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert any(spark.calls[0]["run_id"].encode() in path.read_bytes() for path in kept), "they are looked at"
+    assert [str(path) for path in kept if b"canary-" in path.read_bytes()] == []
+
+
 def test_params_choose_another_window_and_reship(spark: FakeSpark) -> None:
-    dag_run = run(window_start="2026-10-01T00:00:00Z", window_end="2026-10-03T12:00:00+02:00", reship=True)
+    dag_run = run(
+        window_start="2026-10-01T00:00:00Z", window_end="2026-10-03T12:00:00+02:00", reship=True, reship_reason="wrong codec"
+    )
     assert dag_run.state == "success"
     assert {call["window"] for call in spark.calls} == {"2026-10-01T00:00:00+00:00/2026-10-03T10:00:00+00:00"}
     assert all(call["reship"] for call in spark.calls)
+    assert all("wrong codec" in call["reship_reason"] for call in spark.calls)
+
+
+def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark) -> None:
+    from airflow.sdk.api.datamodels._generated import DagRun as Seen
+    from shipper_factory.operators import reship_of
+
+    asked = {"window_start": "2026-10-01T00:00:00Z", "window_end": "2026-10-02T00:00:00Z", "reship": True, "reship_reason": "x"}
+    first, again, other = (
+        Seen.model_construct(dag_id="web", run_id=run_id, conf=asked, clear_number=number)
+        for run_id, number in (("manual__1", 0), ("manual__1", 1), ("manual__2", 0))
+    )
+    assert reship_of(first, "x")["reship_id"] == reship_of(again, "x")["reship_id"] != reship_of(other, "x")["reship_id"]
+    run(**asked)
+    assert len({call["reship_id"] for call in spark.calls}) == 1
+
+
+@pytest.mark.parametrize(
+    ("conf", "says"),
+    [
+        ({"windw_start": "2026-10-01T00:00:00Z"}, "did you mean 'window_start'"),
+        ({"reshp": True}, "did you mean 'reship'"),
+        ({"reship": True}, "say why in `reship_reason`"),
+        ({"reship": True, "reship_reason": "  "}, "say why in `reship_reason`"),
+    ],
+)
+def test_what_nobody_can_have_meant_is_refused(
+    spark: FakeSpark, capsys: pytest.CaptureFixture[str], conf: dict[str, Any], says: str
+) -> None:
+    dag_run = run(**conf)
+    assert dag_run.state == "failed"
+    assert spark.calls == []
+    assert says in "".join(capsys.readouterr())
+
+
+def test_a_step_that_hangs_is_stopped_and_the_report_says_so(
+    config: Config, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.pipeline("web", schedule='{cron: "0 * * * *", start: 2026-11-01, give_up_after: 12s}')
+    spark.script(ship_near=["hang"])
+    dag_run = run()
+    assert dag_run.state == "failed"
+    assert states(dag_run)["to_near.ship"] == "failed"
+    assert states(dag_run)["report"] == "success"
+    assert spark.steps.count("ship:near") == 1
+    assert "give_up_after" in "".join(capsys.readouterr())
+    assert not Path(f"/proc/{spark.hanging()}").exists()
+
+
+def test_a_task_that_begins_while_the_file_is_broken_fails_with_what_is_wrong(
+    config: Config, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run()
+    calls = len(spark.calls)
+    config.write("pipelines/web.yaml", "pipeline: web\nsorce: logs/\n")
+    dag_run = run()
+    assert dag_run.state == "failed"
+    assert set(states(dag_run)) == ALL
+    assert len(spark.calls) == calls
+    assert "sorce" in "".join(capsys.readouterr())
 
 
 def test_without_a_window_nothing_runs_and_the_run_fails(spark: FakeSpark) -> None:
@@ -70,7 +163,7 @@ def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(spa
     spark.script(ship_near=["fail"])
     dag_run = run()
     assert dag_run.state == "failed"
-    failed = {"to_near.ship": "failed", "to_near.gate_delivery": "upstream_failed", "report": "failed"}
+    failed = {"to_near.ship": "failed", "to_near.gate_delivery": "upstream_failed", "delivered": "upstream_failed"}
     assert states(dag_run) == dict.fromkeys(ALL, "success") | failed
     assert spark.steps.count("ship:near") == 3
     assert spark.steps.count("report") == 1
@@ -140,7 +233,9 @@ def test_a_scheduled_run_waits_until_the_last_files_of_its_window_have_settled()
     task = ResolveWindow(task_id="resolve_window", settle_seconds=600)
 
     def done(end: dt.datetime, **params: str) -> bool:
-        return task.poke({"params": params, "data_interval_start": end - hour, "data_interval_end": end}).is_done  # type: ignore[typeddict-item]
+        run = SimpleNamespace(conf=params)
+        interval = {"data_interval_start": end - hour, "data_interval_end": end}
+        return task.poke({"params": params, "dag_run": run, **interval}).is_done  # type: ignore[typeddict-item]
 
     assert not done(now - dt.timedelta(minutes=9))
     assert done(now - dt.timedelta(minutes=11))
