@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 TOOLS := .tools
+UV_VERSION := 0.13.9
 UV := $(or $(shell command -v uv 2>/dev/null),$(TOOLS)/bin/uv)
 RUN := .venv/bin
 STAMP := .venv/.synced
@@ -12,7 +13,7 @@ CHAOS := $(RUN)/python -m tests.chaos.random_run
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration long scheduler chaos faults chaos-short bench schema clean
+.PHONY: help setup demo test lint format unit dags integration long scheduler drill chaos faults chaos-short bench schema clean
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,7 +23,7 @@ setup: $(STAMP)  ## Install everything into .venv (uv is fetched if it is not th
 $(STAMP): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
 	  || { echo "shipper needs Python 3.11 or 3.12, and $(PYTHON) is $$($(PYTHON) --version 2>&1); set PYTHON=python3.11" >&2; exit 2; }
-	@command -v "$(UV)" >/dev/null || { echo "fetching uv into $(TOOLS)"; $(PYTHON) -m venv $(TOOLS) && $(TOOLS)/bin/pip install --quiet uv; }
+	@command -v "$(UV)" >/dev/null || { echo "fetching uv into $(TOOLS)"; $(PYTHON) -m venv $(TOOLS) && $(TOOLS)/bin/pip install --quiet uv==$(UV_VERSION); }
 	$(UV) sync --locked --all-extras --python "$$(command -v $(PYTHON))" --quiet
 	@touch $@
 
@@ -56,7 +57,10 @@ long: setup  ## The integration tests that `make test` leaves out, to end in tim
 	$(PYTEST) tests/integration -m long
 
 scheduler: setup  ## A real Airflow scheduler
-	$(PYTEST) tests/dags -m scheduler
+	$(PYTEST) tests/dags -m "scheduler and not long"
+
+drill: setup  ## The outage drill: late files, Airflow down, a cluster down; then nothing is missing and nothing doubled
+	$(PYTEST) tests/dags/test_outage_drill.py
 
 chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; with KILLS=40, as many kills of real Spark too
 	$(CHAOS) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
