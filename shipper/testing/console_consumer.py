@@ -17,6 +17,8 @@ from shipper.dev.kafka_tools import run_kafka_tool
 _TOOLS = "org.apache.kafka.tools"
 #: How long the consumer waits for one more record. Short, because a read that ended too early is simply continued.
 _IDLE_MS, _LONGEST_IDLE_MS = 2_000, 30_000
+#: What one tool may take, whatever is left of the deadline: a JVM's start alone takes seconds on a busy machine.
+_TOOL_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -145,5 +147,5 @@ def _offsets(out: bytes, topic: str) -> dict[int, int]:
 
 
 def _tool(bootstrap: str, main_class: str, arguments: list[str], deadline: float) -> bytes:
-    left = max(5.0, deadline - time.monotonic())
+    left = max(_TOOL_SECONDS, deadline - time.monotonic())  # a deadline ends the asking, never a tool in the middle of its answer
     return run_kafka_tool(main_class, ["--bootstrap-server", bootstrap, *arguments], timeout_seconds=left).out
