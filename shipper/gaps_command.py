@@ -16,6 +16,7 @@ from shipper.config.models import Pipeline
 from shipper.console import Config, Json, Terminal, print_json, table
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory, entries
+from shipper.ledger.state import all_doubts
 from shipper.ledger_commands import moment_or_age, open_ledgers
 from shipper.plan.schedule import Ticks
 from shipper.plan.window import Window, parse_window
@@ -96,8 +97,9 @@ class Ledgers:
     def _held(self, cluster: str) -> Held | None:
         try:
             [ledger] = open_ledgers(self._config, self._pipeline, cluster)
-            inventory = Inventory()
-            for of_path in entries(ledger.read()):
+            read = ledger.read()
+            inventory = Inventory(doubts=all_doubts(read))
+            for of_path in entries(read):
                 inventory.add(of_path, self._pipeline, ledger.split_starts)
         except ShipperError as error:
             self.problems.append(error.message)

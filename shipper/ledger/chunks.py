@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shipper.ledger.ordinals import decode_ordinals
-from shipper.ledger.records import ChunkKey, ChunkValue, Void, decode
+from shipper.ledger.records import ChunkKey, ChunkValue, Doubt, Void, decode
 from shipper.terms import FileId, LogRecord, SplitId
 
 
@@ -83,6 +83,8 @@ class Chunks:
     sparks: dict[FileId, set[str]] = field(default_factory=dict)
     """File → Spark's minor versions under which any of its chunks was shipped; older chunks do not say."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
+    doubts: dict[FileId, Doubt] = field(default_factory=dict)
+    """Files of which other bytes were read than they have."""
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
         for record in records:
@@ -113,6 +115,7 @@ class Chunks:
         for file in voids:
             self.digests.pop(file, None)
             self.sparks.pop(file, None)
+            self.doubts.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
 
     def records_by_topic(self, splits: Iterable[SplitId]) -> Counter[str]:

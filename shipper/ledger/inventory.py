@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -88,6 +88,8 @@ class Inventory:
     windows: dict[str, Tally] = field(default_factory=dict)
     """Window as START/END → what was shipped under it. A file may have been shipped in parts under several."""
     files: dict[FileId, Tally] = field(default_factory=dict)
+    doubts: Container[FileId] = ()
+    """Files that are not complete, whatever their chunks say."""
 
     def add(self, of_path: Sequence[Entry], pipeline: str, split_starts: SplitStarts) -> None:
         chunks = Chunks(pipeline)
@@ -100,7 +102,9 @@ class Inventory:
                 self.windows.setdefault(entry.value.window, Tally()).add(entry)
                 seen.setdefault(file, set()).add(entry.value.window)
         for file, windows in seen.items():
-            complete = all(_complete(chunks.splits.get(SplitId(file, start))) for start in split_starts(file))
+            complete = file not in self.doubts and all(
+                _complete(chunks.splits.get(SplitId(file, start))) for start in split_starts(file)
+            )
             self.files[file].complete = int(complete)
             for window in windows:
                 self.windows[window].files += 1
