@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -474,9 +475,21 @@ def test_a_file_that_was_shipped_in_doubt_stays_red_until_a_person_decides(world
         "doubtful",
         *steps,
     ]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    (world.root / "miscounts.py").write_text(MISCOUNTS)
+    checkout = str(Path(__file__).parents[2])
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": checkout,
+    }
     done = subprocess.run(
-        [sys.executable, "-c", MISCOUNTS, *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, str(world.root / "miscounts.py"), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 1, done.stderr[-3000:]
     assert world.ledger_count() == 2
