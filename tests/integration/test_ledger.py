@@ -323,7 +323,9 @@ def test_what_was_cut_otherwise_when_it_was_shipped_is_complete_by_how_it_was_cu
     of_file = {"splits": 2, "window": "2026-11-01T00:00:00Z/2226-11-01T00:00:00Z"}
 
     def split(path, start):
-        return encode_chunk(world.name, ChunkKey(SplitId(FileId(path, size, 5), start), 0, world.topic()), replace(VALUE, **of_file))
+        return encode_chunk(
+            world.name, ChunkKey(SplitId(FileId(path, size, 5), start), 0, world.topic()), replace(VALUE, **of_file)
+        )
 
     ledger.write_chunks([split("whole", 0), split("whole", 131_072)])
     assert command(world, "verify")["local"]["findings"] == []
