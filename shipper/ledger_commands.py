@@ -23,10 +23,11 @@ from shipper.config.units import format_bytes, parse_duration
 from shipper.console import Config, Json, Terminal, print_json, table
 from shipper.delivery.archive import archive as move_to_archive
 from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.delivery.ledger_identity import LedgerIdentity
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.repair import Damage, damage
 from shipper.delivery.repair import repair as take_out
-from shipper.errors import ClusterError, UsageError, WindowError
+from shipper.errors import ClusterError, LedgerGone, UsageError, WindowError
 from shipper.ledger.inventory import Entry, Finding, Inventory, Tally, absent_topics, differences, entries, findings
 from shipper.ledger.records import ChunkValue, Dropped
 from shipper.ledger.state import LedgerRecords
@@ -67,6 +68,10 @@ class OpenLedger:
     def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
         return self.log.records(wait_seconds=wait_seconds)
 
+    def check_identity(self) -> None:
+        """Raises LedgerGone if this is not the ledger that the pipeline has shipped with: it knows nothing of what was done before it."""
+        LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists=True)
+
     def split_starts(self, file: FileId) -> range:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
 
@@ -97,6 +102,13 @@ def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
     if cluster_name is None and len(clusters) > 1:
         raise UsageError(f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster")
     return open_ledgers(config, name, cluster_name)[0]
+
+
+def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
+    """For a command that decides by what the ledger knows. Raises LedgerGone, and as :func:`open_ledgers` does."""
+    found = open_one(config, name, cluster_name)
+    found.check_identity()
+    return found
 
 
 @app.command(
@@ -200,7 +212,8 @@ def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("c
     """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if something is wrong.
 
     Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`), chunks that overlap, counts or ends that
-    contradict each other, a file shipped under several transforms, a snapshot that differs from the topic, a topic that is gone. A file
+    contradict each other, a file shipped under several transforms, a snapshot that differs from the topic, a topic that is gone, a ledger
+    that was made anew. A file
     that is not finished is shown, and is not wrong: running its window again ships the rest.
     """
     documents = {}
@@ -224,6 +237,10 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
     topics = ledger.client.topics()
     damaged = damage(ledger.log)
     found: list[Finding] = [_damage_finding(one) for one in damaged]
+    try:
+        ledger.check_identity()
+    except LedgerGone as gone:
+        found.append(Finding("wrong", "ledger", ledger.log.topic, gone.message))
     if any(not one.passed_over for one in damaged):
         ledger.log = ledger.log.without(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)
@@ -284,7 +301,7 @@ def repair(
         )
     if not reason.strip():
         raise UsageError("--reason is empty: say why the record is damaged; it is kept in the ledger")
-    [ledger] = open_ledgers(config, pipeline, cluster)
+    ledger = open_to_change(config, pipeline, cluster)
     signed = Dropped(
         getpass.getuser(), f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", reason.strip()[:1000], f"repair-{new_run_id()}"
     )
@@ -401,7 +418,7 @@ def archive(
     The archive stays part of the ledger: running an old window again still sends nothing twice. It cannot be made anew, so `runs_uri` must
     be a place that lasts, and that every machine which plans or ships this pipeline can read. Needs the lease: no ship may be under way.
     """
-    ledger = open_one(config, pipeline, cluster)
+    ledger = open_to_change(config, pipeline, cluster)
     moment = moment_or_age(before, "--before")
     if "://" not in ledger.pipeline.runs_uri and not local:
         raise UsageError(

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shipper.config.models import Pipeline
 from shipper.console import Config, Json, Terminal, print_json
-from shipper.delivery.replay import InQuarantine, Place, Repaired, in_quarantine
+from shipper.delivery.replay import InQuarantine, KeptValues, Place, Repaired, in_quarantine
 from shipper.delivery.replay import replay as send_repaired
 from shipper.errors import UsageError
-from shipper.ledger_commands import ClusterName, Name, OpenLedger, open_ledgers, open_one
+from shipper.ledger_commands import ClusterName, Name, OpenLedger, open_ledgers, open_to_change
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.terms import HeadedRecord
@@ -139,10 +139,14 @@ def show(
     config: Config = Path("config"),
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line, for `replay`.")] = False,
 ) -> None:  # fmt: skip
-    """Shows the records: why, from where, and what was kept of them. Reads the quarantine topic; what its retention has deleted is gone."""
+    """Shows the records: why, from where, and what was kept of them. Reads the quarantine topic; what its retention has deleted is gone.
+
+    Exit code 1 if values there are not those that shipper put there, by the ledger's checksums.
+    """
+    forged = False
     for ledger in open_ledgers(config, pipeline, cluster):
-        count = 0
-        for shown in _shown(ledger):
+        count, kept = 0, KeptValues()
+        for shown in _shown(ledger, kept):
             wanted = reason in (None, shown.reason) and run in (None, shown.run) and (file or "") in shown.file
             if not wanted or (shown.replayed and not replayed):
                 continue
@@ -154,9 +158,13 @@ def show(
         text = f"{count:,} records of {pipeline} in quarantine on {ledger.cluster.name}"
         text += "; --json shows all" if count > _SHOWN and not as_json else ""
         err.say(text)
+        for sentence in kept.wrong():
+            forged = True
+            err.say(f"{ledger.cluster.name}: {sentence}", "red")
+    raise typer.Exit(1 if forged else 0)
 
 
-def _shown(ledger: OpenLedger) -> Iterator[Shown]:
+def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
     """Every record in quarantine that counts: one of a file that was shipped anew since is there, and in no count."""
     known, topics = in_quarantine(ledger.read()), ledger.client.topics()
     for topic in known.topics:
@@ -168,6 +176,7 @@ def _shown(ledger: OpenLedger) -> Iterator[Shown]:
                 place = _place(headers)
                 chunk = place and known.find(place)
                 if place and chunk and chunk.value.run_id == headers.get("shipper-run"):
+                    kept.add(chunk, place, record.value)
                     yield _as_shown(ledger, place, record, headers, known.replay_of(place) is not None, known)
 
 
@@ -232,7 +241,7 @@ def replay(
     A line's `value` (or `value_base64`) is sent as it stands, with `key` (or `key_base64`) if given, to `topic`. Lines of records that are
     to stay in quarantine are left out of the file. Needs the lease: no ship may be under way.
     """
-    ledger = open_one(config, pipeline, cluster)
+    ledger = open_to_change(config, pipeline, cluster)
     wanted = list(_repaired(file, ledger.pipeline, ledger.cluster.name))
 
     def say(text: str) -> None:

@@ -14,6 +14,7 @@ import xxhash
 
 from shipper.config.mapping import LINES_HEADER
 from shipper.config.models import Cluster, Pipeline
+from shipper.config.quarantine import UNREADABLE
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_lane import right_of, within
 from shipper.delivery.ledger_log import LedgerLog
@@ -113,6 +114,34 @@ def _key(chunk: QuarantineChunk, place: Place) -> ReplayKey:
     return ReplayKey(chunk.key.split, place.record - 1)
 
 
+class KeptValues:
+    """Whether the quarantine topic holds what was put there. Anybody who may write to it can forge shipper's headers, and a person repairs and
+    replays what is read from it; the ledger, which fewer may write to, has a checksum of each chunk's values."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[ChunkKey, int], dict[int, int]] = {}
+        self._wrong: dict[tuple[ChunkKey, int], None] = {}
+
+    def add(self, chunk: QuarantineChunk, place: Place, value: bytes | None) -> None:
+        which, found = (chunk.key, chunk.value.generation), _spark_hash(value)
+        hashes = self._hashes.setdefault(which, {})
+        if place.record in hashes:
+            right = hashes[place.record] == found  # at least once may put the same one there twice
+        else:
+            hashes[place.record] = found
+            right = len(hashes) < chunk.value.records or sum(hashes.values()) % 2**64 == chunk.value.checksum
+        if not right:
+            self._wrong[which] = None
+
+    def wrong(self) -> list[str]:
+        """A sentence for each chunk that holds something else. One of which retention has removed a record cannot be judged."""
+        return [
+            f"{key.split.file.path} (split at byte {key.split.start}): topic {key.topic} has other values than were put there, by the "
+            "ledger's checksum: somebody else writes to it. Take the records from the file itself."
+            for key, _ in self._wrong
+        ]
+
+
 def in_quarantine(read: LedgerRecords) -> InQuarantine:
     found = InQuarantine(roots=read.roots)
     for _, of_path in read.by_path():
@@ -194,6 +223,11 @@ def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> di
         chunk = known.find(place)
         if chunk is None:
             raise UsageError(f"{place} is not in quarantine on cluster {cluster}, by the ledger. Nothing was sent.")
+        if UNREADABLE in (chunk.value.reasons or {}):
+            raise UsageError(
+                f"{place} stands for a whole file that could not be read, and is no record to send. Nothing was sent. Repair the file and run "
+                "its window again: changed, it is a new file, and is shipped."
+            )
         if place in found:
             raise UsageError(f"{place} is given twice. Nothing was sent: leave one of them.")
         found[place] = chunk

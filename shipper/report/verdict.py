@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from shipper.config.quarantine import UNREADABLE
 from shipper.report.account import Account, Step, accounts, steps
 from shipper.report.counts import disagreement
 from shipper.report.markup import number, plural, utc, words
@@ -47,7 +48,7 @@ def verdict(report: RunReport) -> Verdict:
     found = accounts(report)
     if report.status == "failed" or report.first_cause or any(step.failed for step in steps(report)):
         return _failed(report, found)
-    doubts, missing = tuple(_doubts(report, found)), tuple(_missing(report))
+    doubts, missing = tuple(_doubts(report, found)), tuple(_missing(report, found))
     shipped = [account for account in found if account.outcome == "shipped"]
     headline = _shipped(shipped) if shipped else _nothing(report, found)
     if doubts:
@@ -185,7 +186,7 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Doubt]:
     return doubts
 
 
-def _missing(report: RunReport) -> list[Doubt]:
+def _missing(report: RunReport, found: list[Account]) -> list[Doubt]:
     """What this run, and the runs before it, have left behind."""
     left = [file for file in report.plan.left_out if file.warns] if report.plan else []
     doubts = []
@@ -194,6 +195,11 @@ def _missing(report: RunReport) -> list[Doubt]:
         first = left[0]
         says = f"{file} left out: {first.path}: {first.reason}{', …' if left[1:] else ''}."
         doubts.append(Doubt(says, "left-out"))
+    for account in found:
+        if files := account.quarantined.get(UNREADABLE, 0):
+            each = "it" if files == 1 else "each"
+            says = f"{account.cluster}: {plural(files, 'file')} could not be read; one record in quarantine stands for {each}."
+            doubts.append(Doubt(says, "sum"))
     for cluster in dict.fromkeys(gap.cluster for gap in report.gaps or ()):
         gaps = [gap for gap in report.gaps or () if gap.cluster == cluster]
         windows = "1 earlier window is" if len(gaps) == 1 else f"{number(len(gaps))} earlier windows are"

@@ -72,6 +72,7 @@ def main() -> int:
         parser.add_argument(option)
     parser.add_argument("--reship", action="store_true")
     parser.add_argument("--scheduled", action="store_true")
+    parser.add_argument("--new-ledger", action="store_true")
     parser.add_argument("--reship-id")
     parser.add_argument("--reship-reason")
     parser.add_argument("step")

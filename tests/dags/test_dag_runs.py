@@ -85,6 +85,13 @@ def test_params_choose_another_window_and_reship(spark: FakeSpark) -> None:
     assert {call["window"] for call in spark.calls} == {"2026-10-01T00:00:00+00:00/2026-10-03T10:00:00+00:00"}
     assert all(call["reship"] for call in spark.calls)
     assert all("wrong codec" in call["reship_reason"] for call in spark.calls)
+    assert not any(call["new_ledger"] for call in spark.calls)
+
+
+def test_a_person_may_say_that_the_old_ledger_is_given_up(spark: FakeSpark) -> None:
+    asked = {"window_start": "2026-10-01T00:00:00Z", "window_end": "2026-10-02T00:00:00Z", "new_ledger": True}
+    assert run(**asked).state == "success"
+    assert [call["step"] for call in spark.calls if not call["new_ledger"]] == []
 
 
 def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark) -> None:

@@ -26,6 +26,7 @@ from shipper.producer.transaction import Transactions
 from shipper.terms import FileId, SplitId
 
 from .open_lane import OpenLane
+from .test_kill import wait_until
 from .world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka]
@@ -410,6 +411,31 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
     assert world.read() == Counter({b"one": 4, b"two": 4, b"three": 3, b"four": 3})
     assert command(world, "show", "--cluster", "other")["other"]["begun"]["instead_of"].startswith(gone)
     assert world.shipper("ledger", "verify", world.name).returncode == 0
+
+
+def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
+    """It knows nothing of what was archived, quarantined and replayed before it."""
+    world.write_log("a.log", b"one\n")
+    world.run()
+    topic = ledger_of(world).topic
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})
+    admin.delete_topics([topic])[topic].result()
+    wait_until(lambda: topic not in world.client.topics())
+    ledger_of(world)
+    (world.root / "repaired.jsonl").write_text("")
+
+    for command in (
+        ("ledger", "archive", world.name, "--before", "1d"),
+        ("ledger", "repair", world.name, "local", "--drop", "1:0", "--reason", "a test"),
+        ("quarantine", "replay", world.name, str(world.root / "repaired.jsonl")),
+    ):
+        done = world.shipper(*command)
+        assert done.returncode == 1, (command, done.stderr[-2000:])
+        assert f"the ledger topic {topic} was made anew" in " ".join(done.stderr.split())
+    verified = world.shipper("ledger", "verify", world.name, "--json")
+    assert verified.returncode == 1
+    [finding] = json.loads(verified.stdout)["local"]["findings"]
+    assert (finding["severity"], finding["kind"], finding["where"]) == ("wrong", "ledger", topic)
 
 
 def produce(lane, topic, record):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from shipper.testing.console_consumer import ReadRecord, read_records
@@ -196,6 +197,17 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
     assert "is no topic that pipeline" in " ".join(quarantine(world, "replay", world.name, str(path)).stderr.split())
     # A replay is a run: the next ship takes over from it, and finds that all is there.
     assert world.run()["delivered"] == 0
+
+    # Somebody else may write to the topic, with shipper's own headers: what they put there is not repaired and replayed unnoticed.
+    assert quarantine(world, "show", world.name).returncode == 0
+    one = next(record for record in quarantined(world) if record.value == b"no such line")
+    producer = Producer({"bootstrap.servers": world.bootstrap})
+    producer.produce(world.topic("-q"), b"a 200 forged", headers=list(one.headers))
+    assert producer.flush(30) == 0
+    shown = quarantine(world, "show", world.name, "--replayed")
+    assert shown.returncode == 1
+    assert "many.log (split at byte" in " ".join(shown.stderr.split())
+    assert "has other values than were put there, by the ledger's checksum" in " ".join(shown.stderr.split())
 
 
 def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name(make_world):
