@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ class SaysNothing(LocalFileSystem):
     protocol = "says-nothing"
 
     def mv(self, path1: str, path2: str, **options: Any) -> None:
-        if not os.path.exists(path2):
-            os.rename(path1, path2)
+        if not Path(path2).exists():
+            Path(path1).rename(path2)
 
 
 class Refuses(LocalFileSystem):
@@ -29,9 +28,9 @@ class Refuses(LocalFileSystem):
     protocol = "refuses"
 
     def mv(self, path1: str, path2: str, **options: Any) -> None:
-        if os.path.exists(path2):
+        if Path(path2).exists():
             raise OSError(f"cannot rename {path1} to {path2}")
-        os.rename(path1, path2)
+        Path(path1).rename(path2)
 
 
 class Keeps(SaysNothing):
