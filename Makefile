@@ -7,7 +7,9 @@ UV_VERSION := 0.13.9
 UV := $(or $(shell command -v uv 2>/dev/null),$(TOOLS)/bin/uv)
 RUN := .venv/bin
 STAMP := .venv/.synced
-PYTEST := $(RUN)/python -m pytest
+PYTEST := $(RUN)/python -m pytest --durations=10
+# Two workers, for two cores; each with servers of its own, and the tests of a file stay together.
+SIDE_BY_SIDE := -n $(or $(WORKERS),2) --dist loadfile
 CHAOS := $(RUN)/python -m tests.chaos.random_run
 
 export GX_ANALYTICS_ENABLED := false
@@ -45,10 +47,10 @@ format: setup  ## Format the code
 	$(RUN)/ruff format .
 
 unit: setup  ## Fast tests: no servers
-	$(PYTEST) tests/unit tests/property
+	$(PYTEST) $(SIDE_BY_SIDE) tests/unit tests/property
 
 dags: setup  ## DAG tests with Airflow, without a scheduler
-	$(PYTEST) tests/dags -m "not scheduler"
+	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "not scheduler"
 
 integration: setup  ## Real Kafka, real Spark, through the commands that users have
 	$(PYTEST) tests/integration -m "not long"

@@ -185,7 +185,9 @@ class _Ship:
             )
         late = [file for file in left.left if file in self._late_windows]
         result.late_files, result.late_windows = len(late), len({self._late_windows[file] for file in late})
-        before = taken.chunks.records_by_topic(SplitId(file, start) for file in left.complete for start in splits_of[file])
+        before = taken.chunks.records_by_topic(
+            split for splits in taken.chunks.splits_of(set(left.complete)).values() for split in splits
+        )
         result.unread, result.unread_files = sum(before.values()), len(left.complete)
         if left.left:
             say(f"{self._cluster.name}: shipping {len(left.left)} of {len(splits_of)} files")
@@ -477,7 +479,7 @@ class _Ship:
         quarantines = {topic for state in taken.chunks.splits.values() for topic in state.quarantines}
         quarantines |= {quarantine.topic} if quarantine else set()
         result.topics = topic_accounts(before, receipts, quarantines, self._dropped)
-        result.files = file_accounts(self._files, left, receipts, self._context, taken.chunks)
+        result.files = file_accounts(self._files, left, receipts, self._context)
         result.late_records = sum(file.delivered for file in result.files if file.path in self._late_paths)
         result.filtered = added(file.filtered for file in result.files)
         result.quarantined = added(file.quarantined for file in result.files)

@@ -12,7 +12,7 @@ gone to, that it does not have them (ADR 9).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shipper.ledger.ordinals import decode_ordinals
@@ -71,6 +71,13 @@ class SplitState:
         return frozenset(topic for (_, topic), chunk in self.chunks.items() if chunk.reasons is not None)
 
 
+def complete_as_cut(states: Collection[SplitState], otherwise: int | None) -> bool:
+    """Whether all of a file is there, by the splits that its ship cut it into: a pipeline's `split_size` and `ordering` may be others by now.
+    ``otherwise``: into how many it was cut, if its chunks do not say so, as older ones do not; None: then nobody knows."""
+    counts = {chunk.splits for state in states for chunk in state.chunks.values()} - {None} or {otherwise}
+    return counts == {len(states)} and all(state.complete for state in states)
+
+
 @dataclass
 class Chunks:
     """Feed records in offset order. ``voids`` hides chunks of files that are shipped anew."""
@@ -117,6 +124,14 @@ class Chunks:
             self.sparks.pop(file, None)
             self.doubts.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
+
+    def splits_of(self, files: Collection[FileId]) -> dict[FileId, list[SplitId]]:
+        """The splits of each of them that are known, as they were cut then. One pass over all; ``files``: a set, or the keys of a dict."""
+        found: dict[FileId, list[SplitId]] = {file: [] for file in files}
+        for split in self.splits:
+            if split.file in files:
+                found[split.file].append(split)
+        return found
 
     def records_by_topic(self, splits: Iterable[SplitId]) -> Counter[str]:
         """Records of these splits that are on the cluster, per topic."""

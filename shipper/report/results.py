@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import errno
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
@@ -530,12 +532,27 @@ class _Begun(BaseModel):
 
 
 def write_whole(target: str, text: str) -> None:
-    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it so."""
+    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it so.
+
+    There are file systems whose rename leaves a file alone that is there already, some without a word (WebHDFS answers false, which fsspec
+    does not look at). So the part must be gone afterwards; else the target is removed first, and for a moment nothing is there."""
     fs, path = fsspec.core.url_to_fs(target)
     fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-    part = f"{path}.part"
+    part = f"{path}.{secrets.token_hex(4)}.part"  # two that write the same file at once must not meet in one part
     fs.pipe_file(part, text.encode())
+    try:
+        fs.mv(part, path)
+    except OSError:
+        if not fs.exists(path):
+            raise
+    fs.invalidate_cache()
+    if not fs.exists(part):
+        return
+    fs.rm_file(path)
     fs.mv(part, path)
+    fs.invalidate_cache()
+    if fs.exists(part):
+        raise OSError(errno.EIO, "it is there already and cannot be replaced", path)
 
 
 class RunFolder:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from shipper.dev.kafka import KafkaServer
+from tests import warm
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +13,15 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A real broker for the whole test run. Tests share it, so each makes topics of its own."""
     with KafkaServer(tmp_path_factory.mktemp("kafka"), die_with_parent=True) as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_processes() -> Iterator[None]:
+    yield
+    warm.end()
+
+
+@pytest.fixture(autouse=True)
+def _cold_where_it_is_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+    with warm.cold(request.node.get_closest_marker("cold") is not None):
+        yield

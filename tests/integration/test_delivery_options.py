@@ -84,6 +84,7 @@ def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_d
     assert world.read("-there") + world.read("-late") == Counter(content.splitlines())
 
 
+@pytest.mark.cold  # a thread of Java's computes on when all else has ended
 def test_a_ship_that_an_expression_holds_up_for_ever_is_stopped_and_says_so(make_world):
     """Java's regular expressions take exponential time on such a line."""
     world = make_world()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests import warm
 
 pytestmark = pytest.mark.spark
 
@@ -37,9 +38,8 @@ def write_pipeline(root: Path, *checks: dict[str, object]) -> None:
 
 
 def gates(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shipper", "gates", "web", "--window", WINDOW, "--config", str(root / "config"), *arguments]
     wide = {**os.environ, "COLUMNS": "200"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=wide)
+    return warm.run(["shipper", "gates", "web", "--window", WINDOW, "--config", str(root / "config"), *arguments], wide)
 
 
 def test_an_open_gate_shows_its_table_and_leaves_nothing_behind(root: Path) -> None:
@@ -89,8 +89,7 @@ def test_validate_finds_what_spark_would_refuse_in_a_check(root: Path) -> None:
     ]
     write_pipeline(root, *bad)
     (root / "config" / "clusters" / "c.yaml").write_text("cluster: c\nbootstrap: 127.0.0.1:1\n")
-    command = [sys.executable, "-m", "shipper", "validate", "--json", "--config", str(root / "config")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = warm.run(["shipper", "validate", "--json", "--config", str(root / "config")])
     assert done.returncode == 2
     found = json.loads(done.stdout)["faults"]
     assert len(found) == 3

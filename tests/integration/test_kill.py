@@ -113,8 +113,7 @@ def small_steps(world: World, **changes: object) -> None:
 
 
 def prepare(world: World, run_id: str) -> None:
-    before = Ship(world, run_id, "plan", "gate_source")
-    assert before.wait() == 0, "".join(before.lines)
+    world.steps_done(run_id, "plan", "gate_source")
 
 
 class Kills:

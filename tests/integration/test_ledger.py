@@ -319,6 +319,31 @@ def test_verify_names_what_is_wrong_and_fails(world):
     }
 
 
+@pytest.mark.parametrize("split_size", ["64KiB", "128KiB", "1MiB"])
+def test_what_was_cut_otherwise_when_it_was_shipped_is_complete_by_how_it_was_cut_then(world, split_size):
+    """250,000 bytes in two splits, as `split_size: 128KiB` cuts them; since then the pipeline has had others."""
+    world.write_pipeline(source={"path": "logs", "settle": "0s", "split_size": split_size}, schedule="@daily")
+    ledger, size = ledger_of(world), 250_000
+    of_file = {"splits": 2, "window": "2026-11-01T00:00:00Z/2226-11-01T00:00:00Z"}
+
+    def split(path, start):
+        return encode_chunk(
+            world.name, ChunkKey(SplitId(FileId(path, size, 5), start), 0, world.topic()), replace(VALUE, **of_file)
+        )
+
+    ledger.write_chunks([split("whole", 0), split("whole", 131_072)])
+    assert command(world, "verify")["local"]["findings"] == []
+    assert [window["complete"] for window in command(world, "show")["local"]["windows"].values()] == [1]
+    done = world.shipper("gaps", world.name, "--since", "3d", "--json")
+    assert (done.returncode, json.loads(done.stdout)["gaps"]) == (0, [])
+
+    ledger.write_chunks([split("half", 0)])
+    found = command(world, "verify")["local"]["findings"]
+    assert [(finding["severity"], finding["where"]) for finding in found] == [("unfinished", "half")]
+    assert [(window["complete"], window["files"]) for window in command(world, "show")["local"]["windows"].values()] == [(1, 2)]
+    assert world.shipper("gaps", world.name, "--since", "3d", "--json").returncode == 1
+
+
 def damaged_places(world):
     done = world.shipper("ledger", "verify", world.name, "--json")
     found = json.loads(done.stdout)["local"]["findings"]

@@ -20,6 +20,7 @@ from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.producer.client import ClusterClient
 from shipper.testing.console_consumer import read_topic
+from tests import warm
 
 WINDOW = "2026-11-01T00:00/2026-11-02T00:00"
 _unique = itertools.count(1)
@@ -89,7 +90,10 @@ class World:
         return [sys.executable, "-m", "shipper", *arguments, "--config", str(self.root / "config")]
 
     def shipper(self, *arguments: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*prefix, *self.command(*arguments)], capture_output=True, text=True, timeout=300, check=False)
+        """In warm processes, unless the test is marked `cold` or wants something done before the command starts."""
+        if prefix:
+            return subprocess.run([*prefix, *self.command(*arguments)], capture_output=True, text=True, timeout=300, check=False)
+        return warm.run(["shipper", *arguments, "--config", str(self.root / "config")])
 
     def run(self, *arguments: str, window: str = WINDOW) -> dict[str, Any]:
         """``shipper run --json``; fails the test if the run failed."""
@@ -107,13 +111,23 @@ class World:
         return done.stderr
 
     def steps(self, run_id: str, *steps: str) -> subprocess.Popen[str]:
-        """Some steps in a process of their own, as an Airflow task runs them."""
-        command = [sys.executable, "-m", "spark_jobs", "--config", str(self.root / "config"), "--pipeline", self.name]
-        command += ["--window", "2026-11-01T00:00/2026-11-02T00:00", "--run-id", run_id, *steps]
+        """Some steps in a process of their own, as an Airflow task runs them; to be watched, killed or stopped."""
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        command = [sys.executable, "-m", *self._steps(run_id, *steps)]
         return subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
+
+    def steps_done(self, run_id: str, *steps: str) -> None:
+        """The same to their end; fails the test if they failed."""
+        done = warm.run(self._steps(run_id, *steps))
+        assert done.returncode == 0, done.stderr[-4000:]
+
+    def _steps(self, run_id: str, *steps: str) -> list[str]:
+        return [
+            *("spark_jobs", "--config", str(self.root / "config"), "--pipeline", self.name),
+            *("--window", WINDOW, "--run-id", run_id, *steps),
+        ]
 
     def read(self, suffix: str = "") -> Counter[bytes]:
         """Every committed value of the topic, by Java's console consumer."""
