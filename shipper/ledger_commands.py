@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import datetime as dt
 import getpass
+import io
 import json
 import re
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -36,6 +37,7 @@ from shipper.plan.files import split_starts
 from shipper.plan.window import parse_moment, parse_window
 from shipper.producer.client import ClusterClient
 from shipper.runner import new_run_id
+from shipper.terminal import visible
 from shipper.terms import FileId
 
 app = typer.Typer(
@@ -377,7 +379,7 @@ def export(
                 if format == "csv":
                     rows.writerow({name: _cell(value) for name, value in row.items()})
                 else:
-                    target.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    target.write(json.dumps(row, ensure_ascii=target.isatty()) + "\n")
     err.say(f"{count:,} chunks of {pipeline} on {ledger.cluster.name}" + (f" in {to}" if to else ""))
 
 
@@ -412,11 +414,21 @@ _COLUMNS = (
 )
 
 
+class _Seen(io.TextIOBase):
+    """Standard output, where somebody looks at it: names of files do nothing to the terminal. What a program reads stays as it is."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(visible(text, keep="\r\n"))
+
+    def isatty(self) -> bool:
+        return True
+
+
 @contextmanager
-def _written(path: Path | None) -> Iterator[IO[str]]:
+def _written(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
     """Whole or not at all: nobody should take half an export for all of it."""
     if path is None:
-        yield sys.stdout
+        yield _Seen() if sys.stdout.isatty() else sys.stdout
         return
     part = path.with_name(path.name + ".part")
     try:

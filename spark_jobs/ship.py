@@ -52,11 +52,9 @@ from spark_jobs.records import fixed_topics, headers_of_files
 from spark_jobs.session import SPARK_MINOR
 from spark_jobs.unreadable import broken_files, doubts, quarantine_whole, unreadable, wrong_sizes
 
-#: Topics in a message; log lines may have made many.
-_TOPICS_NAMED = 10
+#: Topics or files in a message; log lines may have made many.
+_NAMED = 10
 _STOPPED_READS_SECONDS = 3.0
-_NAMED = 5
-"""Files in a note."""
 
 
 def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> ShipResult:
@@ -388,7 +386,7 @@ class _Ship:
         lookup = TopicLookup(self._preflight.settings)
         while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
             if time.monotonic() > deadline:
-                named = list(missing.items())[:_TOPICS_NAMED]
+                named = list(missing.items())[:_NAMED]
                 counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in named)
                 counts += f" and {len(missing) - len(named):,} more topics" if len(missing) > len(named) else ""
                 return PassOutcome(
@@ -398,10 +396,10 @@ class _Ship:
                     )
                 )
             time.sleep(1.0)
-        say(
-            f"{self._cluster.name}: another pass for {', '.join(f'{topic} ({count:,} records)' for topic, count in dropped.items())}"
-        )
-        self._result.notes.append(f"Another pass over the files was needed for parked records of {', '.join(dropped)}.")
+        counts = [f"{topic} ({count:,} records)" for topic, count in list(dropped.items())[:_NAMED]]
+        more = f" and {len(dropped) - _NAMED:,} more topics" if len(dropped) > _NAMED else ""
+        say(f"{self._cluster.name}: another pass for {', '.join(counts)}{more}")
+        self._result.notes.append(f"Another pass over the files was needed for parked records of {', '.join(counts)}{more}.")
         taken = self._read_on(taken, self._preflight.settings.transaction_timeout_ms / 1000)
         return self._pass(self._remaining(taken), taken)
 
