@@ -26,7 +26,8 @@ $(STAMP): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
 	  || { echo "shipper needs Python 3.11 or 3.12, and $(PYTHON) is $$($(PYTHON) --version 2>&1); set PYTHON=python3.11" >&2; exit 2; }
 	@command -v "$(UV)" >/dev/null || { echo "fetching uv into $(TOOLS)"; $(PYTHON) -m venv $(TOOLS) && $(TOOLS)/bin/pip install --quiet uv==$(UV_VERSION); }
-	$(UV) sync --locked --all-extras --python "$$(command -v $(PYTHON))" --quiet
+	$(UV) sync --locked --all-extras --python "$$(command -v $(PYTHON))" --compile-bytecode --quiet
+	$(RUN)/python -m spark_jobs.make_class_data
 	@touch $@
 
 demo: setup  ## Real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up

@@ -24,11 +24,11 @@ from shipper.config.spark_settings import deciding
 from shipper.errors import ShipperError
 from shipper.plan.window import parse_window
 from shipper.report.results import RunFolder
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN
 from shipper.stopping import Stopped, raise_when_stopped
 from spark_jobs.context import Clusters, RunContext, say
-from spark_jobs.expressions import sql_faults
-from spark_jobs.session import session, setting
+from spark_jobs.java import begin_java
+from spark_jobs.settings import set_environment, spark_settings
 
 #: Before whoever asked loses patience.
 _STOPPED_WITHIN_SECONDS = GRACE_SECONDS - 2
@@ -92,9 +92,6 @@ def _set_up_logging() -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # The steps import Spark's readers and the report; a wrong argument should not have to wait for them.
-    from spark_jobs.steps import run_steps
-
     pipeline = load_pipeline(arguments.config, arguments.pipeline)
     window = parse_window(arguments.window)
     runs_uri = resolve_uri(arguments.config, arguments.runs_uri or pipeline.runs_uri)
@@ -115,6 +112,12 @@ def _run(arguments: argparse.Namespace) -> int:
         has_gate=any(step.partition(":")[0] in (GATE_SOURCE, GATE_DELIVERY) for step in arguments.steps),
     )
     job_environment.forget([*(found.name for found in references(arguments.config, pipeline.name)), GIVEN_VARIABLE])
+    if PLAN in arguments.steps:  # it lists files; Java starts while Python imports the rest
+        set_environment(pipeline)
+        begin_java(spark_settings(pipeline))
+    # The steps import the report, and more; a wrong argument should not have to wait for them.
+    from spark_jobs.steps import run_steps
+
     context.folder.make()
     try:
         return run_steps(context, arguments.steps)
@@ -127,6 +130,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def check_sql(config_dir: Path, only: str | None = None) -> int:
     """Prints ``{pipeline: [[field, message], …]}`` for all pipelines that load, or one of them; returns 0 also when there are faults."""
+    from spark_jobs.expressions import sql_faults
+    from spark_jobs.session import session, setting
+
     pipelines = load_all(config_dir, EVERYTHING).pipelines
     if only is not None:
         pipelines = {name: pipeline for name, pipeline in pipelines.items() if name == only}

@@ -7,11 +7,10 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.models import Cluster, Pipeline
@@ -22,9 +21,16 @@ from shipper.plan.window import Window
 from shipper.report.results import PlannedFile, RunFolder
 from shipper.terminal import visible
 from shipper.terms import FileId
-from spark_jobs.session import end_session, session
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.java import end_java
+from spark_jobs.settings import set_environment, spark_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SPARK_STOPS_WITHIN_SECONDS = 4.0
+_MUCH_BYTES = 1 << 30
+"""Above it another JVM pays, which optimises what it runs (docs/adr/0014): 240 MB cost 25 CPU s without and 32 with it."""
 
 
 class Clusters(Mapping[str, Cluster]):
@@ -79,24 +85,42 @@ class RunContext:
     """Whether the words at the end are left to the process that started this one."""
     has_gate: bool = False
     """Whether a gate is among the steps that this process runs."""
+    left_bytes: int = 0
+    """Stored bytes that are left to ship, as the plan knows once it is made."""
     _spark: SparkSession | None = field(default=None, repr=False)
+
+    @cached_property
+    def hadoop(self) -> Hadoop:
+        """For whatever is asked about files; it needs no Spark."""
+        if self._spark is not None:
+            return Hadoop.of(self._spark)
+        set_environment(self.pipeline)
+        return Hadoop.start(spark_settings(self.pipeline))
 
     @property
     def spark(self) -> SparkSession:
-        """Started on first use: a step that finds nothing to do never pays for it."""
+        """Started on first use, in the JVM that is there: a step that finds nothing to do never pays for it."""
         if self._spark is None:
             if self.has_gate:
                 # Great Expectations takes seconds to import, and so does Java to start, in another process. What is wrong with the
                 # import is said where the gate imports it.
                 threading.Thread(target=_import_gates, name="import gates").start()
-            self._spark = session(self.pipeline)
+            from spark_jobs.session import session
+
+            much_work = self.left_bytes > _MUCH_BYTES
+            self._spark = session(self.pipeline, much_work=much_work)
+            self.__dict__.pop("hadoop", None)  # it may have been of another JVM
         return self._spark
 
     def abandon_spark(self) -> None:
         """Ends Spark and all that it runs, whatever the main thread was in the middle of: a call into the JVM that was interrupted leaves
         its connection in the middle of an answer, so another thread asks, on one of its own."""
         spark, self._spark = self._spark, None
-        if spark is not None:
+        if spark is None:
+            end_java()
+        else:
+            from spark_jobs.session import end_session
+
             end_session(spark, _SPARK_STOPS_WITHIN_SECONDS)
 
     def stop_spark(self) -> None:
@@ -131,7 +155,7 @@ class RunContext:
 
 def _import_gates() -> None:
     with contextlib.suppress(Exception):
-        import_module("spark_jobs.gates")
+        import_module("spark_jobs.gates.suite")
 
 
 def file_id(file: PlannedFile) -> FileId:

@@ -9,17 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from shipper.errors import SourceError
 from shipper.report.results import PlannedFile
+from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import first_line, open_file
 
 _END_BYTES = 4096
 _OPEN_AT_ONCE = 16
 
 
-def duplicates(spark: SparkSession, files: Sequence[PlannedFile]) -> list[list[str]]:
+def duplicates(hadoop: Hadoop, files: Sequence[PlannedFile]) -> list[list[str]]:
     """Groups of paths with the same bytes, as stored; the paths of a group, and the groups, in order. Raises SourceError.
 
     Costs nothing where all sizes differ. Files of equal size cost one open each; those whose first and last 4 kB agree as well
@@ -28,8 +27,8 @@ def duplicates(spark: SparkSession, files: Sequence[PlannedFile]) -> list[list[s
     sizes = {file.path: file.size_bytes for file in files if file.size_bytes}
     with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
         same = _split([list(sizes)], lambda paths: [sizes[path] for path in paths])
-        same = _split(same, lambda paths: list(pool.map(lambda path: _ends(spark, path, sizes[path]), paths)))
-        same = _split(same, lambda paths: list(pool.map(lambda path: _md5(spark, path), paths)))
+        same = _split(same, lambda paths: list(pool.map(lambda path: _ends(hadoop, path, sizes[path]), paths)))
+        same = _split(same, lambda paths: list(pool.map(lambda path: _md5(hadoop, path), paths)))
     return sorted(sorted(group) for group in same)
 
 
@@ -44,24 +43,24 @@ def _split(groups: Iterable[list[str]], keys: Callable[[list[str]], Sequence[Has
     return found
 
 
-def _ends(spark: SparkSession, path: str, size: int) -> bytes:
+def _ends(hadoop: Hadoop, path: str, size: int) -> bytes:
     def read(stream: Any) -> bytes:
         digest = hashlib.md5(bytes(stream.readNBytes(_END_BYTES)), usedforsecurity=False)
         stream.seek(max(0, size - _END_BYTES))
         digest.update(bytes(stream.readNBytes(_END_BYTES)))
         return digest.digest()
 
-    return bytes(_opened(spark, path, read))
+    return bytes(_opened(hadoop, path, read))
 
 
-def _md5(spark: SparkSession, path: str) -> str:
-    md5 = spark._jvm.org.apache.hadoop.io.MD5Hash
-    return str(_opened(spark, path, lambda stream: md5.digest(stream).toString()))
+def _md5(hadoop: Hadoop, path: str) -> str:
+    md5 = hadoop.jvm.org.apache.hadoop.io.MD5Hash
+    return str(_opened(hadoop, path, lambda stream: md5.digest(stream).toString()))
 
 
-def _opened(spark: SparkSession, path: str, read: Callable[[Any], Any]) -> Any:
+def _opened(hadoop: Hadoop, path: str, read: Callable[[Any], Any]) -> Any:
     try:
-        with closing(open_file(spark, path)) as stream:
+        with closing(open_file(hadoop, path)) as stream:
             return read(stream)
     except Exception as error:
         raise SourceError(

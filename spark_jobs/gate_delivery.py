@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
 
 from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
@@ -18,10 +17,8 @@ from shipper.report.results import DeliveryGateResult, GateResult, PlanResult, S
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from spark_jobs.accounting import account
 from spark_jobs.context import RunContext, file_id
+from spark_jobs.gates.delivery import Evidence, evaluate_delivery
 from spark_jobs.read_back import look
-
-if TYPE_CHECKING:
-    from spark_jobs.gates import Evidence
 
 _LEDGER_WAIT_SECONDS = 60.0
 
@@ -29,8 +26,6 @@ _LEDGER_WAIT_SECONDS = 60.0
 def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetime) -> DeliveryGateResult:
     """After the last byte. Reads the ledger anew, and the topics if the pipeline says so; the result has the checks, and who calls says
     whether they close the gate. Raises ShipperError for what cannot be read at all."""
-    from spark_jobs import gates  # Great Expectations takes seconds to import
-
     planned = as_gated(context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult))
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     cluster, pipeline = context.clusters[cluster_name], context.pipeline
@@ -39,7 +34,9 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     files = planned.files_for(cluster_name)
     state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
     ledger = figures(state.chunks, [file_id(file) for file in files], shipped.generation)
-    evidence = gates.Evidence(account(shipped, [(file_id(file), file) for file in files], ledger))
+    evidence = Evidence(
+        account(shipped, [(file_id(file), file) for file in files], ledger), nothing_was_read=shipped.unread_files == len(files)
+    )
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
@@ -51,7 +48,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         started_at=started_at,
         finished_at=started_at,
         scope=scope,
-        checks=gates.evaluate_delivery(pipeline.gates.delivery, evidence),
+        checks=evaluate_delivery(pipeline.gates.delivery, evidence),
         topics=evidence.account.topics,
         account=evidence.account.counts,
         coverage=coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),

@@ -1,24 +1,49 @@
-"""The JVM that this process starts: its own words on standard error, filtered; and whether it still lives."""
+"""The JVM that this process starts: at once and without Spark, for looking at files; a SparkContext is made in it when there is something to
+scan or to ship. Its own words on standard error, filtered; and whether it still lives. docs/adr/0014 says why it is started like that."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from typing import Any
 
 from shipper.stopping import Stopped
 from shipper.terminal import visible
+from spark_jobs import class_data, java_command
 
 _HERE = Path(__file__).parent
 #: Every JVM of Spark's says it, and nobody can do anything about it.
 _NOISE = ("WARNING: Using incubator modules: jdk.incubator.vector",)
+_LOOKS_EVERY_SECONDS = 0.01
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+
+
+@dataclass
+class _Jvm:
+    """A JVM that this process has started; at first nobody knows whether it comes up."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    """With the file that it writes when Python may connect."""
+    has_archive: bool
+    much_work: bool
+    """Whether it was started for work that takes longer than some seconds."""
+    address: tuple[int, str] | None = None
+    """Port and secret."""
+
+
+_jvm: _Jvm | None = None
+_gateway: Any = None
 
 
 def log_settings() -> Path:
@@ -26,17 +51,142 @@ def log_settings() -> Path:
     return _HERE / ("log4j2-verbose.properties" if os.environ.get("SHIPPER_LOG") else "log4j2.properties")
 
 
-def start_java(conf: SparkConf) -> None:
-    """Starts the JVM and a SparkContext in it, if there is none; under spark-submit both are somebody else's."""
-    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return
+def begin_java(settings: Mapping[str, str], *, much_work: bool = False, options: Sequence[str] | None = None) -> None:
+    """Starts the JVM if there is none, and does not wait for it: Python has enough to import meanwhile. Does nothing where that is
+    `spark-submit`'s business, or where somebody else has started one. ``options`` in place of those that make it start fast."""
+    global _jvm
+    if _jvm is None and _gateway is None and _PORT not in os.environ:
+        _jvm = _begin(settings, options, class_data.archive(), much_work)
+
+
+def _begin(settings: Mapping[str, str], options: Sequence[str] | None, archive: Path | None, much_work: bool) -> _Jvm | None:
+    if options is None:
+        options = class_data.options(settings, archive, much_work=much_work)
+    command = java_command.command(settings, options)
+    if command is None:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="shipper-java-"))
+    environment = {
+        **os.environ,
+        **java_command.environment(java_command.spark_home()),
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection"),
+    }
+    with _words() as ours:
+        # Ctrl-C is for Python, which ends Java in good order. A shell, since threads may run by now, and code of ours between fork and exec
+        # could wait for ever for one of them.
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command],
+            env=environment, stdin=subprocess.PIPE, stdout=ours, stderr=ours,
+        )  # fmt: skip
+    return _Jvm(process, folder, archive is not None, much_work)
+
+
+def _address(settings: Mapping[str, str]) -> tuple[int, str] | None:
+    """Where the JVM listens that was begun; None for none, or if it died before it did."""
+    global _jvm
+    begin_java(settings)
+    jvm = _jvm
+    if jvm is not None and jvm.address is None:
+        jvm.address = _wait_for(jvm)
+        if jvm.address is None and jvm.has_archive:
+            _jvm = jvm = _begin(settings, None, None, jvm.much_work)  # whatever is wrong with it, it is only a way to be fast
+            if jvm is not None:
+                jvm.address = _wait_for(jvm)
+        if jvm is None or jvm.address is None:
+            _jvm = None
+            return None
+    return jvm and jvm.address
+
+
+def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:
+    written = jvm.folder / "connection"
+    try:
+        while not written.is_file():
+            if jvm.process.poll() is not None:
+                return None
+            time.sleep(_LOOKS_EVERY_SECONDS)
+        content = written.read_bytes()  # it gets its name when it is complete
+    finally:
+        shutil.rmtree(jvm.folder, ignore_errors=True)
+    port, length = struct.unpack_from("!ii", content)
+    return port, content[8 : 8 + length].decode()
+
+
+def file_gateway(settings: Mapping[str, str]) -> Any:
+    """Py4J's gateway to the JVM, which needs no Spark; that of Spark, if there is one. Raises what pyspark raises if none can be started."""
+    global _gateway
+    if _gateway is not None:
+        return _gateway
+    if _PORT in os.environ:  # under spark-submit, and wherever somebody shares a JVM
+        _gateway = _connected(int(os.environ[_PORT]), os.environ[_SECRET])
+    elif (address := _address(settings)) is not None:
+        _gateway = _connected(*address)
+    else:
+        _gateway = _launched(settings)
+    return _gateway
+
+
+def _connected(port: int, secret: str) -> Any:
+    # The same choice as in pyspark.java_gateway, and as the JVM makes it.
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true":
+        from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+
+        parameters = JavaParameters(port=port, auth_token=secret, auto_convert=True)
+        return ClientServer(java_parameters=parameters, python_parameters=PythonParameters(port=0, eager_load=False))
+    from py4j.java_gateway import GatewayParameters, JavaGateway
+
+    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True))
+
+
+def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None:
+    """For a SparkContext in that JVM; with ``much_work`` in one that was started for it, instead of another that was not. None where pyspark finds
+    it itself: in the environment, or since it has one."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or _PORT in os.environ:
+        return None
+    if much_work and _jvm is not None and not _jvm.much_work:
+        forget_java()
+        begin_java(settings, much_work=True)
+    if (address := _address(settings)) is None:
+        return _gateway if _gateway is not None else _launched(settings)
+    # As pyspark is told of a JVM that is there. Nothing that Spark starts shall believe that it is told.
+    os.environ[_PORT], os.environ[_SECRET] = str(address[0]), address[1]
+    try:
+        gateway = launch_gateway()
+    finally:
+        del os.environ[_PORT], os.environ[_SECRET]
+    assert _jvm is not None
+    gateway.proc = _jvm.process
+    return gateway
+
+
+def forget_java() -> None:
+    """Ends the JVM, in which nothing runs; what has come from it is worth nothing any more."""
+    global _jvm, _gateway
+    end_java()
+    _jvm, _gateway = None, None
+
+
+def _launched(settings: Mapping[str, str]) -> Any:
+    """By `spark-submit`, which looks at all that may be set up on this machine."""
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    with _words() as ours:
+        return launch_gateway(SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": ours})
+
+
+@contextlib.contextmanager
+def _words() -> Iterator[int]:
+    """What the JVM writes to gets passed on."""
     theirs, ours = os.pipe()
     threading.Thread(target=_pass_on, args=(theirs,), name="Java's words", daemon=True).start()
     try:
-        gateway = launch_gateway(conf, {"stderr": ours})
+        yield ours
     finally:
         os.close(ours)
-    SparkContext(conf=conf, gateway=gateway)
 
 
 @contextlib.contextmanager
@@ -69,4 +219,16 @@ def _pass_on(pipe: int) -> None:
 
 def java_process() -> subprocess.Popen[bytes] | None:
     """None before there is one, and under spark-submit, whose child this process is."""
-    return getattr(SparkContext._gateway, "proc", None)  # kept there "for use by the caller", says pyspark's java_gateway
+    if _jvm is not None:
+        return _jvm.process
+    spark = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    of_spark = getattr(
+        getattr(spark, "_gateway", None), "proc", None
+    )  # kept there "for use by the caller", says pyspark's java_gateway
+    return of_spark or getattr(_gateway, "proc", None)
+
+
+def end_java() -> None:
+    """Of a JVM in which nothing runs but a question or two. One that somebody else has started is theirs."""
+    if (java := java_process()) is not None:
+        java.kill()

@@ -7,10 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.utils import AnalysisException
-
 from shipper.delivery.preflight import Sample
 from shipper.errors import SourceError
 from shipper.plan.files import ListedFile
@@ -18,6 +14,7 @@ from shipper.plan.formats import HEAD_BYTES, PLAIN, recognise
 from shipper.report.results import PlannedFile
 from shipper.terms import FileId
 from spark_jobs import packed
+from spark_jobs.hadoop import Hadoop
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
@@ -35,12 +32,12 @@ class Listed:
     """The listing stopped when it had found more than asked for."""
 
 
-def list_files(spark: SparkSession, paths: Sequence[str], *, recursive: bool, include: str, most: int) -> Listed:
+def list_files(hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include: str, most: int) -> Listed:
     """Files under ``paths`` (folders or globs; one that does not exist holds none), each once. Hidden files (``_…``, ``.…``) are left out.
     Stops when it has found more than ``most`` whose name fits ``include``. Raises SourceError."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     try:
-        content = _folder(spark).list(_conf(spark), wanted, recursive, _java_regex(include), most, _MOST_OTHERS)
+        content = _folder(hadoop).list(hadoop.conf, wanted, recursive, _java_regex(include), most, _MOST_OTHERS)
     except Exception as error:
         raise SourceError(
             f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {first_line(error)}. Check the path, the scheme and the credentials."
@@ -59,74 +56,72 @@ def _java_regex(pattern: str) -> str:
     return fnmatch.translate(pattern).replace(r"\Z", r"\z")
 
 
-def _folder(spark: SparkSession) -> Any:
-    return spark._jvm.shipper.lines.Folder  # type: ignore[union-attr]
+def _folder(hadoop: Hadoop) -> Any:
+    return hadoop.jvm.shipper.lines.Folder
 
 
-def _conf(spark: SparkSession) -> Any:
-    return spark._jsc.hadoopConfiguration()
-
-
-def qualified_folder(spark: SparkSession, folder: str) -> str:
+def qualified_folder(hadoop: Hadoop, folder: str) -> str:
     """``folder`` as paths of files in it begin, with a slash at its end; empty for none. Asks nobody whether it is there."""
     if not folder:
         return ""
-    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(folder)  # type: ignore[union-attr]
-    qualified = hadoop_path.getFileSystem(_conf(spark)).makeQualified(hadoop_path)
+    hadoop_path = hadoop.jvm.org.apache.hadoop.fs.Path(folder)
+    qualified = hadoop_path.getFileSystem(hadoop.conf).makeQualified(hadoop_path)
     return str(qualified.toString()).rstrip("/") + "/"
 
 
-def open_file(spark: SparkSession, path: str) -> Any:
+def open_file(hadoop: Hadoop, path: str) -> Any:
     """Its bytes as they are stored: Hadoop's FSDataInputStream. Raises Py4JJavaError."""
-    return _folder(spark).open(_conf(spark), path)
+    return _folder(hadoop).open(hadoop.conf, path)
 
 
-def look_at(spark: SparkSession, files: Sequence[PlannedFile]) -> None:
+def look_at(hadoop: Hadoop, files: Sequence[PlannedFile]) -> None:
     """Notes of each file what it is by its first bytes, whether it begins with a byte order mark, and why it cannot be read if it cannot.
     Costs one open for each, two if it is packed."""
     files = [file for file in files if file.size_bytes]
-    for file, head in zip(files, _heads(spark, files, HEAD_BYTES, PLAIN), strict=True):
+    for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, PLAIN), strict=True):
         if isinstance(head, str):
             file.problem = head
             continue
         found = recognise(file.path, head)
         file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
-    for file, head in zip(unpacked, _heads(spark, unpacked, len(_UTF8_BOM)), strict=True):
+    for file, head in zip(unpacked, _heads(hadoop, unpacked, len(_UTF8_BOM)), strict=True):
         if isinstance(head, str):
             file.problem = f"its beginning cannot be unpacked: damaged or cut off ({head})"
         else:
             file.bom = head == _UTF8_BOM
 
 
-def take_sample(spark: SparkSession, files: Sequence[PlannedFile], codec: str) -> Sample:
+def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], codec: str) -> Sample:
     """Looks at the beginning of a few files. ``codec``: with which records will be compressed. A file that cannot be read is left out."""
     chosen = [PlannedFile(**vars(file)) for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]]
-    look_at(spark, chosen)
-    heads = _heads(spark, [file for file in chosen if not file.problem], _SAMPLE_BYTES)
+    look_at(hadoop, chosen)
+    heads = _heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES)
     found = [head for head in heads if isinstance(head, bytes)]
     size = sum(len(head) for head in found)
     if size == 0:
         return Sample()
+    import pyarrow as pa
+
     packed_size = (
         size if codec == "none" else sum(len(pa.compress(head, _ARROW_CODECS.get(codec, codec), asbytes=True)) for head in found)
     )
     return Sample(size / packed_size, any(len(line) > _LONG_LINE_BYTES for head in found for line in head.split(b"\n")))
 
 
-def empty_files(spark: SparkSession, files: Sequence[PlannedFile]) -> set[str]:
+def empty_files(hadoop: Hadoop, files: Sequence[PlannedFile]) -> set[str]:
     """Paths of those that unpack to nothing, or to a byte order mark."""
-    heads = _heads(spark, files, len(_UTF8_BOM) + 1)
+    heads = _heads(hadoop, files, len(_UTF8_BOM) + 1)
     return {file.path for file, head in zip(files, heads, strict=True) if head in (b"", _UTF8_BOM)}
 
 
-def _heads(spark: SparkSession, files: Sequence[PlannedFile], count: int, format: str | None = None) -> Iterable[bytes | str]:
+def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None) -> Iterable[bytes | str]:
     """The first ``count`` bytes of each file's content (of its bytes as stored with ``format=PLAIN``), all if it has fewer; or why not."""
     if not files:
         return
     wanted = packed.number(len(files))
     wanted += b"".join(packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files)
-    found = packed.Unpacker(bytes(_folder(spark).heads(_conf(spark), wanted, count)))
+    found = packed.Unpacker(bytes(_folder(hadoop).heads(hadoop.conf, wanted, count)))
     for _ in files:
         readable, content = found.number(), found.bytes()
         yield content if readable else content.decode()
@@ -139,6 +134,8 @@ def first_line(error: Exception) -> str:
         while java.getCause() is not None:
             java = java.getCause()
         return str(java.toString()).splitlines()[0]
+    from pyspark.errors import AnalysisException
+
     if isinstance(error, AnalysisException):
         return (error.getMessage() or str(error)).strip().splitlines()[0]
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from shipper.plan.files import split_hash, split_starts
 from shipper.plan.formats import PLAIN
@@ -15,6 +13,9 @@ from shipper.report.results import PlannedFile
 from shipper.terms import FileId
 from spark_jobs import packed
 from spark_jobs.java import afterwards
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _SOURCE = "shipper.lines.LineSource"
 _ALL_LINES = 2**63 - 1

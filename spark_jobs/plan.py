@@ -24,7 +24,7 @@ from shipper.terms import FileId
 from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.listing import list_files, look_at, qualified_folder, take_sample
 from spark_jobs.lookback import LookBack, late_files, look_back
-from spark_jobs.session import SPARK_MINOR
+from spark_jobs.settings import SPARK_MINOR
 from spark_jobs.unreadable import unreadable
 
 
@@ -41,7 +41,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         started_at=started_at,
         finished_at=started_at,
         source=pattern,
-        source_root=qualified_folder(context.spark, source_root(pattern)),
+        source_root=qualified_folder(context.hadoop, source_root(pattern)),
         transform_digest=pipeline.transform_digest(),
         reship=context.reship,
         reship_id=context.reship_id,
@@ -56,6 +56,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         _look_at_files(context, result)
     else:
         _ask_clusters(context, result, files, back)
+    context.left_bytes = result.left_bytes
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
 
@@ -69,7 +70,7 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tup
     source = context.pipeline.source
     most = context.pipeline.limits.max_files * (1 + len(back.windows) if back else 1)
     paths = [*own, *(back.folders if back else ())]
-    found = list_files(context.spark, paths, recursive=source.recursive, include=source.include, most=most)
+    found = list_files(context.hadoop, paths, recursive=source.recursive, include=source.include, most=most)
     if found.too_many:
         raise SourceError(
             f"pipeline {context.pipeline.name}: at least {most + 1} files in window {context.window}"
@@ -118,8 +119,8 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
     for planned in result.files:
         planned.left = file_id(planned) in wanted
     _look_at_files(context, result)
-    if result.files:
-        sample = take_sample(context.spark, result.files, context.pipeline.delivery.compression)
+    if any(file.left for file in result.files):
+        sample = take_sample(context.hadoop, result.files, context.pipeline.delivery.compression)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
     result.clusters = [one.result() for one in asked]
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
@@ -130,7 +131,7 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
 def _look_at_files(context: RunContext, result: PlanResult) -> None:
     """Says of each file that is left what it is, and why it cannot be read if it cannot. Raises SourceError if the pipeline wants that."""
     left = [file for file in result.files if file.left]
-    look_at(context.spark, left)
+    look_at(context.hadoop, left)
     # An old file must not fail a run for each hour that it is there.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from pyspark.errors import AnalysisException
-
 from shipper.errors import ShipperError, SourceError, why_system
 from spark_jobs.java import java_process
 
@@ -123,6 +121,8 @@ def of_exception(error: Exception) -> str:
         return of_building(error)
     if gone := _java_is_gone(error, java_process()):
         return gone
+    from pyspark.errors import AnalysisException
+
     if isinstance(error, AnalysisException):  # raised before any data is read
         first = str(error).splitlines()[0]
         if (

@@ -1,4 +1,4 @@
-"""The Spark session, with everything pinned that decides where files are cut."""
+"""The Spark session."""
 
 from __future__ import annotations
 
@@ -6,77 +6,25 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyspark
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from shipper.config.models import Pipeline
-from shipper.config.spark_settings import SQL_DEFAULTS
-from shipper.runner import READER_JAR
-from spark_jobs.java import afterwards, java_process, log_settings, start_java
-
-#: A worker fills and frees tens of megabytes a second. glibc gives freed memory back to the kernel at once, and 4 kB at a time is a fault for
-#: each page when it is taken again: up to 75,000 faults per million lines. Kept, and in huge pages (glibc 2.35 or later), a worker needs 10 % less
-#: CPU near and far (measured: 0.87 and 1.37 instead of 0.98 and 1.50 s per million lines). Many arenas would keep 60 MB more.
-_MALLOC = {
-    "arena_max": 2,
-    "hugetlb": 1,
-    "trim_threshold": 1 << 30,
-    "top_pad": 16 << 20,
-    "mmap_threshold": 32 << 20,  # else 128 kB, once trim_threshold is given
-}
-#: What Spark makes of an expression may change with it, so the ledger has it.
-SPARK_MINOR = ".".join(pyspark.__version__.split(".")[:2])
-_MOST_ROWS, _MOST_BATCH_BYTES = 4000, 2**30
-MAX_PARTITION_BYTES = "spark.sql.files.maxPartitionBytes"
-_TUNABLES = ":".join(f"glibc.malloc.{name}={value}" for name, value in _MALLOC.items())
+from spark_jobs.java import afterwards, java_process, spark_gateway
+from spark_jobs.settings import set_environment, spark_settings
 
 
-def _rows_per_batch(max_line_bytes: int) -> int:
-    """Spark cuts its batches by rows (`passes.py` says why not by bytes), so the longest lines decide how much memory one may need: 1 GiB.
-    Measured: 1,024 rows cost Java 4 % more CPU than 4,000, which is the point of diminishing returns."""
-    return max(16, min(_MOST_ROWS, _MOST_BATCH_BYTES // max_line_bytes))
+def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
+    """The session for the pipeline's steps, one per process. ``much_work``: for longer than some seconds.
 
-
-def session(pipeline: Pipeline) -> SparkSession:
-    """The session for the pipeline's steps, one per process. Raises what Spark raises if the master cannot be reached."""
-    runner = pipeline.runner
-    # Python data sources and workers run in what these name; the default would be whatever `python3` is on the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", runner.python or sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    os.environ.setdefault("GLIBC_TUNABLES", _TUNABLES)  # for workers on this machine
-    app_name = f"shipper {pipeline.name}"
-    builder = SparkSession.builder.appName(app_name).master(runner.spark_master)
-    settings = {
-        "spark.driver.memory": runner.driver_memory,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings().as_uri()}",
-        # By default Java and Python must have found each other after 15 s, which a busy machine does not always let them.
-        "spark.python.authenticate.socketTimeout": "120s",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_rows_per_batch(pipeline.records.max_line_bytes)),
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if runner.kind == "local" else {}),
-        "spark.executorEnv.GLIBC_TUNABLES": _TUNABLES,
-        **SQL_DEFAULTS,
-        **runner.conf,
-        "spark.speculation": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.variable.substitute": "false",
-        "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": str(2**31 - 1),
-        MAX_PARTITION_BYTES: str(pipeline.split_size_bytes),
-        "spark.sql.files.openCostInBytes": "0",
-        "spark.sql.files.minPartitionNum": "1",
-        "spark.sql.files.ignoreCorruptFiles": "false",
-        "spark.sql.files.ignoreMissingFiles": "false",
-        "spark.jars": ",".join(filter(None, (str(READER_JAR), runner.conf.get("spark.jars")))),
-    }
+    Raises what Spark raises if the master cannot be reached."""
+    settings = spark_settings(pipeline)
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     if not os.environ.get("SHIPPER_LOG"):
@@ -87,9 +35,9 @@ def session(pipeline: Pipeline) -> SparkSession:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
-        start_java(
-            SparkConf(loadDefaults=False).setAppName(app_name).setMaster(runner.spark_master).setAll(list(settings.items()))
-        )
+        set_environment(pipeline)
+        if SparkContext._active_spark_context is None and (gateway := spark_gateway(settings, much_work=much_work)) is not None:
+            SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=gateway)
         return builder.getOrCreate()
     finally:
         if threading.current_thread() is threading.main_thread():

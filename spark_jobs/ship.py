@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
@@ -41,16 +42,15 @@ from shipper.stopping import Stopped
 from shipper.terms import FileId, SplitId
 from spark_jobs.account import added, file_accounts, too_many_quarantined, topic_accounts
 from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.expressions import refuse_unsafe_sql
-from spark_jobs.fates import reasons, rules
 from spark_jobs.listing import empty_files, look_at
-from spark_jobs.passes import PassOutcome, run_pass
 from spark_jobs.pieces import file_pieces
 from spark_jobs.progress import lane_accounts, lane_timeline, timeline
 from spark_jobs.reason import of_exception
-from spark_jobs.records import fixed_topics, headers_of_files
-from spark_jobs.session import SPARK_MINOR
+from spark_jobs.settings import SPARK_MINOR
 from spark_jobs.unreadable import broken_files, doubts, quarantine_whole, unreadable, wrong_sizes
+
+if TYPE_CHECKING:
+    from spark_jobs.passes import PassOutcome  # with all of Spark's readers and writers; a ship with nothing to ship needs none
 
 #: Topics or files in a message; log lines may have made many.
 _NAMED = 10
@@ -63,6 +63,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     plan = as_gated(context.folder.need("plan", PlanResult), context.folder.need("gate_source", GateResult))
     if plan.transform_digest != context.pipeline.transform_digest():
         raise StepResultError("the pipeline's transform was changed after the plan was made; start the run again from the plan")
+    context.left_bytes = plan.left_bytes
     cluster = context.clusters[cluster_name]
     client = ClusterClient(cluster)
     sample = Sample(plan.sample_ratio, plan.long_lines)
@@ -167,6 +168,8 @@ class _Ship:
             result.notes += quarantine_whole(context, self._planned(left.left) + self._unreadable, set(left.partial))
             left = self._remaining(taken)
         if left.left:
+            from spark_jobs.expressions import refuse_unsafe_sql
+
             refuse_unsafe_sql(self._context.spark, self._context.pipeline, self._context.config_dir)
         self._write_voids(left, taken)
         if left.skipped:
@@ -244,7 +247,7 @@ class _Ship:
             spark=SPARK_MINOR,
         )
         if unknown := [file for file in self._planned(found.left) if file.unknown]:
-            look_at(self._context.spark, unknown)
+            look_at(self._context.hadoop, unknown)
         self._unreadable = [file for file in self._planned(found.left) if file.problem]
         if bad := {file.path for file in self._unreadable}:
             found.left, found.partial, found.void = (
@@ -268,6 +271,9 @@ class _Ship:
             taken.chunks.void(voids)
 
     def _order(self, left: Remaining, taken: Takeover) -> ShipOrder:
+        from spark_jobs.fates import reasons, rules
+        from spark_jobs.records import fixed_topics, headers_of_files
+
         context, pipeline = self._context, self._context.pipeline
         restores_bom = pipeline.records.value == "value"
         bom = {file.path for file in self._planned(left.left) if file.bom} if restores_bom else set()
@@ -375,6 +381,8 @@ class _Ship:
             )
 
     def _pass(self, left: Remaining, taken: Takeover) -> PassOutcome:
+        from spark_jobs.passes import run_pass
+
         order = self._order(left, taken)
         files = self._planned(left.left)
         return run_pass(self._context, self._cluster, self._ledger, self._lease, order, files, self._plan.long_lines)
@@ -383,6 +391,8 @@ class _Ship:
         return [self._of_id[file] for file in files]
 
     def _next_pass(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> PassOutcome:
+        from spark_jobs.passes import PassOutcome
+
         lookup = TopicLookup(self._preflight.settings)
         while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
             if time.monotonic() > deadline:
@@ -448,7 +458,7 @@ class _Ship:
             if file.size_bytes and not any(self._hash(file, start) in seen for start in self._context.split_starts(file))
         ]
         files = [file for file in files if not file.problem]
-        empty = empty_files(self._context.spark, files) if files else set()
+        empty = empty_files(self._context.hadoop, files) if files else set()
         if empty:
             self._result.notes.append(
                 f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."

@@ -50,7 +50,7 @@ class SourceView:
     @cached_property
     def left(self) -> list[PlannedFile]:
         left = [file for file in self.plan.files if file.left]
-        look_at(self.context.spark, [file for file in left if file.unknown])
+        look_at(self.context.hadoop, [file for file in left if file.unknown])
         return [file for file in left if not file.problem]
 
     @cached_property
@@ -108,7 +108,7 @@ class SourceView:
         return past_runs(self.context.runs_uri, self.plan.pipeline, start, most=check.runs, wanted=wanted)
 
     def duplicates(self) -> list[list[str]]:
-        return duplicates(self.context.spark, self.plan.own_files)
+        return duplicates(self.context.hadoop, self.plan.own_files)
 
     def marked(self) -> set[str]:
         return {file.path for file in self.left if file.bom}

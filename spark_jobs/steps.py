@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Sequence
 from typing import TypeVar
 
+from shipper.config.checks import ContentCheck
 from shipper.config.listing_checks import ListingCheck
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
@@ -29,12 +30,8 @@ from shipper.report.summary import summary
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from spark_jobs.context import RunContext, say
-from spark_jobs.expressions import refuse_unsafe_sql
-from spark_jobs.gate_delivery import gate_delivery
-from spark_jobs.plan import plan
+from spark_jobs.gates.verdict import closed, closed_message
 from spark_jobs.reason import of_exception
-from spark_jobs.ship import ship
-from spark_jobs.source_view import SourceView
 
 G = TypeVar("G", bound=GateResult)
 _HISTORY_RUNS = 30
@@ -111,7 +108,10 @@ def step_label(name: str, cluster: str | None) -> str:
 
 
 def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.datetime) -> StepResult:
+    # What a step needs is imported when it is that step's turn.
     if name == PLAN:
+        from spark_jobs.plan import plan
+
         return plan(context, started_at)
     if name == GATE_SOURCE:
         return gate_source(context, started_at)
@@ -123,8 +123,12 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
             f"step {name!r} needs a cluster of the pipeline, as in {name}:{next(iter(context.clusters))}; it has {known}"
         )
     if name == SHIP:
+        from spark_jobs.ship import ship
+
         return ship(context, cluster, started_at)
     if name == GATE_DELIVERY:
+        from spark_jobs.gate_delivery import gate_delivery
+
         return _close_if_needed(
             gate_delivery(context, cluster, started_at),
             f"after shipping to {cluster}: do not trust this window before it is cleared up",
@@ -165,36 +169,48 @@ def _closes(check: CheckResult) -> bool:
 
 def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:
     result = result.model_copy(update={"checks": [], "scans": 0, "scope": ""})
-    view = SourceView(context, planned)
     checks = context.pipeline.gates.source
     may_be_empty = not planned.own_files and context.pipeline.source.when_empty == "succeed"
     if may_be_empty:
         # Nothing is wrong with the window. Late files of others are still looked into.
         checks = tuple(check for check in checks if not isinstance(check, ListingCheck))
-    nothing_left = not view.left and (planned.files or may_be_empty)
+    nothing_left = not _readable(context, planned) and (planned.files or may_be_empty)
     if nothing_left or not checks:
         result.status = "skipped"
         result.scope = "nothing is left to ship" if nothing_left else "late files alone, and no check looks into files"
         result.finished_at = now()
         return result
     pipeline = context.pipeline
-    refuse_unsafe_sql(context.spark, pipeline, context.config_dir)
-    from spark_jobs import gates  # Great Expectations takes seconds to import
+    from spark_jobs.expressions import refuse_unsafe_sql
+    from spark_jobs.source_view import SourceView
 
-    listing = gates.Listing(planned, pipeline.source.path, view.history, view.duplicates, view.marked)
-    source = gates.Source(listing, view.measure, tuple(pipeline.fixed_topics()), view.where)
-    evaluated = gates.evaluate_source(checks, source)
+    if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
+        context.left_bytes = planned.left_bytes
+    refuse_unsafe_sql(context.spark, pipeline, context.config_dir)
+    from spark_jobs.gates.listing import Listing  # after Spark was started: with it, a thread that imports the same
+    from spark_jobs.gates.source import Source, evaluate_source
+
+    view = SourceView(context, planned)
+    listing = Listing(planned, pipeline.source.path, view.history, view.duplicates, view.marked)
+    source = Source(listing, view.measure, tuple(pipeline.fixed_topics()), view.where)
+    evaluated = evaluate_source(checks, source)
     result.checks, result.scans, result.scope = evaluated.results, evaluated.scans, view.scope
     return _close_if_needed(result, "before shipping: not one byte was sent")
 
 
-def _close_if_needed(result: G, what_it_means: str) -> G:
-    from spark_jobs import gates
+def _readable(context: RunContext, planned: PlanResult) -> bool:
+    """Whether any file is left that can be read, as SourceView has it, without what that imports if none is left at all."""
+    if not any(file.left for file in planned.files):
+        return False
+    from spark_jobs.source_view import SourceView
 
+    return bool(SourceView(context, planned).left)
+
+
+def _close_if_needed(result: G, what_it_means: str) -> G:
     result.finished_at = now()
-    closed: list[CheckResult] = gates.closed(result.checks)
-    if closed:
-        result.status, result.error = "failed", gates.closed_message(closed, what_it_means)
+    if closing := closed(result.checks):
+        result.status, result.error = "failed", closed_message(closing, what_it_means)
     return result
 
 
@@ -206,8 +222,8 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
     ships = [folder.find(f"{SHIP}.{cluster}", ShipResult) for cluster in pipeline.clusters]
     delivery_gates = [folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult) for cluster in pipeline.clusters]
     expected: list[tuple[str, StepResult | None]] = [(PLAN, planned), (GATE_SOURCE, gate)]
-    for cluster, shipped, closed in zip(pipeline.clusters, ships, delivery_gates, strict=True):
-        expected += [(f"{SHIP}:{cluster}", shipped), (f"{GATE_DELIVERY}:{cluster}", closed)]
+    for cluster, shipped, judged in zip(pipeline.clusters, ships, delivery_gates, strict=True):
+        expected += [(f"{SHIP}:{cluster}", shipped), (f"{GATE_DELIVERY}:{cluster}", judged)]
     if planned and gate:
         planned = as_gated(planned, gate)
     cause = _first_cause(expected)

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
+from shipper.cache import cache_folder
 from shipper.dev import ivy
 from shipper.dev.errors import JarsUnavailable
 from shipper.dev.flock import exclusive
 from shipper.dev.java import Java
 from shipper.dev.pins import Pin, digest, lock_file, read_lock
-
-
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """``$SHIPPER_CACHE``, else ``$XDG_CACHE_HOME/shipper``, else ``~/.cache/shipper``. Safe to delete at any time."""
-    if chosen := environ.get("SHIPPER_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    if base := environ.get("XDG_CACHE_HOME"):
-        return Path(base).absolute() / "shipper"
-    return Path.home() / ".cache" / "shipper"
 
 
 def resolve_jars(name: str, java: Java, progress: ivy.Progress = lambda line: None) -> Path:

@@ -218,6 +218,11 @@ class PlanResult(StepResult):
         return sum(file.size_bytes for file in self.files)
 
     @property
+    def left_bytes(self) -> int:
+        """Of the files that some cluster lacks."""
+        return sum(file.size_bytes for file in self.files if file.left)
+
+    @property
     def total_splits(self) -> int:
         return sum(file.splits for file in self.files)
 

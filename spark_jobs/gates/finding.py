@@ -12,7 +12,8 @@ from great_expectations import expectations as gxe
 from great_expectations.expectations.expectation import Expectation
 
 from shipper.report.results import CheckResult
-from spark_jobs.gates.suite import Answer, Question, ask
+from spark_jobs.gates.question import Answer, Question
+from spark_jobs.gates.suite import ask
 from spark_jobs.gates.verdict import unevaluated
 
 Figure = float | int

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import great_expectations as gx
 import pandas as pd
@@ -37,34 +35,11 @@ from great_expectations.expectations.expectation import Expectation
 from pyspark.logger import PySparkLogger
 
 from spark_jobs import reason
+from spark_jobs.gates.question import Answer, Question
 
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 _IDENTITY = "shipper_question"
 _ROW_COUNT = "row_count"
-
-
-@dataclass(frozen=True)
-class Question:
-    """One check, as an expectation."""
-
-    build: Callable[[], Expectation]
-    """Its errors are faults of the check, so bounds that contradict each other need no care elsewhere."""
-    columns: tuple[str, ...] = ()
-    """What it looks at; empty for a question about the number of rows."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """``figures`` is the result as Great Expectations gives it, and ``rows``, the number of rows in the frame."""
-
-    holds: bool
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    fault: str | None = None
-    """Why the question could not be answered. Then ``holds`` is False and ``figures`` empty."""
-
-    @classmethod
-    def impossible(cls, fault: str) -> Answer:
-        return cls(False, {}, fault)
 
 
 def ask(questions: Sequence[Question], frame: pd.DataFrame) -> list[Answer]:

@@ -19,7 +19,8 @@ from shipper.plan.window import Window
 from shipper.report.results import PlannedFile, PlanResult, RunFolder
 from shipper.runner import READER_JAR
 from spark_jobs.context import RunContext
-from spark_jobs.gates import Evaluation, Listing, Source, evaluate_source
+from spark_jobs.gates.listing import Listing
+from spark_jobs.gates.source import Evaluation, Source, evaluate_source
 from spark_jobs.source_view import SourceView
 
 END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport
-from spark_jobs.gates import closed
+from spark_jobs.gates.verdict import closed
 from tests.integration.source_world import END, Logs, spark_session
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from shipper.report.results import CheckResult, PlanResult
-from spark_jobs.gates import closed
+from spark_jobs.gates.verdict import closed
 from tests.integration.source_world import Logs, spark_session
 
 pytestmark = pytest.mark.spark

@@ -4,8 +4,10 @@ import pytest
 
 from shipper.config.delivery_checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from spark_jobs.accounting import LEDGER, RECEIPTS, SPARK, TOPIC, Account, Figure, Sum
-from spark_jobs.gates import Evidence, closed, delivery, evaluate_delivery
-from spark_jobs.gates.suite import Answer
+from spark_jobs.gates import suite
+from spark_jobs.gates.delivery import Evidence, evaluate_delivery
+from spark_jobs.gates.question import Answer
+from spark_jobs.gates.verdict import closed
 
 SUM = SumClosesCheck(check="sum_closes")
 
@@ -78,7 +80,7 @@ def test_no_figures_at_all_block(check):
 
 def test_when_great_expectations_and_plain_comparison_disagree_nothing_passes(monkeypatch):
     lenient = {"element_count": 4, "unexpected_count": 0}
-    monkeypatch.setattr(delivery, "ask", lambda questions, frame: [Answer(True, lenient)])
+    monkeypatch.setattr(suite, "ask", lambda questions, frame: [Answer(True, lenient)])
     results = evaluate(sum_of("a", 1, 1), sum_of("b", 9, 10))
     assert [result.passed for result in results] == [False, False]
     assert "instead of 4 and 1" in results[0].observed
@@ -154,3 +156,18 @@ def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
     (result,) = evaluate_delivery([check], Evidence(Account(read=read, quarantined=quarantined)))
     assert (result.check, result.passed, result.observed) == ("quarantine_rate", passed, observed)
     assert result.expected == "≤ 0.1 % of the lines that were read"
+
+
+def test_where_nothing_was_read_great_expectations_is_asked_only_if_figures_differ(monkeypatch):
+    asked = []
+    monkeypatch.setattr(suite, "ask", lambda questions, frame: asked.append(len(frame)) or [Answer.impossible("asked")])
+    rate = QuarantineRateCheck(check="quarantine_rate", max_rate=0.1)
+
+    def evaluated(second, quarantined):
+        account = Account(sums=[sum_of("a", 1, second)], read=10, quarantined=quarantined)
+        return evaluate_delivery([SUM, rate], Evidence(account, nothing_was_read=True))
+
+    assert [result.passed for result in evaluated(1, 1)] == [True, True]
+    assert asked == []
+    assert [result.passed for result in evaluated(2, 2)] == [False, False]
+    assert asked == [2, 1]

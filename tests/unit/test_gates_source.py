@@ -8,7 +8,10 @@ from pyspark.errors import AnalysisException
 from shipper.config.checks import FilesCheck, SourceCheck
 from shipper.errors import SourceError
 from shipper.report.results import PastRun, PlannedFile, PlanResult
-from spark_jobs.gates import Listing, Source, closed, evaluate_source, finding
+from spark_jobs.gates import finding
+from spark_jobs.gates.listing import Listing
+from spark_jobs.gates.source import Source, evaluate_source
+from spark_jobs.gates.verdict import closed
 
 END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)

@@ -1,5 +1,5 @@
 from shipper.report.results import CheckResult
-from spark_jobs.gates import closed, closed_message
+from spark_jobs.gates.verdict import closed, closed_message
 
 
 def result(check, passed=False, severity="block"):

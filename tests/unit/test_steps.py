@@ -54,7 +54,7 @@ def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
         context.folder.write("ship.near", shipped(context, started_at + dt.timedelta(minutes=5), "succeeded"))
         return ship(context, cluster, started_at)
 
-    monkeypatch.setattr(steps, "ship", paused)
+    monkeypatch.setattr("spark_jobs.ship.ship", paused)
     assert steps.run_step(context, SHIP, "near") == 1
     assert context.folder.need("ship.near", ShipResult).status == "succeeded"
 
@@ -63,7 +63,7 @@ def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
 def test_without_a_later_one_its_own_failure_is_the_result(
     context: RunContext, monkeypatch: pytest.MonkeyPatch, ship: Callable[..., StepResult]
 ) -> None:
-    monkeypatch.setattr(steps, "ship", ship)
+    monkeypatch.setattr("spark_jobs.ship.ship", ship)
     assert steps.run_step(context, SHIP, "near") == 1
     found = context.folder.find("ship.near", ShipResult)
     assert found is not None
@@ -80,7 +80,7 @@ def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
     def stop(*_: object) -> PlanResult:
         raise Stopped(signal.SIGTERM)
 
-    monkeypatch.setattr(steps, step, stop)
+    monkeypatch.setattr(f"spark_jobs.{step}.{step}", stop)
     with pytest.raises(Stopped):
         steps.run_step(context, step, cluster)
     [left] = Path(context.folder.uri).glob("*.json")

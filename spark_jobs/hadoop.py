@@ -1,0 +1,35 @@
+"""Hadoop's file systems in the JVM, configured as Spark's are; no SparkContext is needed for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.java import file_gateway
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Hadoop:
+    """What every question about files is asked with."""
+
+    jvm: Any
+    conf: Any
+    """Hadoop's Configuration."""
+
+    @classmethod
+    def start(cls, settings: Mapping[str, str]) -> Hadoop:
+        """As a SparkContext with these settings would have it: by the function that it calls, of the SparkConf that it would make. Raises what
+        pyspark raises if there is no JVM to be had."""
+        jvm = file_gateway(settings).jvm
+        conf = jvm.org.apache.spark.SparkConf(True)  # what was set up for this machine, and `spark-submit` was told
+        for key, value in settings.items():
+            conf.set(key, value)
+        return cls(jvm, jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf))
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Hadoop:
+        return cls(spark._jvm, spark._jsc.hadoopConfiguration())

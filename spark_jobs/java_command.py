@@ -1,0 +1,138 @@
+"""The command line of a driver's JVM, as Spark's own launcher builds it.
+
+`spark-submit` runs bash, a JVM that says how the driver's JVM is to be started, and then that: 2 s and 2 CPU seconds before the first
+class of the driver is loaded. For a local driver the answer is always the same, so it is given here, and a test holds it against the launcher's
+(tests/integration/test_java_start.py). Whatever somebody has set up that the launcher would look at goes the long way: :func:`command` gives
+None, and `spark-submit` decides.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from shipper.runner import READER_JAR
+
+#: Of the Spark whose launcher says :data:`_MODULES` (org.apache.spark.launcher.JavaModuleOptions).
+_KNOWN_MINOR = "4.2"
+_OPENED = (
+    *(
+        "java.lang",
+        "java.lang.invoke",
+        "java.lang.reflect",
+        "java.io",
+        "java.net",
+        "java.nio",
+        "java.util",
+        "java.util.concurrent",
+    ),
+    *("java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
+)
+_MODULES = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--add-modules=jdk.incubator.vector",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+#: With one of these, or one of the files, somebody has something to say to the launcher.
+_THEIRS = (
+    *(
+        "PYSPARK_SUBMIT_ARGS",
+        "SPARK_SUBMIT_OPTS",
+        "SPARK_PREPEND_CLASSES",
+        "SPARK_TESTING",
+        "SPARK_SQL_TESTING",
+        "SPARK_LAUNCHER_OPTS",
+    ),
+    *("SPARK_DIST_CLASSPATH", "_SPARK_CMD_USAGE"),
+)
+_THEIR_FILES = ("spark-defaults.conf", "spark-env.sh", "java-opts")
+_THEIR_SETTINGS = ("spark.driver.extraClassPath", "spark.driver.extraLibraryPath", "spark.driver.defaultJavaOptions")
+#: Appended to the class path, as the launcher does.
+_HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+def spark_home() -> Path:
+    """pyspark's own. It is not imported for that."""
+    spec = find_spec("pyspark")
+    assert spec is not None, "pyspark is not installed"
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def java() -> Path | None:
+    """The one that `spark-class` would run; None if there is none."""
+    if home := os.environ.get("JAVA_HOME"):
+        found = Path(home) / "bin" / "java"
+        return found if os.access(found, os.X_OK) else None
+    on_path = shutil.which("java")
+    return Path(on_path) if on_path else None
+
+
+def class_path(home: Path) -> str:
+    """Of every driver on this machine, so that one class-data archive fits them all: more may only follow behind. The reader's jar is there too,
+    since only what this loader has loaded can be archived."""
+    return os.pathsep.join(
+        [*map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))), str(home / "jars" / "*"), str(READER_JAR)]
+    )
+
+
+def command(settings: Mapping[str, str], options: Sequence[str] = ()) -> list[str] | None:
+    """argv of a JVM that waits for Python as `spark-submit … pyspark-shell` would start it, with ``options`` of the JVM's in front of what the
+    settings have; None if that is for `spark-submit` to say."""
+    home, binary = spark_home(), java()
+    if not _is_plain(settings, home) or binary is None:
+        return None
+    conf_dir = conf_folder(home)
+    path = [*([str(conf_dir)] if conf_dir.exists() else []), class_path(home)]
+    path += [os.environ[name] for name in _HADOOP_FOLDERS if os.environ.get(name)]
+    own = settings.get("spark.driver.extraJavaOptions", "").split()
+    return [
+        *(str(binary), "-cp", os.pathsep.join(path), f"-Xmx{settings['spark.driver.memory']}"),
+        *(*options, *own, *_MODULES),
+        "org.apache.spark.deploy.SparkSubmit",
+        *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
+        "pyspark-shell",
+    ]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """What `spark-submit`'s scripts would add to this process's."""
+    return {
+        "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(conf_folder(home)),
+        "SPARK_ENV_LOADED": "1",
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def conf_folder(home: Path) -> Path:
+    return Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+
+
+def _is_plain(settings: Mapping[str, str], home: Path) -> bool:
+    elsewhere = os.environ.get("SPARK_HOME", str(home))
+    return (
+        version("pyspark").startswith(f"{_KNOWN_MINOR}.")
+        and os.name == "posix"
+        and Path(elsewhere).resolve() == home.resolve()
+        and settings.get("spark.master", "").startswith("local")
+        and not any(os.environ.get(name) for name in _THEIRS)
+        and not any(settings.get(name) for name in _THEIR_SETTINGS)
+        and not any((conf_folder(home) / name).exists() for name in _THEIR_FILES)
+        # The launcher takes quotes and backslashes apart, and refuses a heap size.
+        and not re.search(r"['\"\\]|-Xmx", settings.get("spark.driver.extraJavaOptions", ""))
+    )

@@ -1,0 +1,135 @@
+"""``python -m spark_jobs.make_class_data``: makes the class-data archive (see :mod:`spark_jobs.class_data`) in some 20 s, if it is not there.
+
+It does what a small run does: lists, looks at heads, starts Spark, checks SQL, scans, and writes through a Python worker. What it does not do
+(a cluster of HDFS, S3) is loaded from the jars as ever. Never fails: without an archive everything works.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+from shipper.config.models import Pipeline
+from shipper.report.results import PlannedFile
+from spark_jobs import class_data
+from spark_jobs.expressions import sql_faults
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.java import begin_java, java_process
+from spark_jobs.listing import list_files, look_at, qualified_folder
+from spark_jobs.pieces import LineLimits, file_pieces, reading
+from spark_jobs.records import gate_frame, records
+from spark_jobs.session import session
+from spark_jobs.settings import set_environment, spark_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+#: Of the JVM, to write the archive after its last word.
+_WRITES_WITHIN_SECONDS = 300
+_LINES = b"".join(b'10.0.0.%d - "GET /page%d HTTP/1.1" %d\n' % (i % 256, i, 200 + i % 300) for i in range(2000))
+
+
+@dataclass
+class _Count(WriterCommitMessage):
+    rows: int
+
+
+class _Writer(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _Count(sum(batch.num_rows for batch in iterator))
+
+
+class _Nowhere(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "nowhere"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return _Writer()
+
+
+def _pipeline(folder: Path) -> Pipeline:
+    parsed = {"regex": r'^(?<client>\S+) \S+ "(?<method>[A-Z]+) (?<url>\S+)[^"]*" (?<status>\d{3})'}
+    return Pipeline.model_validate(
+        {
+            "pipeline": "classes",
+            "source": {"path": str(folder)},
+            "records": {
+                "parse": parsed,
+                "drop": {"health": "url = '/healthz'"},
+                "key": "client",
+                "headers": {"file": "file_name"},
+            },
+            "routes": [{"when": "status >= '500'", "topic": "errors"}, {"topic": "rest"}],
+            "quarantine": {"topic": "bad"},
+            "clusters": ["none"],
+            "runner": {"driver_memory": "1g"},
+        }
+    )
+
+
+def _small_run(folder: Path, options: list[str]) -> None:
+    (folder / "plain.log").write_bytes(_LINES)
+    (folder / "packed.log.gz").write_bytes(gzip.compress(_LINES))
+    pipeline = _pipeline(folder)
+    settings = spark_settings(pipeline)
+    set_environment(pipeline)
+    begin_java(settings, options=options)
+    hadoop = Hadoop.start(settings)
+    found = list_files(hadoop, [str(folder)], recursive=False, include="*", most=10).files
+    files = [
+        PlannedFile(path=file.id.path, uri=file.uri, size_bytes=file.id.size_bytes, modified_ms=file.id.modified_ms, splits=1)
+        for file in found
+    ]
+    qualified_folder(hadoop, str(folder))
+    look_at(hadoop, files)
+    spark = session(pipeline)
+    sql_faults(spark, pipeline)
+    spark.dataSource.register(_Nowhere)
+    with reading(spark, list(file_pieces(files, 1 << 20)), LineLimits(), partition_bytes=1 << 20) as read:
+        gate_frame(read.frame, pipeline).selectExpr("count(*)", "avg(octet_length(value))", "count_if(status is null)").collect()
+        records(read.frame, pipeline, Observation("fates")).coalesce(2).write.format("nowhere").mode("append").save()
+        read.reports()
+    spark.stop()
+
+
+def main() -> int:
+    if (there := class_data.archive()) is not None:
+        print(f"{there} is there", file=sys.stderr)
+        return 0
+    try:
+        class_data.folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=class_data.folder(), prefix="part-") as part, tempfile.TemporaryDirectory() as logs:
+            made = Path(part) / "made.jsa"
+            _small_run(
+                Path(logs),
+                [*class_data.FAST_START, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable", "-Xlog:all=error:stderr"],
+            )
+            java = java_process()
+            if java is None or java.stdin is None:
+                raise OSError("this machine's settings leave it to spark-submit how a JVM is started")
+            java.stdin.close()
+            java.wait(_WRITES_WITHIN_SECONDS)
+            if not made.exists():
+                raise OSError("the JVM wrote none")
+            made.chmod(0o644)
+            name = f"{class_data.key()}-{class_data.checksum(made)}.jsa"
+            made.replace(class_data.folder() / name)  # under its name there is never a part of one
+    except Exception as error:
+        print(f"no class-data archive, so every run starts a few seconds later: {error}", file=sys.stderr)
+        return 0
+    print(f"{class_data.folder() / name} is made", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

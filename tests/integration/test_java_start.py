@@ -1,0 +1,154 @@
+"""How the JVM is started, and what a run does not start: seen from outside, by the commands that users have."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shipper.dev.kafka import KafkaServer
+from shipper.runner import READER_JAR
+from spark_jobs import class_data, java_command
+from spark_jobs.settings import spark_settings
+
+from .world import WINDOW, World
+
+pytestmark = pytest.mark.cold
+LINES = b"".join(b"line %d\n" % i for i in range(500))
+
+
+@pytest.fixture
+def world(kafka: KafkaServer, tmp_path: Path) -> World:
+    found = World(tmp_path, kafka.bootstrap)
+    found.write_log("a.log", LINES)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def own_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a JVM that is shared with other tests nothing is started."""
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_SECRET", raising=False)
+
+
+def with_events(world: World, folder: Path) -> None:
+    """Every SparkContext leaves a log of its events."""
+    folder.mkdir(exist_ok=True)
+    conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": folder.as_uri()}
+    world.write_pipeline(runner={"driver_memory": "1g", "conf": conf}, gates={"source": [{"check": "rows", "min": 1}]})
+
+
+def test_a_plan_and_a_run_with_nothing_to_ship_start_no_spark(world: World, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    with_events(world, events)
+    planned = world.shipper("plan", world.name, "--window", WINDOW)
+    assert planned.returncode == 0, planned.stderr
+    assert list(events.iterdir()) == [], "a plan needs none"
+    assert world.run()["delivered"] == 500
+    assert len(list(events.iterdir())) == 1, "one for all steps of a run"
+    assert world.run()["delivered"] == 0
+    assert len(list(events.iterdir())) == 1, "nothing to ship needs none"
+
+
+def test_what_is_set_up_for_spark_on_a_machine_holds(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`spark-defaults.conf` is for spark-submit to read, `core-site.xml` for Hadoop: both decide what a plan lists and a ship reads."""
+    conf, events = tmp_path / "conf", tmp_path / "events"
+    conf.mkdir()
+    events.mkdir()
+    mount = f"<property><name>fs.viewfs.mounttable.place.link./logs</name><value>{world.logs.as_uri()}</value></property>"
+    (conf / "core-site.xml").write_text(f"<configuration>{mount}</configuration>")
+    world.write_pipeline(source={"path": "viewfs://place/logs/", "settle": "0s"})
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(conf))
+    assert world.run()["delivered"] == 500
+
+    (conf / "core-site.xml").unlink()
+    as_default = f"spark.hadoop.fs.viewfs.mounttable.place.link./logs {world.logs.as_uri()}\n"
+    (conf / "spark-defaults.conf").write_text(f"{as_default}spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\n")
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
+    world.write_log("b.log", LINES)
+    assert world.run()["delivered"] == 500
+    assert len(list(events.iterdir())) == 1
+
+
+def test_settings_of_the_pipeline_reach_the_listing(world: World) -> None:
+    mount = {"spark.hadoop.fs.viewfs.mounttable.place.link./logs": world.logs.as_uri()}
+    source = {"path": "viewfs://place/logs/", "settle": "0s"}
+    world.write_pipeline(source=source, runner={"driver_memory": "1g", "conf": mount})
+    assert world.run()["delivered"] == 500
+    assert set(world.read()) == set(LINES.splitlines())
+
+
+@pytest.mark.parametrize("damage", ["bytes", "header", "folder"])
+def test_damage_in_the_cache_costs_time_alone(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    found = class_data.archive()
+    if found is None:
+        pytest.skip("there is no archive here: `make setup` makes it")
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("SHIPPER_CACHE", str(cache))
+    if damage == "folder":
+        cache.write_text("a file")
+    else:
+        class_data.folder().mkdir(parents=True)
+        copy = class_data.folder() / found.name
+        shutil.copyfile(found, copy)
+        with copy.open("r+b") as content:
+            content.seek(copy.stat().st_size // 2 if damage == "bytes" else 0)
+            content.write(os.urandom(1 << 20))
+        if damage == "header":  # right as far as we can see; the JVM finds out
+            copy.rename(copy.parent / f"{class_data.key()}-{class_data.checksum(copy)}.jsa")
+        assert (class_data.archive() is None) == (damage == "bytes")
+    done = world.shipper("plan", world.name, "--window", WINDOW, "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("{"), "nothing else stands on standard output"
+    assert all(line.startswith("plan: ") for line in done.stderr.splitlines()), done.stderr
+
+
+def test_the_jvm_is_started_as_sparks_own_launcher_would(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(name, str(tmp_path / name))
+    settings = spark_settings(world.pipeline)
+    ours = java_command.command(settings)
+    assert ours is not None
+    home = java_command.spark_home()
+    words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    launcher = [str(java_command.java()), "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
+    said = subprocess.run(
+        [*launcher, "org.apache.spark.deploy.SparkSubmit", *words, "pyspark-shell"],
+        env={**os.environ, **java_command.environment(home)}, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    theirs = [word for word in said.replace("\n", "\0").split("\0") if word]
+    without_reader = [str(Path(ours[0]).resolve()), *(word.replace(f":{READER_JAR}", "") for word in ours[1:])]
+    # It ends names of folders with a slash.
+    assert sorted(without_reader) == sorted(word.replace("/:", ":").removesuffix("/") for word in theirs)
+    assert (ours[1], ours[3]) == ("-cp", "-Xmx1g")
+
+
+def imported(world: World, *steps: str, run_id: str) -> set[str]:
+    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    command = [sys.executable, "-m", "spark_jobs", "--config", str(world.root / "config"), "--pipeline", world.name]
+    command += ["--window", WINDOW, "--run-id", run_id, *steps]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return set(lines)
+
+
+#: With room for a new version of a library.
+_MOST_MODULES = 650
+
+
+def test_no_step_imports_what_it_does_not_use(world: World) -> None:
+    """By number and by name: how long it takes depends on the machine."""
+    heavy = {"pyspark", "pandas", "great_expectations", "scipy", "numpy", "pyarrow"}
+    plan = imported(world, "plan", run_id="planned")
+    assert plan & heavy == {"numpy", "pyarrow"}, "a sample is compressed"
+    world.run()
+    idle = imported(world, "plan", "gate_source", "ship:local", "gate_delivery:local", "report", run_id="idle")
+    assert not idle & heavy
+    assert len(idle) < _MOST_MODULES, f"{len(idle)} modules; before, 2,600"
