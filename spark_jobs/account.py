@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from shipper.config.quarantine import Quarantine
 from shipper.delivery.order import Receipt, SplitReceipt
 from shipper.delivery.remaining import Remaining
-from shipper.ledger.chunks import Chunks
 from shipper.plan.files import split_hash
 from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
-from shipper.terms import FileId, SplitId
+from shipper.terms import FileId
 from spark_jobs.context import RunContext, file_id
 
 
@@ -38,7 +37,7 @@ def topic_accounts(
 
 
 def file_accounts(
-    files: Sequence[PlannedFile], left: Remaining, receipts: Sequence[Receipt], context: RunContext, chunks: Chunks
+    files: Sequence[PlannedFile], left: Remaining, receipts: Sequence[Receipt], context: RunContext
 ) -> list[FileAccount]:
     by_split: dict[int, list[SplitReceipt]] = {}
     for receipt in receipts:
@@ -48,11 +47,11 @@ def file_accounts(
     accounts = []
     for planned in files:
         file: FileId = file_id(planned)
-        starts = context.split_starts(file)
         if file in complete:
-            there = sum(chunks.records_by_topic(SplitId(file, start) for start in starts).values())
+            there = left.records_there[file]
             accounts.append(FileAccount(path=file.path, records=there, delivered=0, before=there, unread=True))
             continue
+        starts = context.split_starts(file)
         found = [counts for start in starts for counts in by_split.get(split_hash(planned.uri, file, start), ())]
         accounts.append(
             FileAccount(

@@ -38,7 +38,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     log.lies_at(planned.source_root, pipeline.source.formerly)
     files = planned.files_for(cluster_name)
     state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
-    ledger = figures(state.chunks, context.splits_of(files), shipped.generation)
+    ledger = figures(state.chunks, [file_id(file) for file in files], shipped.generation)
     evidence = gates.Evidence(account(shipped, [(file_id(file), file) for file in files], ledger))
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):

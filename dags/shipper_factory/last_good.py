@@ -16,6 +16,7 @@ from pathlib import Path
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.models import Pipeline
+from shipper.config.platform import NAME as PLATFORM
 from shipper.errors import ConfigError
 
 
@@ -26,25 +27,40 @@ class LastGood:
         self._config_dir = config_dir
         self._copies = home / "shipper" / "last_good" / digest
 
+    def _copy_of(self, name: str) -> Path:
+        """A configuration's folder with this pipeline alone: its file, and the platform's as it was then."""
+        return self._copies / name
+
     def keep(self, name: str) -> None:
-        """Copies the pipeline's file if it is another than the copy. Where nothing can be written there is no copy."""
-        source, copy = (folder / "pipelines" / f"{name}.yaml" for folder in (self._config_dir, self._copies))
+        """Copies the pipeline's file and the platform's if they are others than the copies. Where nothing can be written there is no copy."""
         with contextlib.suppress(OSError):
-            if copy.exists() and _looks(copy) == _looks(source):
-                return
-            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            partial = copy.with_name(f"{copy.name}.{os.getpid()}")
-            shutil.copy2(source, partial)
-            partial.replace(copy)
+            for file in (f"pipelines/{name}.yaml", PLATFORM):
+                _keep(self._config_dir / file, self._copy_of(name) / file)
 
     def find(self, name: str) -> Pipeline | None:
         """None if there is no copy, or no longer one that can be read."""
         try:
-            return load_pipeline_alone(self._copies, name, EVERYTHING)
+            return load_pipeline_alone(self._copy_of(name), name, EVERYTHING)
         except (ConfigError, OSError):
             return None
 
 
-def _looks(path: Path) -> tuple[int, int]:
-    found = path.stat()
+def _keep(source: Path, copy: Path) -> None:
+    there = _looks(source)
+    if _looks(copy) == there:
+        return
+    if there is None:
+        return copy.unlink()
+    copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = copy.with_name(f"{copy.name}.{os.getpid()}")
+    shutil.copy2(source, partial)
+    partial.replace(copy)
+
+
+def _looks(path: Path) -> tuple[int, int] | None:
+    """None: there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
     return found.st_size, found.st_mtime_ns

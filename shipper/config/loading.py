@@ -7,10 +7,10 @@ Airflow does this each time it parses the DAG file. Nothing is cached: what is r
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shipper.config.checks import MatchesCheck
+from shipper.config.checks import ConditionCheck, MatchesCheck
 from shipper.config.environment import Kind, Reference
 from shipper.config.faults import ConfigFault, dotted
 from shipper.config.folder import Entry, Folder, M, in_order, missing_folder, show
@@ -19,6 +19,7 @@ from shipper.config.notifiers import why_missing
 from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
 from shipper.config.rules import check_topic, suggestion
 from shipper.config.slow_regex import slow
+from shipper.config.sql_patterns import patterns_in
 from shipper.config.yaml_file import KeyPath, Problem, read_yaml
 from shipper.errors import ConfigError
 
@@ -53,8 +54,12 @@ def load_pipeline(config_dir: Path, name: str, leave: Collection[Kind] = ()) -> 
 
 
 def load_pipeline_alone(config_dir: Path, name: str, leave: Collection[Kind] = ()) -> Pipeline:
-    """As :func:`load_pipeline`, whatever there is of the clusters that it names. Raises ConfigError."""
-    return _right(_pipelines(config_dir, leave).one(name))
+    """As :func:`load_pipeline`, whatever there is of the clusters that it names, and whatever the platform allows. Raises ConfigError.
+
+    For a copy of the files: a relative path would lie below what is allowed in the one place, and not in the other."""
+    found = _platform(config_dir)
+    unbound = replace(found, platform=found.platform.model_copy(update={"allow": None}))
+    return _right(Folder(config_dir, "pipelines", "pipeline", Pipeline, leave, unbound).one(name))
 
 
 def load_cluster(config_dir: Path, name: str, leave: Collection[Kind] = ()) -> Cluster:
@@ -109,14 +114,35 @@ def missing_notifiers(config_dir: Path, loaded: LoadedConfig) -> list[ConfigFaul
 
 def slow_patterns(config_dir: Path, loaded: LoadedConfig) -> list[ConfigFault]:
     """Warnings of regular expressions that a log line can make slow. For people only: it takes milliseconds for each."""
-    found = []
-    for name, pipeline in loaded.pipelines.items():
-        parse = pipeline.records.parse
-        patterns = [("records.parse.regex", parse.regex)] if parse and parse.regex else []
-        checks = enumerate(pipeline.gates.source)
-        patterns += [(f"gates.source[{index}].regex", check.regex) for index, check in checks if isinstance(check, MatchesCheck)]
-        found += [locate(config_dir, name, field, why) for field, pattern in patterns for why in slow(pattern)]
-    return found
+    return [
+        locate(config_dir, name, field, why)
+        for name, pipeline in loaded.pipelines.items()
+        for field, pattern in dict.fromkeys(_patterns(pipeline))
+        for why in slow(pattern)
+    ]
+
+
+def _patterns(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """(field, pattern) of each that stands in the pipeline, in its SQL too."""
+    records = pipeline.records
+    if records.parse and records.parse.regex:
+        yield "records.parse.regex", records.parse.regex
+    sql = {f"records.columns.{name}": text for name, text in records.columns.items()}
+    sql |= {f"records.drop.{name}": text for name, text in records.drop.items()}
+    sql |= {f"records.headers.{name}": text for name, text in records.headers.items()}
+    sql |= {f"records.{name}": text for name in ("value", "key", "timestamp") if (text := getattr(records, name))}
+    for index, route in enumerate(pipeline.routes):
+        if route.matching:
+            yield f"routes[{index}].matching", f"^(?:{route.matching})$"  # it is held against the whole name
+        if route.when:
+            sql[f"routes[{index}].when"] = route.when
+    for index, check in enumerate(pipeline.gates.source):
+        if isinstance(check, MatchesCheck):
+            yield f"gates.source[{index}].regex", check.regex
+        if isinstance(check, ConditionCheck):
+            sql[f"gates.source[{index}].sql"] = check.sql
+    for field, text in sql.items():
+        yield from ((field, pattern) for pattern in patterns_in(text))
 
 
 def _read_pipelines(

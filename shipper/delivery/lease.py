@@ -74,6 +74,8 @@ class HeldLease:
                 self._write(None)
         except ShipperError as late:
             log.warning("the lease could not be released and will lapse in %g s: %s", self._claim.seconds, late)
+        except Exception:  # the ship is over, and its end is not this one's to change
+            log.warning("the lease could not be released and will lapse in %g s", self._claim.seconds, exc_info=True)
 
     def _taken_over(self) -> bool:
         return self.generation is not None and self._ledger.control().generation > self.generation
@@ -83,6 +85,7 @@ class HeldLease:
         self._ledger.write_control([(key, None if lease is None else value)])
 
     def _keep(self) -> None:
+        """Whatever goes wrong once is tried again: a keeper that ends lets the lease lapse, and nobody hears of a later run."""
         while not self._stop.wait(self._claim.seconds / 3):
             try:
                 if self._taken_over():
@@ -92,3 +95,5 @@ class HeldLease:
             except ShipperError as error:
                 # Manners only: without the lease another run may start, and then fences this one.
                 log.warning("the lease could not be renewed: %s", error)
+            except Exception:
+                log.warning("the lease could not be renewed", exc_info=True)

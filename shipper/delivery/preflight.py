@@ -98,7 +98,7 @@ def _check_partitions(cluster: Cluster, pipeline: Pipeline, known: Mapping[str, 
     if faults:
         raise NoSuchPartition(
             f"cluster {cluster.name}: `delivery.partitions` of pipeline {pipeline.name} names partitions that are not there: "
-            f"{'; '.join(faults)}. Nothing was sent. Correct the list in config/pipelines/{pipeline.name}.yaml (it holds for every topic of "
+            f"{'; '.join(faults)}. Nothing was sent. Correct the list in the pipeline's file (it holds for every topic of "
             "the pipeline, the quarantine too), or add the partitions."
         )
 

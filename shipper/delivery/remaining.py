@@ -8,7 +8,7 @@ from typing import Literal
 
 from shipper.config.models import SMALLEST_SPLIT_BYTES
 from shipper.errors import DigestChanged, SourceError
-from shipper.ledger.chunks import Chunks, SplitState
+from shipper.ledger.chunks import Chunks, SplitState, complete_as_cut
 from shipper.plan.files import split_starts
 from shipper.terms import FileId, SplitId
 
@@ -54,7 +54,8 @@ def remaining(
     changed: list[FileId] = []
     other_spark: list[FileId] = []
     replaced: list[FileId] = []
-    states_of = _ByFile(chunks)
+    doubted: list[FileId] = []
+    cut_then = chunks.splits_of({file for file in splits_of if chunks.digests.get(file, {digest}) - {digest}})
     for file, starts in splits_of.items():
         splits = [SplitId(file, start) for start in starts]
         states = [chunks.splits.get(split) for split in splits]
@@ -63,11 +64,17 @@ def remaining(
         if reship and file not in reshipped:
             found.void += {*known, file}
             found.left.append(file)
+        elif doubt := chunks.doubts.get(file):
+            if file in late:
+                found.refused[file] = f"what run {doubt.run_id} shipped of it is in doubt: {doubt.why}"
+            else:
+                doubted.append(file)
         elif begun and chunks.digests[file] - {digest}:
-            if states_of.complete(file):
+            there = [chunks.splits[split] for split in cut_then[file]]
+            if _complete_as_cut(file, there):
                 found.complete.append(file)
                 found.older.append(file)
-                found.records_there[file] = sum(state.records for state in states if state)
+                found.records_there[file] = sum(state.records for state in there)
             elif file in late:
                 found.refused[file] = "it was shipped in part under another transform, and cannot be finished under this one"
             else:
@@ -100,6 +107,13 @@ def remaining(
             if begun:
                 found.partial.append(file)
                 found.records_there[file] = sum(state.records for state in states if state)
+    if doubted:
+        doubt = chunks.doubts[doubted[0]]
+        raise SourceError(
+            f"{_some(doubted)} shipped in doubt: run {doubt.run_id} found that {doubt.why}. Nothing was sent. Compare the file with the topic. Is "
+            "something missing or wrong, ship it whole again with --reship (readers then see it twice); is all of it there, say so with "
+            "`shipper ledger trust`."
+        )
     if changed:
         raise DigestChanged(
             f"{_some(changed)} shipped in part under another transform (format, split_size, records or routes changed since), so nobody "
@@ -130,25 +144,10 @@ def shipped_under_another(count: int) -> str:
     )
 
 
-class _ByFile:
-    """The ledger's splits of each file, however it was cut then."""
-
-    def __init__(self, chunks: Chunks) -> None:
-        self._chunks = chunks
-        self._states: dict[FileId, list[SplitState]] | None = None
-
-    def complete(self, file: FileId) -> bool:
-        """Whether all of it is there. A ledger of before ChunkValue.splits does not say into how many a larger file was cut, and then nobody
-        knows."""
-        if self._states is None:  # one pass over all, and only for a pipeline that was changed
-            self._states = {}
-            for split, state in self._chunks.splits.items():
-                self._states.setdefault(split.file, []).append(state)
-        states = self._states.get(file, [])
-        counts = {chunk.splits for state in states for chunk in state.chunks.values()} - {None}
-        if not counts and len(split_starts(file.path, file.size_bytes, SMALLEST_SPLIT_BYTES)) == 1:
-            counts = {1}
-        return counts == {len(states)} and all(state.complete for state in states)
+def _complete_as_cut(file: FileId, states: Sequence[SplitState]) -> bool:
+    """A ledger of before ChunkValue.splits does not say into how many a larger file was cut, and then nobody knows."""
+    smallest = split_starts(file.path, file.size_bytes, SMALLEST_SPLIT_BYTES)
+    return complete_as_cut(states, 1 if len(smallest) == 1 else None)
 
 
 def _some(files: Sequence[FileId]) -> str:

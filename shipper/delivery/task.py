@@ -6,8 +6,9 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -356,21 +357,26 @@ class TaskShipment:
         return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
 
     def _sample(self) -> None:
-        """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are."""
+        """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are. Whatever goes wrong once
+        is tried again: a sampler that ends keeps the rate at what it was, and the page without its samples."""
         looked_at = time.monotonic()
         while not self._done.wait(_SAMPLE_SECONDS):
-            self.receipt.samples.append(self._pool.sample())
+            with _going_on("no sample of the lanes can be taken right now"):
+                self.receipt.samples.append(self._pool.sample())
             if self._order.rate_limit_bytes and time.monotonic() - looked_at > _LOOK_AT_OTHER_TASKS_SECONDS:
                 looked_at = time.monotonic()
-                self._count_tasks()
+                with _going_on("other tasks cannot be counted right now"):
+                    self._active_tasks = max(1, self._ledger.control().active_tasks())
         if self._order.rate_limit_bytes:
-            try:
+            with _going_on("other tasks cannot be told right now that this one has ended"):
                 self._ledger.write_control([self._announcement(ended=True)])
-            except ShipperError as error:
-                log.info("other tasks cannot be told right now that this one has ended: %s", error)
 
-    def _count_tasks(self) -> None:
-        try:
-            self._active_tasks = max(1, self._ledger.control().active_tasks())
-        except ShipperError as error:
-            log.info("other tasks cannot be counted right now: %s", error)
+
+@contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ShipperError as error:
+        log.info("%s: %s", what, error)
+    except Exception:
+        log.warning(what, exc_info=True)

@@ -12,11 +12,11 @@ gone to, that it does not have them (ADR 9).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shipper.ledger.ordinals import decode_ordinals
-from shipper.ledger.records import ChunkKey, ChunkValue, Void, decode
+from shipper.ledger.records import ChunkKey, ChunkValue, Doubt, Void, decode
 from shipper.terms import FileId, LogRecord, SplitId
 
 
@@ -71,6 +71,13 @@ class SplitState:
         return frozenset(topic for (_, topic), chunk in self.chunks.items() if chunk.reasons is not None)
 
 
+def complete_as_cut(states: Collection[SplitState], otherwise: int | None) -> bool:
+    """Whether all of a file is there, by the splits that its ship cut it into: a pipeline's `split_size` and `ordering` may be others by now.
+    ``otherwise``: into how many it was cut, if its chunks do not say so, as older ones do not; None: then nobody knows."""
+    counts = {chunk.splits for state in states for chunk in state.chunks.values()} - {None} or {otherwise}
+    return counts == {len(states)} and all(state.complete for state in states)
+
+
 @dataclass
 class Chunks:
     """Feed records in offset order. ``voids`` hides chunks of files that are shipped anew."""
@@ -83,6 +90,8 @@ class Chunks:
     sparks: dict[FileId, set[str]] = field(default_factory=dict)
     """File → Spark's minor versions under which any of its chunks was shipped; older chunks do not say."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
+    doubts: dict[FileId, Doubt] = field(default_factory=dict)
+    """Files of which other bytes were read than they have."""
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
         for record in records:
@@ -113,7 +122,16 @@ class Chunks:
         for file in voids:
             self.digests.pop(file, None)
             self.sparks.pop(file, None)
+            self.doubts.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
+
+    def splits_of(self, files: Collection[FileId]) -> dict[FileId, list[SplitId]]:
+        """The splits of each of them that are known, as they were cut then. One pass over all; ``files``: a set, or the keys of a dict."""
+        found: dict[FileId, list[SplitId]] = {file: [] for file in files}
+        for split in self.splits:
+            if split.file in files:
+                found[split.file].append(split)
+        return found
 
     def records_by_topic(self, splits: Iterable[SplitId]) -> Counter[str]:
         """Records of these splits that are on the cluster, per topic."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.records import ChunkValue
-from shipper.terms import FileId, SplitId
+from shipper.terms import FileId
 
 _UINT64 = 1 << 64
 
@@ -71,15 +71,13 @@ class LedgerFigures:
         return found
 
 
-def figures(chunks: Chunks, splits_of: Mapping[FileId, Iterable[int]], generation: int) -> LedgerFigures:
-    """``splits_of``: file → first byte of each of its splits. Only chunks of ``generation`` count as sent by the ship."""
+def figures(chunks: Chunks, files: Collection[FileId], generation: int) -> LedgerFigures:
+    """Of these files, however each was cut when it was shipped. Only chunks of ``generation`` count as sent by the ship."""
     found = LedgerFigures()
-    for file, starts in splits_of.items():
+    for file, splits in chunks.splits_of(dict.fromkeys(files)).items():
         of_file = found.files.setdefault(file, OfFile())
-        for start in starts:
-            state = chunks.splits.get(SplitId(file, start))
-            if state is None:
-                continue
+        for split in splits:
+            state = chunks.splits[split]
             of_file.lines += state.end or 0
             for (_, topic), value in state.chunks.items():
                 if value.records and topic:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from shipper.ledger.chunks import Chunks, SplitState, covered
+from shipper.ledger.chunks import Chunks, complete_as_cut, covered
 from shipper.ledger.records import ChunkKey, ChunkValue, subject
 from shipper.ledger.state import LedgerRecords, voids_in
 from shipper.terms import FileId, LogRecord, SplitId
 
 SplitStarts = Callable[[FileId], Sequence[int]]
-"""File → first byte of each of its splits."""
+"""File → first byte of each of its splits, as the pipeline would cut it now. Only for files whose chunks do not say how they were cut."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ class Inventory:
     windows: dict[str, Tally] = field(default_factory=dict)
     """Window as START/END → what was shipped under it. A file may have been shipped in parts under several."""
     files: dict[FileId, Tally] = field(default_factory=dict)
+    doubts: Container[FileId] = ()
+    """Files that are not complete, whatever their chunks say."""
 
     def add(self, of_path: Sequence[Entry], pipeline: str, split_starts: SplitStarts) -> None:
         chunks = Chunks(pipeline)
@@ -99,16 +101,17 @@ class Inventory:
                 self.files.setdefault(file, Tally(files=1)).add(entry)
                 self.windows.setdefault(entry.value.window, Tally()).add(entry)
                 seen.setdefault(file, set()).add(entry.value.window)
+        splits_of = chunks.splits_of(seen.keys())
         for file, windows in seen.items():
-            complete = all(_complete(chunks.splits.get(SplitId(file, start))) for start in split_starts(file))
+            splits, today = splits_of[file], split_starts(file)
+            as_today = {split.start for split in splits} <= set(today)
+            complete = file not in self.doubts and complete_as_cut(
+                [chunks.splits[split] for split in splits], len(today) if as_today else None
+            )
             self.files[file].complete = int(complete)
             for window in windows:
                 self.windows[window].files += 1
                 self.windows[window].complete += complete
-
-
-def _complete(state: SplitState | None) -> bool:
-    return state is not None and state.complete
 
 
 @dataclass(frozen=True)
@@ -135,12 +138,23 @@ def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[Fi
             yield Finding(
                 "wrong", "digests", file.path, f"shipped in parts under several transforms: {', '.join(sorted(digests))}"
             )
-        missing = [start for start in split_starts(file) if SplitId(file, start) not in by_split]
-        if missing:
-            text = f"of the splits at bytes {_some(missing)} nothing is there yet"
-            yield Finding("unfinished", "gap", file.path, text)
+        there = {split.start for split in by_split if split.file == file}
+        cut_into = {entry.value.splits for entry in live if entry.key.split.file == file} - {None}
+        yield from _findings_of_cut(file, there, cut_into, split_starts(file))
     for split, of_split in by_split.items():
         yield from _findings_of_split(f"{split.file.path} (split at byte {split.start})", of_split)
+
+
+def _findings_of_cut(file: FileId, there: set[int], cut_into: set[int | None], today: Sequence[int]) -> Iterator[Finding]:
+    """``there``: begin of each split that has chunks; ``cut_into``: how many there are, by these chunks; ``today``: as the pipeline would cut
+    the file now, which says where the missing ones begin if it was cut likewise."""
+    count = max((number for number in cut_into if number), default=len(today))
+    if there <= set(today) and count == len(today):
+        if missing := [start for start in today if start not in there]:
+            yield Finding("unfinished", "gap", file.path, f"of the splits at bytes {_some(missing)} nothing is there yet")
+    elif len(there) < count:
+        text = f"of {count - len(there)} of the {count} splits that it was cut into nothing is there yet"
+        yield Finding("unfinished", "gap", file.path, text)
 
 
 def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:

@@ -8,6 +8,9 @@ from shipper.producer.chunk import Chunk
 from shipper.producer.parking import Parking, Place
 from shipper.producer.topics import Topics
 
+#: Topics in a message; log lines may have made many.
+_NAMED = 10
+
 
 class Admission:
     """Its owner holds its own lock around every call."""
@@ -80,12 +83,12 @@ class Admission:
         places = sorted(self.parking.given_up, key=str)
         if not places:
             return None
-        names = ", ".join(map(str, places))
-        reasons = "; ".join(f"{place}: {self._topics.why_unusable(*place)}" for place in places)
+        names = _some(map(str, places))
+        reasons = "; ".join(f"{place}: {self._topics.why_unusable(*place)}" for place in places[:_NAMED])
         given_up = {place.topic for place in places}
         others = {topic: count for topic, count in self.parking.dropped.items() if topic not in given_up}
         left = (
-            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} records of {', '.join(others)}. "
+            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} records of {_some(others)}. "
             if others
             else ""
         )
@@ -94,3 +97,8 @@ class Admission:
             f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, or check its name and the ACLs; "
             "then run again: only what is left will be sent."
         )
+
+
+def _some(names: Iterable[str]) -> str:
+    found = list(names)
+    return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")

@@ -65,9 +65,6 @@ def _warnings(report: RunReport, found: list[Account]) -> list[str]:
         for title, check in checks(report)
         if check.severity == "warn" and not check.passed
     ]
-    says += [
-        f"{cluster.cluster}: {text}" for cluster in (report.plan.clusters if report.plan else ()) for text in cluster.warnings
-    ]
     for account in found:
         aside = sum(account.quarantined.values())
         if aside:

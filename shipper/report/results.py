@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import errno
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
@@ -81,6 +83,13 @@ class PlannedFile(Result):
     problem: str = ""
     """Why it cannot be read, with the remedy."""
 
+    def left_out(self, why: str) -> LeftOut:
+        """As a late file that the run does without after all."""
+        return LeftOut(
+            path=self.path, reason=why, warns=True, window=self.late_window, clusters=self.late_for,
+            size_bytes=self.size_bytes, modified_ms=self.modified_ms,
+        )  # fmt: skip
+
     @property
     def unknown(self) -> bool:
         """Whether nobody has looked at its beginning."""
@@ -98,6 +107,9 @@ class LeftOut(Result):
     """START/END of the window that it belongs to; None: the run's own."""
     clusters: list[str] = []
     """Those that do not get it; empty: none does."""
+    size_bytes: int | None = None
+    """None: it was being written, so it will have another size."""
+    modified_ms: int = 0
 
 
 class LookedBack(Result):
@@ -185,10 +197,7 @@ class PlanResult(StepResult):
 
     def without_late_files(self, why: str) -> PlanResult:
         """The plan of a run that leaves them out after all."""
-        left_out = [
-            LeftOut(path=file.path, reason=why, warns=True, window=file.late_window, clusters=file.late_for)
-            for file in self.late_files
-        ]
+        left_out = [file.left_out(why) for file in self.late_files]
         return self.model_copy(update={"files": self.own_files, "left_out": [*self.left_out, *left_out]})
 
     def files_for(self, cluster: str) -> list[PlannedFile]:
@@ -420,6 +429,15 @@ class ShipResult(StepResult):
         return sum(topic.before for topic in self.topics)
 
 
+class LeftFile(Result):
+    """A file that was left behind, as it was then."""
+
+    path: str
+    size_bytes: int | None = None
+    """None: it was being written, so it has another size by now."""
+    modified_ms: int = 0
+
+
 class Uncovered(Result):
     """A window of which something is not on the cluster, as far as the run knows."""
 
@@ -428,6 +446,8 @@ class Uncovered(Result):
     why: str
     paths: list[str] = []
     """Files that were left out; empty: there was nothing to ship where something should be."""
+    files: list[LeftFile] = []
+    """The same, as they were; empty by a shipper that did not say."""
 
 
 class Coverage(Result):
@@ -512,12 +532,27 @@ class _Begun(BaseModel):
 
 
 def write_whole(target: str, text: str) -> None:
-    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it so."""
+    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it so.
+
+    There are file systems whose rename leaves a file alone that is there already, some without a word (WebHDFS answers false, which fsspec
+    does not look at). So the part must be gone afterwards; else the target is removed first, and for a moment nothing is there."""
     fs, path = fsspec.core.url_to_fs(target)
     fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-    part = f"{path}.part"
+    part = f"{path}.{secrets.token_hex(4)}.part"  # two that write the same file at once must not meet in one part
     fs.pipe_file(part, text.encode())
+    try:
+        fs.mv(part, path)
+    except OSError:
+        if not fs.exists(path):
+            raise
+    fs.invalidate_cache()
+    if not fs.exists(part):
+        return
+    fs.rm_file(path)
     fs.mv(part, path)
+    fs.invalidate_cache()
+    if fs.exists(part):
+        raise OSError(errno.EIO, "it is there already and cannot be replaced", path)
 
 
 class RunFolder:

@@ -200,6 +200,7 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
         lines.append(f"This run shipped anew what an earlier one had shipped (reship){why}")
     for account in found:
         own = [f"When planning: {account.plan.problem}"] if account.plan and account.plan.problem else []
+        own += account.plan.warnings if account.plan else []
         own += [_late(account.ship)] if account.ship and account.ship.late_files else []
         own += [unsafe_note(account.plan.unsafe_properties)] if account.plan and account.plan.unsafe_properties else []
         own += account.ship.notes if account.ship else []

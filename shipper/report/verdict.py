@@ -49,6 +49,9 @@ def verdict(report: RunReport) -> Verdict:
     if report.status == "failed" or report.first_cause or any(step.failed for step in steps(report)):
         return _failed(report, found)
     doubts, missing = tuple(_doubts(report, found)), tuple(_missing(report, found))
+    mend = tuple(
+        Doubt(f"{account.cluster}: {text}", "notes") for account in found if account.plan for text in account.plan.warnings
+    )
     shipped = [account for account in found if account.outcome == "shipped"]
     headline = _shipped(shipped) if shipped else _nothing(report, found)
     if doubts:
@@ -57,9 +60,11 @@ def verdict(report: RunReport) -> Verdict:
             if all("went to quarantine" in doubt.says for doubt in doubts)
             else "but not everything agrees"
         )
-        return Verdict("doubt", f"{headline}, {but}", doubts=doubts + missing)
+        return Verdict("doubt", f"{headline}, {but}", doubts=doubts + missing + mend)
     if missing:
-        return Verdict("doubt", f"{headline}, but not everything is there yet", doubts=missing)
+        return Verdict("doubt", f"{headline}, but not everything is there yet", doubts=missing + mend)
+    if mend:
+        return Verdict("doubt", f"{headline}, and there is something to mend", doubts=mend)
     return Verdict("shipped" if shipped else "nothing", headline)
 
 

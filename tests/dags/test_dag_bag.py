@@ -74,6 +74,27 @@ def test_a_pipeline_that_breaks_keeps_its_tasks_and_its_schedule(config: Config)
     assert serialized(bag().dags["web"]) == serialized(whole)
 
 
+@pytest.mark.parametrize("breaks", ["pipelines/web.yaml", "shipper.yaml"])
+def test_a_pipeline_that_lives_by_the_platforms_defaults_keeps_its_tasks_too(config: Config, breaks: str) -> None:
+    """Its own file says neither when it runs nor where to; and the platform's file can be the one that breaks, for all pipelines at once."""
+    config.write(
+        "shipper.yaml",
+        "defaults: {schedule: {cron: '7 * * * *', start: 2026-11-01}, clusters: [near], owner: platform}\n"
+        f"allow: {{sources: ['{config.folder.parent}/logs/']}}\n",
+    )
+    config.write("pipelines/web.yaml", "pipeline: web\nsource: logs/\ntopic: t\n")
+    whole = bag().dags["web"]
+    assert "broken-config" not in whole.tags
+    kept = (config.folder / breaks).read_text()
+    config.write(breaks, f"{kept}nonsense: [\n")
+    broken = bag().dags["web"]
+    assert "broken-config" in broken.tags
+    assert set(broken.task_dict) == set(whole.task_dict)
+    assert (broken.schedule, broken.owner) == (whole.schedule, whole.owner)
+    config.write(breaks, kept)
+    assert serialized(bag().dags["web"]) == serialized(whole)
+
+
 def test_a_run_is_given_up_before_it_holds_up_the_ones_after_it(config: Config) -> None:
     config.pipeline("web", schedule='{cron: "0 * * * *", start: 2026-11-01, give_up_after: 3h}')
     dag = bag().dags["web"]

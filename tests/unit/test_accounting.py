@@ -29,7 +29,7 @@ def ledger(*chunks):
     found = Chunks("p")
     for file, start, first, topic, chunk in chunks:
         found.add(ChunkKey(SplitId(file, start), first, topic), chunk)
-    return figures(found, {A: [0, 50], B: [0]}, OURS)
+    return figures(found, [A, B], OURS)
 
 
 def ship(**fields):
@@ -58,6 +58,16 @@ def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
     assert set(found.sent["t"]) == {0, 1}
     assert set(found.sent["u"]) == {None}
     assert found.files[B].records == 0
+
+
+def test_a_file_counts_whole_however_it_was_cut_when_it_was_shipped():
+    """`split_size` was another then: no split but the first begins where the pipeline would cut the file now."""
+    large = FileId("/large", 200_000, 1)
+    found = Chunks("p")
+    for start in (0, 70_000, 140_000):
+        found.add(ChunkKey(SplitId(large, start), 0, "t"), value(0, 10, checksum=1, end=True, filtered={"health": 2}))
+    of_file = figures(found, [large], OURS).files[large]
+    assert (of_file.lines, of_file.records, of_file.checksum, of_file.filtered) == (30, 30, 3, {"health": 6})
 
 
 def test_bundles_are_lines_to_count_and_records_to_move_offsets():

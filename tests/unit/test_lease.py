@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
 from shipper.delivery.lease import HeldLease
 
@@ -33,3 +35,32 @@ def test_an_attempt_that_was_taken_over_leaves_the_lease_to_its_successor(later:
         lease.generation = 7
         ledger.generation = later
     assert (ledger.written[-1] is None) == released
+
+
+def test_a_fault_of_any_kind_ends_neither_the_renewing_nor_the_looking_for_a_later_run() -> None:
+    """What the client does not turn into an error of shipper's: the keeper would end, the lease lapse, and a later run go unnoticed."""
+
+    class Faulty(Ledger):
+        asked = 0
+
+        def control(self) -> SimpleNamespace:
+            if threading.current_thread().name == "lease":
+                self.asked += 1
+                if self.asked == 1:
+                    raise KafkaException("the broker answered what nobody has heard of")
+            return super().control()
+
+    ledger = Faulty()
+    with HeldLease(ledger, "the-run", 0.06, 0.0, print) as lease:  # type: ignore[arg-type]
+        lease.generation, ledger.generation = 7, 8
+        assert lease.superseded.wait(30)
+
+
+def test_a_lease_that_cannot_be_given_back_does_not_change_how_the_ship_ended() -> None:
+    class Faulty(Ledger):
+        def write_control(self, records: list[tuple[bytes, bytes | None]]) -> None:
+            if any(value is None for _, value in records):
+                raise KafkaException("gone")
+
+    with HeldLease(Faulty(), "the-run", 30.0, 0.0, print) as lease:  # type: ignore[arg-type]
+        lease.generation = 7

@@ -312,6 +312,36 @@ class TestInventory:
         assert inventory.windows["w"].files == inventory.windows["w"].complete == 1
 
     @pytest.mark.parametrize(
+        ("there", "today", "complete", "text"),
+        [
+            ([0, 70], [0], True, None),
+            ([0, 70], [0, 40, 80, 120], True, None),
+            ([0], [0], False, "of 1 of the 2 splits that it was cut into"),
+            ([70], [0, 70], False, "of the splits at bytes 0 nothing"),
+        ],
+        ids=["cut-once-now", "cut-smaller-now", "half-of-it-and-cut-once-now", "half-of-it-and-cut-likewise"],
+    )
+    def test_a_file_is_complete_by_the_splits_that_it_had_when_it_was_shipped(self, log, opened, there, today, complete, text):
+        """Its chunks say that it was cut into two; `split_size`, or `ordering`, may have been changed since."""
+        read = self.read(log, opened, *(chunk("a", 0, start=start, last=10, splits=2) for start in there))
+        inventory = Inventory()
+        for of_path in entries(read):
+            inventory.add(of_path, "web", lambda file: today)
+        [tally] = inventory.files.values()
+        assert (tally.complete, inventory.windows["w"].complete) == (complete, complete)
+        found = [finding for of_path in entries(read) for finding in findings(of_path, lambda file: today)]
+        assert [(finding.severity, finding.kind) for finding in found] == ([] if complete else [("unfinished", "gap")])
+        assert text is None or text in found[0].text
+
+    def test_a_file_whose_chunks_do_not_say_how_it_was_cut_is_measured_by_how_it_would_be_now(self, log, opened):
+        read = self.read(log, opened, chunk("a", 0, last=10))
+        for today, complete in ([0], 1), ([0, 70], 0):
+            inventory = Inventory()
+            for of_path in entries(read):
+                inventory.add(of_path, "web", lambda file, today=today: today)
+            assert [tally.complete for tally in inventory.files.values()] == [complete]
+
+    @pytest.mark.parametrize(
         ("records", "kinds"),
         [
             ([chunk("a", 0, last=10, end=False), chunk("a", 5, last=15, records=5)], {"overlap"}),

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from shipper.report.message import message
 from shipper.report.page import render
 from shipper.report.results import Count, GateResult, RunReport
 from shipper.report.timeline import MOST_STEPS, spans, ticks
@@ -130,6 +131,23 @@ def test_properties_that_nobody_vouches_for_are_named() -> None:
     report.plan.clusters[0].unsafe_properties = ["debug", "socket.max.fails"]
     assert "Set by unsafe_properties" in Page(report).text("#notes")
     assert "debug, socket.max.fails" in Page(report).text("#notes")
+
+
+def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_notice() -> None:
+    report = samples.nothing_to_do()
+    assert report.plan is not None
+    report.plan.clusters[0].warnings = [
+        "the ledger _shipper.web has replication factor 1. If it is lost, everything is sent again."
+    ]
+    found, page = verdict(report), Page(report)
+    assert found.state == "doubt"
+    assert found.headline.endswith(", and there is something to mend")
+    assert "replication factor 1" in page.text("#verdict")
+    assert "replication factor 1" in page.text("#notes")
+    told = message(report)
+    assert told.ending == "warning"
+    assert told.cause is not None
+    assert "replication factor 1" in told.cause
 
 
 def test_nothing_to_ship_is_a_success_that_says_so() -> None:

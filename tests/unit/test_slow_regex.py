@@ -10,6 +10,7 @@ import typer
 
 from shipper.cli import validate
 from shipper.config.slow_regex import slow
+from shipper.config.sql_patterns import patterns_in
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,51 @@ def test_what_a_line_can_make_slow_is_found(pattern: str, why: str) -> None:
 )
 def test_what_is_read_once_is_not(pattern: str) -> None:
     assert slow(pattern) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "patterns"),
+    [
+        (r"value RLIKE '^(a+)+\\d'", [r"^(a+)+\d"]),
+        (r"NOT value regexp r'^\S+ \''", [r"^\S+ " + "\\"]),
+        (r"regexp_extract(value, 'host=([^/]+)', 1)", ["host=([^/]+)"]),
+        (r"regexp_replace(upper(trim(value, 'x')), 'it''s|a,b', ', ')", ["it's|a,b"]),
+        (r'coalesce(split(value, "\\s+")[0], \'no, (pattern\')', [r"\s+"]),
+        (r"regexp_like(regexp_extract(value, '(x+)', 1), /* ', 'y */ 'b+') -- RLIKE 'c'", ["(x+)", "b+"]),
+        (r"concat(value, 'x', 'y') = 'RLIKE' AND `rlike` = 'z'", []),
+        (r"value LIKE '%a%'", []),
+    ],
+)
+def test_patterns_are_found_in_sql(sql: str, patterns: list[str]) -> None:
+    assert list(patterns_in(sql)) == patterns
+
+
+def test_validate_warns_of_patterns_in_sql_and_of_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: 127.0.0.1:9092\n")
+    (tmp_path / "pipelines" / "web.yaml").write_text(
+        r"""pipeline: web
+source: /logs/
+clusters: [local]
+quarantine: {topic: bad}
+records:
+  columns: {service: "regexp_extract(value, '^(.*),(.*)x', 1)", fine: "regexp_extract(value, '^([a-z]+) ', 1)"}
+  drop: {noise: "value RLIKE '^(?:x+)+y'"}
+routes:
+  - {when: "value RLIKE '^(.*)-(.*)-'", topic: errors}
+  - {topic: "{service}", matching: "([a-z]+)+"}
+gates:
+  source:
+    - {check: condition, name: c, sql: "value RLIKE '(a|b)+'"}
+"""
+    )
+    with pytest.raises(typer.Exit):
+        validate(config=tmp_path, sql=False, secrets=True, pipeline=None, as_json=False, runner_python=False)
+    said = capsys.readouterr().err
+    assert sorted(set(re.findall(r"web\.yaml:\d+:\d+: (\S+): ", said))) == [
+        "gates.source[0].sql", "records.columns.service", "records.drop.noise", "routes[0].when", "routes[1].matching",
+    ]  # fmt: skip
 
 
 def test_validate_warns_where_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

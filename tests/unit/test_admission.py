@@ -1,0 +1,21 @@
+"""What is said of topics that could not be written to."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from shipper.producer.admission import Admission
+from shipper.producer.parking import Place
+
+
+def test_a_message_names_some_of_the_topics_that_log_lines_have_made() -> None:
+    topics: Any = SimpleNamespace(why_unusable=lambda topic, partition: "it is not there")
+    admission = Admission(topics, 1000, 60.0)
+    admission.parking.given_up.update(Place(f"topic-{n:05}") for n in range(10_000))
+    admission.parking.dropped.update({f"other-{n:05}": 2 for n in range(10_000)})
+    message = admission.missing_message()
+    assert message is not None
+    assert len(message) < 1500
+    assert "topic-00009 and 9,990 more could not be written to" in message
+    assert "20,000 records of other-00000" in message
