@@ -16,14 +16,16 @@ from shipper.config.models import Pipeline
 from shipper.console import Config, Json, Terminal, print_json, table
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory, entries
+from shipper.ledger.state import all_doubts
 from shipper.ledger_commands import moment_or_age, open_ledgers
 from shipper.plan.schedule import Ticks
 from shipper.plan.window import Window, parse_window
 from shipper.report.beginning import read_beginnings
 from shipper.report.gaps import Held, find_gaps, merged
 from shipper.report.markup import plural
-from shipper.report.results import Gap
+from shipper.report.results import Gap, LeftFile
 from shipper.report.window_runs import contains, window_runs
+from shipper.terms import FileId
 
 EPILOG = "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json`"
 
@@ -95,8 +97,9 @@ class Ledgers:
     def _held(self, cluster: str) -> Held | None:
         try:
             [ledger] = open_ledgers(self._config, self._pipeline, cluster)
-            inventory = Inventory()
-            for of_path in entries(ledger.read()):
+            read = ledger.read()
+            inventory = Inventory(doubts=all_doubts(read))
+            for of_path in entries(read):
                 inventory.add(of_path, self._pipeline, ledger.split_starts)
         except ShipperError as error:
             self.problems.append(error.message)
@@ -114,10 +117,19 @@ class LedgerHeld:
         over = [tally for name, tally in self.inventory.windows.items() if contains(parse_window(name), window)]
         return bool(over) and all(tally.complete == tally.files for tally in over)
 
-    def files_complete(self, paths: Collection[str]) -> bool:
-        """By path: one that was left out since it was still being written has other bytes by now."""
-        whole = {file.path for file, tally in self.inventory.files.items() if tally.complete}
-        return set(paths) <= whole
+    def files_complete(self, files: Collection[LeftFile]) -> bool:
+        """A path alone does not tell: what was shipped from there may be the file that another one has replaced since."""
+        whole: dict[str, list[FileId]] = {}
+        for file, tally in self.inventory.files.items():
+            if tally.complete:
+                whole.setdefault(file.path, []).append(file)
+        return all(any(_is_there(left, file) for file in whole.get(left.path, ())) for left in files)
+
+
+def _is_there(left: LeftFile, shipped: FileId) -> bool:
+    if left.size_bytes is None:
+        return shipped.modified_ms >= left.modified_ms
+    return (shipped.size_bytes, shipped.modified_ms) == (left.size_bytes, left.modified_ms)
 
 
 def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:

@@ -1,4 +1,4 @@
-"""``shipper ledger show``, ``verify``, ``repair``, ``export`` and ``archive``."""
+"""``shipper ledger show``, ``verify``, ``repair``, ``trust``, ``export`` and ``archive``."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from shipper.delivery.ledger_identity import LedgerIdentity
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.repair import Damage, damage
 from shipper.delivery.repair import repair as take_out
+from shipper.delivery.trust import vouch_for
 from shipper.errors import ClusterError, LedgerGone, UsageError, WindowError
 from shipper.ledger.inventory import Entry, Finding, Inventory, Tally, absent_topics, differences, entries, findings
 from shipper.ledger.records import ChunkValue, Dropped
-from shipper.ledger.state import LedgerRecords
+from shipper.ledger.state import LedgerRecords, all_doubts
 from shipper.plan.files import split_starts
 from shipper.plan.window import parse_moment, parse_window
 from shipper.producer.client import ClusterClient
@@ -132,7 +133,7 @@ def show(
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
         read = ledger.read()
-        inventory = Inventory()
+        inventory = Inventory(doubts=all_doubts(read))
         for of_path in entries(read):
             chosen = [e for e in of_path if wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)]
             inventory.add(chosen, pipeline, ledger.split_starts)
@@ -251,6 +252,10 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
         found += findings(of_path, ledger.split_starts)
         absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
     found += [Finding("wrong", "topic", topic, text) for topic, text in absent]
+    found += [
+        Finding("wrong", "doubt", file.path, f"run {doubt.run_id} found that {doubt.why} (`shipper ledger trust`)")
+        for file, doubt in all_doubts(read).items()
+    ]
     if ledger.log.snapshot() is not None:
         found += differences(read, ledger.log.records_of_topic(wait_seconds=60))
     return read, found
@@ -317,6 +322,33 @@ def repair(
         print_json(dataclasses.asdict(done))
     else:
         out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is passed over; behind it: {done.behind}")
+
+
+@app.command(
+    epilog="Example: `shipper ledger trust web_access frankfurt s3a://logs/a.log --reason 'compared with the topic by hand'`"
+)
+def trust(
+    pipeline: Name,
+    cluster: Annotated[str, typer.Argument(help="One of its clusters.")],
+    file: Annotated[str, typer.Argument(help="Path of the file, as the error and `verify` name it.")],
+    reason: Annotated[str, typer.Option("--reason", help="How you know that all of it is there, once. Kept in the ledger.")],
+    config: Config = Path("config"),
+) -> None:
+    """Vouches for a file of which a ship has read other bytes than it has, after somebody has compared it with the topic.
+
+    Until then it counts as not shipped, and its window fails. The other way out is `shipper run … --reship`. Needs the lease: no ship may be under
+    way.
+    """
+    if not reason.strip():
+        raise UsageError("--reason is empty: say how you know that all of the file is there; it is kept in the ledger")
+    ledger = open_to_change(config, pipeline, cluster)
+    signed = f"{getpass.getuser()} at {dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}: {reason.strip()[:1000]}"
+
+    def say(text: str) -> None:
+        err.say(text)
+
+    doubt = vouch_for(ledger.log, ledger.pipeline, file, signed, f"trust-{new_run_id()}", say)
+    out.say(f"{file} counts as it was shipped by run {doubt.run_id}")
 
 
 @app.command(

@@ -28,11 +28,11 @@ class Stopped(SystemExit):
         self.signum = signum
         self.why = why or f"stopped by {signal.Signals(signum).name}"
         self.there: str | None = None
-        """What the ledger holds by then, if a ship was stopped."""
+        """What of the records is sent by then, for whoever knows it."""
 
     @property
     def message(self) -> str:
-        there = self.there or "nothing was sent"
+        there = self.there or "what was sent until then, if anything, is in the ledger, and is not sent again"
         return f"{self.why}; {there}; run the same command again for the rest"
 
 

@@ -47,7 +47,10 @@ class LookBack:
         for found in left_out:
             if found.state == "unsettled":
                 window = str(self.window_of(found.file))
-                self.left_out.append(LeftOut(path=found.file.id.path, reason=found.reason, warns=True, window=window))
+                file = found.file.id
+                self.left_out.append(
+                    LeftOut(path=file.path, reason=found.reason, warns=True, window=window, modified_ms=file.modified_ms)
+                )
 
     def window_of(self, file: ListedFile) -> Window:
         return self.folders[file.under]
@@ -133,7 +136,10 @@ def late_files(context: RunContext, back: LookBack, remaining: Mapping[str, Rema
 
 
 def _left_out(back: LookBack, file: FileId, reason: str, clusters: list[str]) -> LeftOut:
-    return LeftOut(path=file.path, reason=reason, warns=True, window=str(back.window_of(back.files[file])), clusters=clusters)
+    return LeftOut(
+        path=file.path, reason=reason, warns=True, window=str(back.window_of(back.files[file])), clusters=clusters,
+        size_bytes=file.size_bytes, modified_ms=file.modified_ms,
+    )  # fmt: skip
 
 
 def _within_limits(context: RunContext, late: Sequence[FileId], own: Sequence[ListedFile]) -> Iterator[FileId]:

@@ -94,7 +94,12 @@ def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str) -
     if context.scheduled and schedule is not None:
         coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
     return [
-        LeftOut(path=found.file.id.path, reason=found.reason, warns=found.state != "unwanted" and found.file.under not in coming)
+        LeftOut(
+            path=found.file.id.path,
+            reason=found.reason,
+            warns=found.state != "unwanted" and found.file.under not in coming,
+            modified_ms=found.file.id.modified_ms,
+        )
         for found in left_out
     ]
 
@@ -129,10 +134,7 @@ def _look_at_files(context: RunContext, result: PlanResult) -> None:
     # An old file must not fail a run for each hour that it is there.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
-        result.left_out += [
-            LeftOut(path=file.path, reason=file.problem, warns=True, window=file.late_window, clusters=file.late_for)
-            for file in late
-        ]
+        result.left_out += [file.left_out(file.problem) for file in late]
     if context.pipeline.source.on_unreadable == "fail" and (bad := [file for file in result.files if file.problem]):
         raise SourceError(f"{unreadable(bad)} Nothing was sent.")
 

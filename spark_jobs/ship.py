@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import time
 import traceback
 from collections import Counter
@@ -49,7 +50,7 @@ from spark_jobs.progress import lane_accounts, lane_timeline, timeline
 from spark_jobs.reason import of_exception
 from spark_jobs.records import fixed_topics, headers_of_files
 from spark_jobs.session import SPARK_MINOR
-from spark_jobs.unreadable import broken_files, quarantine_whole, unreadable, wrong_sizes
+from spark_jobs.unreadable import broken_files, doubts, quarantine_whole, unreadable, wrong_sizes
 
 #: Topics or files in a message; log lines may have made many.
 _NAMED = 10
@@ -327,7 +328,7 @@ class _Ship:
         outcome = self._pass(left, taken)
         self._note_first(outcome)
         with self._keeping_the_account():
-            self._check_reading(left, outcome)
+            self._check_reading(left, outcome, taken)
             self._close_empty_splits(left, outcome, taken)
             while outcome.error is None and outcome.dropped:
                 outcome = self._next_pass(outcome.dropped, taken, deadline)
@@ -364,7 +365,8 @@ class _Ship:
         except ShipperError as error:
             self._failed(error)
         except Exception as error:
-            traceback.print_exc()
+            if os.environ.get("SHIPPER_LOG"):
+                traceback.print_exc()
             self._failed(
                 DeliveryError(
                     f"cluster {self._cluster.name}: after the files were read: {of_exception(error)}. What was committed is in the "
@@ -457,12 +459,17 @@ class _Ship:
         self._unreadable += silent
         return {file_id(file) for file in silent}
 
-    def _check_reading(self, left: Remaining, outcome: PassOutcome) -> None:
-        """Notes the files that the reader could not read to their end, and those of which the tasks saw other bytes than there are."""
+    def _check_reading(self, left: Remaining, outcome: PassOutcome, taken: Takeover) -> None:
+        """Notes the files that the reader could not read to their end, and those of which the tasks saw other bytes than there are: in the
+        ledger too, since their chunks are there and look complete to every later run."""
         pieces = list(file_pieces(self._planned(left.left), self._context.pipeline.split_size_bytes))
         self._unreadable += broken_files(pieces, outcome.reports)
         if outcome.error is None:
-            self._unreadable += wrong_sizes(pieces, outcome.reports, outcome.receipts)
+            wrong = wrong_sizes(pieces, outcome.reports, outcome.receipts)
+            if wrong:
+                run_id = self._context.folder.run_id
+                self._ledger.write_control(doubts(self._ledger.pipeline, wrong, taken.generation, run_id))
+            self._unreadable += wrong
 
     def _account(self, left: Remaining, before: Counter[str], taken: Takeover) -> None:
         result, receipts = self._result, self._receipts

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from shipper.config.listing_checks import ListingCheck
-from shipper.errors import ShipperError, Superseded, UsageError
+from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
 from shipper.report.page import render
 from shipper.report.past import past_runs
@@ -38,6 +38,7 @@ from spark_jobs.source_view import SourceView
 
 G = TypeVar("G", bound=GateResult)
 _HISTORY_RUNS = 30
+_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE)
 
 
 def now() -> dt.datetime:
@@ -76,6 +77,8 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     try:
         result = _call(context, name, cluster, started_at)
     except Stopped as stopped:
+        if name in _BEFORE_THE_FIRST_BYTE:
+            stopped.there = "nothing was sent"
         context.folder.write(result_name, _failed(context, name, cluster, started_at, stopped.message))
         say(f"{step_label(name, cluster)} STOPPED{'' if context.brief else f': {stopped.message}'}")
         raise
@@ -87,9 +90,10 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         result = _failed(context, name, cluster, started_at, message)
         # What the source or the config lacks may come while Airflow waits; a ship that is refused stays refused.
         result.final = name == SHIP and isinstance(error, ShipperError) and not error.retriable
-        if isinstance(error, Superseded) and context.folder.has_later(result_name, started_at):
-            say(f"{step_label(name, cluster)}: {message}; a later attempt has left its result")
-            return code
+    if result.status == "failed" and context.folder.has_later(result_name, started_at):
+        # This attempt was paused or cut off, and has woken up: what the later one found is the step's result.
+        say(f"{step_label(name, cluster)}: {result.error}; a later attempt has left its result")
+        return code or 1
     context.folder.write(result_name, result)
     if result.status == "failed" and name != REPORT:  # a report that is written has done its work
         say(f"{step_label(name, cluster)} FAILED{'' if context.brief else f': {result.error}'}")

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 
 from shipper.delivery.order import Receipt
+from shipper.ledger.records import Doubt, encode_doubt
 from shipper.plan.formats import PLAIN, UNREADABLE
 from shipper.report.results import PlannedFile
 from shipper.terms import FileId
@@ -82,11 +83,15 @@ def wrong_sizes(pieces: Sequence[FilePiece], reports: Sequence[PieceReport], rec
             if not fault and stored and sum(stored) != file.size_bytes:
                 fault = f"{sum(stored):,} of its {file.size_bytes:,} bytes were read"
         if fault:
-            file.problem = (
-                f"{fault}. Do not trust what was shipped of it, compare it with the topic, and report this as a bug of shipper"
-            )
+            file.problem = f"{fault}. Do not trust what was shipped of it, and report this as a bug of shipper"
             found.append(file)
     return found
+
+
+def doubts(pipeline: str, wrong: Sequence[PlannedFile], generation: int, run_id: str) -> Iterator[tuple[bytes, bytes]]:
+    """For the ledger: what is there of these files is not to be believed."""
+    for file in wrong:
+        yield encode_doubt(pipeline, file_id(file), Doubt(file.problem.partition(". ")[0], generation, run_id))
 
 
 def _differs(lines: int, size: int, what: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pydantic import Field, field_validator
 
 from shipper.config.base import Model
-from shipper.config.rules import TOPIC_COLUMN, check_topic, legal_topic
+from shipper.config.rules import TOPIC_COLUMN, check_topic, legal_topic, reserved_topics
 
 
 class Route(Model):
@@ -73,7 +73,7 @@ class Route(Model):
 
     def matches(self, topic: str) -> bool:
         """Whether the route can lead to ``topic``. Of `matching`, what only Java understands is taken to match."""
-        if not legal_topic(topic) or not self._made_from_columns(topic):
+        if not legal_topic(topic) or re.fullmatch(reserved_topics(), topic) or not self._made_from_columns(topic):
             return False
         if self.topics:
             return topic in self.topics

@@ -54,6 +54,7 @@ def remaining(
     changed: list[FileId] = []
     other_spark: list[FileId] = []
     replaced: list[FileId] = []
+    doubted: list[FileId] = []
     cut_then = chunks.splits_of({file for file in splits_of if chunks.digests.get(file, {digest}) - {digest}})
     for file, starts in splits_of.items():
         splits = [SplitId(file, start) for start in starts]
@@ -63,6 +64,11 @@ def remaining(
         if reship and file not in reshipped:
             found.void += {*known, file}
             found.left.append(file)
+        elif doubt := chunks.doubts.get(file):
+            if file in late:
+                found.refused[file] = f"what run {doubt.run_id} shipped of it is in doubt: {doubt.why}"
+            else:
+                doubted.append(file)
         elif begun and chunks.digests[file] - {digest}:
             there = [chunks.splits[split] for split in cut_then[file]]
             if _complete_as_cut(file, there):
@@ -101,6 +107,13 @@ def remaining(
             if begun:
                 found.partial.append(file)
                 found.records_there[file] = sum(state.records for state in states if state)
+    if doubted:
+        doubt = chunks.doubts[doubted[0]]
+        raise SourceError(
+            f"{_some(doubted)} shipped in doubt: run {doubt.run_id} found that {doubt.why}. Nothing was sent. Compare the file with the topic. Is "
+            "something missing or wrong, ship it whole again with --reship (readers then see it twice); is all of it there, say so with "
+            "`shipper ledger trust`."
+        )
     if changed:
         raise DigestChanged(
             f"{_some(changed)} shipped in part under another transform (format, split_size, records or routes changed since), so nobody "

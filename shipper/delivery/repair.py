@@ -29,6 +29,7 @@ _BATCH_BYTES = 500_000
 _WHAT_IS_LOST = {
     "chunk": "the chunk would count as not shipped, and be sent again",
     "void": "chunks that were shipped anew would count again",
+    "doubt": "a file of which other bytes were read than it has would count as done",
     "replay": "a replayed record would count as still in quarantine, and could be sent again",
     "archive": "all that was archived would count as not shipped, and be sent again",
 }

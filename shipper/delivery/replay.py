@@ -7,6 +7,7 @@ quarantined record at most; so a replay that was killed, or is started twice, se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -176,7 +177,7 @@ def replay(
 ) -> Replayed:  # fmt: skip
     """Raises UsageError for a record that is not in quarantine, or a topic that is none of the pipeline's; then nothing was sent. Raises
     LeaseHeld, ClusterError, Superseded, OutcomeUnknown; then the same replay again sends the rest."""
-    _check_topics(pipeline, cluster.name, client.topics(), wanted)
+    _check_topics(pipeline, cluster, client.topics(), wanted)
     settings, delivery = _settings(client, cluster, pipeline, ledger.topic), pipeline.delivery
     found = Replayed()
     with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
@@ -206,14 +207,16 @@ def replay(
     return found
 
 
-def _check_topics(pipeline: Pipeline, cluster: str, known: Mapping[str, int], wanted: Iterable[Repaired]) -> None:
+def _check_topics(pipeline: Pipeline, cluster: Cluster, known: Mapping[str, int], wanted: Iterable[Repaired]) -> None:
     for topic in dict.fromkeys(repaired.topic for repaired in wanted):
+        if re.fullmatch(cluster.reserved_topics, topic):
+            raise UsageError(f"topic {topic!r} is a ledger, or Kafka's own, and not for records. Nothing was sent.")
         if not any(route.matches(topic) for route in pipeline.routes) or (
             pipeline.quarantine and topic == pipeline.quarantine.topic
         ):
             raise UsageError(f"topic {topic!r} is no topic that pipeline {pipeline.name} routes to. Nothing was sent.")
         if topic not in known:
-            raise UsageError(f"topic {topic!r} is not on cluster {cluster}. Nothing was sent.")
+            raise UsageError(f"topic {topic!r} is not on cluster {cluster.name}. Nothing was sent.")
 
 
 def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> dict[Place, QuarantineChunk]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shipper.ledger.ordinals import decode_ordinals
-from shipper.ledger.records import ChunkKey, ChunkValue, Void, decode
+from shipper.ledger.records import ChunkKey, ChunkValue, Doubt, Void, decode
 from shipper.terms import FileId, LogRecord, SplitId
 
 
@@ -90,6 +90,8 @@ class Chunks:
     sparks: dict[FileId, set[str]] = field(default_factory=dict)
     """File → Spark's minor versions under which any of its chunks was shipped; older chunks do not say."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
+    doubts: dict[FileId, Doubt] = field(default_factory=dict)
+    """Files of which other bytes were read than they have."""
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
         for record in records:
@@ -120,6 +122,7 @@ class Chunks:
         for file in voids:
             self.digests.pop(file, None)
             self.sparks.pop(file, None)
+            self.doubts.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
 
     def splits_of(self, files: Collection[FileId]) -> dict[FileId, list[SplitId]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -88,6 +88,8 @@ class Inventory:
     windows: dict[str, Tally] = field(default_factory=dict)
     """Window as START/END → what was shipped under it. A file may have been shipped in parts under several."""
     files: dict[FileId, Tally] = field(default_factory=dict)
+    doubts: Container[FileId] = ()
+    """Files that are not complete, whatever their chunks say."""
 
     def add(self, of_path: Sequence[Entry], pipeline: str, split_starts: SplitStarts) -> None:
         chunks = Chunks(pipeline)
@@ -103,7 +105,9 @@ class Inventory:
         for file, windows in seen.items():
             splits, today = splits_of[file], split_starts(file)
             as_today = {split.start for split in splits} <= set(today)
-            complete = complete_as_cut([chunks.splits[split] for split in splits], len(today) if as_today else None)
+            complete = file not in self.doubts and complete_as_cut(
+                [chunks.splits[split] for split in splits], len(today) if as_today else None
+            )
             self.files[file].complete = int(complete)
             for window in windows:
                 self.windows[window].files += 1

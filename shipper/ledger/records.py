@@ -174,6 +174,19 @@ class Void:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """What was shipped of a file is not all of it, or more than it: other bytes than it has were read. It is not done, whatever its chunks say,
+    until it is shipped anew (:class:`Void`, of a later generation) or somebody has looked and vouches for it."""
+
+    why: str
+    generation: int
+    """Of the ship that found out."""
+    run_id: str
+    trusted: str | None = None
+    """Who vouches for it after all, when and why."""
+
+
+@dataclass(frozen=True)
 class Archive:
     """Says that chunk records were moved from the topic to files beside the runs, which are part of the ledger from then on. Lies
     among the chunks, since it commits together with the tombstones of what was moved."""
@@ -275,6 +288,10 @@ def encode_void(pipeline: str, file: FileId, value: Void) -> tuple[bytes, bytes]
     return _pack("void", pipeline, *file), _value(value)
 
 
+def encode_doubt(pipeline: str, file: FileId, value: Doubt) -> tuple[bytes, bytes]:
+    return _pack("doubt", pipeline, *file), _value(value)
+
+
 def encode_replay(pipeline: str, key: ReplayKey, value: Replay) -> tuple[bytes, bytes]:
     return _pack("replay", pipeline, *key.split.file, key.split.start, key.ordinal), _value(value)
 
@@ -305,18 +322,19 @@ Entry = (
     | tuple[None, Archive | Begun | Kept]
     | tuple[str, Lease | Source | None]
     | tuple[int, Attempt]
-    | tuple[FileId, Void]
+    | tuple[FileId, Void | Doubt]
     | tuple[ReplayKey, Replay]
     | tuple[tuple[int, int], Dropped]
 )
 
-_OF_A_FILE = ("chunk", "void", "replay")
+_OF_A_FILE = ("chunk", "void", "doubt", "replay")
 _OF_THE_PIPELINE = ("generation", "lease", "attempt", "archive", "dropped", "begun", "kept", "source")
 #: What comes behind kind and pipeline in a key.
 _FILE = (is_path, is_count, is_moment)
 _KEYS: dict[str, tuple[Check, ...]] = {
     "chunk": (*_FILE, is_count, is_count, is_topic),
     "void": _FILE,
+    "doubt": _FILE,
     "replay": (*_FILE, is_count, is_count),
     "generation": (),
     "lease": (is_text,),
@@ -332,6 +350,7 @@ _MORE_KEYS: dict[str, tuple[Check, ...]] = {"generation": (is_text, is_count)}
 _SHAPES = {
     "chunk": Shape(ChunkValue),
     "void": Shape(Void),
+    "doubt": Shape(Doubt),
     "replay": Shape(Replay),
     "generation": Shape(Generation),
     "lease": Shape(Lease),
@@ -441,7 +460,7 @@ def _entry(kind: str, rest: list[Any], value: Any) -> Entry:
         if value.last < first:
             raise Unsound(f"it ends at record {value.last}, before its first one, {first}")
         return ChunkKey(SplitId(FileId(path, size, modified), start), first, topic), value
-    if kind == "void":
+    if kind in ("void", "doubt"):
         return FileId(*rest), value
     if kind == "replay":
         path, size, modified, start, ordinal = rest

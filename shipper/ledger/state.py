@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from shipper.errors import LedgerDamaged
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.control import Control
-from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Entry, Void, decode, subject
+from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Doubt, Entry, Void, decode, subject
 from shipper.ledger.roots import Roots, moved
 from shipper.terms import FileId, LogRecord
 
@@ -125,6 +125,7 @@ def add_up(read: LedgerRecords) -> LedgerState:
     chunks = Chunks(read.files.pipeline, voids)
     for _, found in read.by_path():
         voids.update(voids_in(found))
+        chunks.doubts.update(doubts_in(found))
         for _, entry in found:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
@@ -140,3 +141,24 @@ def voids_in(found: Iterable[tuple[LogRecord, Entry]]) -> dict[FileId, Void]:
             case (FileId() as file, Void() as void):
                 voids[file] = void
     return voids
+
+
+def doubts_in(found: Iterable[tuple[LogRecord, Entry]]) -> dict[FileId, Doubt]:
+    """``found``: all that counts of one path. Those that still stand."""
+    found = list(found)
+    voids = voids_in(found)
+    doubts: dict[FileId, Doubt] = {}
+    for _, entry in found:
+        match entry:
+            case (FileId() as file, Doubt() as doubt):
+                void = voids.get(file)
+                if doubt.trusted:  # maybe under the path of before the file was moved
+                    doubts.pop(file, None)
+                elif void is None or void.generation <= doubt.generation:
+                    doubts[file] = doubt
+    return doubts
+
+
+def all_doubts(read: LedgerRecords) -> dict[FileId, Doubt]:
+    """Those that stand, of all files that were read."""
+    return {file: doubt for _, found in read.by_path() for file, doubt in doubts_in(found).items()}

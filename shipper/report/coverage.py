@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shipper.plan.window import Window
-from shipper.report.results import Coverage, PlanResult, Uncovered
+from shipper.report.results import Coverage, LeftFile, PlanResult, Uncovered
 
 
 def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Coverage:
@@ -18,6 +18,7 @@ def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Cover
             window = file.window or own
             found = by_window.setdefault(window, Uncovered(window=window, why=file.reason))
             found.paths.append(file.path)
+            found.files.append(LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
     if plan.looked_back and when_empty_fails:
         for window in plan.looked_back.empty:
             by_window.setdefault(window, Uncovered(window=window, why="no file was there"))

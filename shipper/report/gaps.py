@@ -19,7 +19,7 @@ from shipper.config.models import Pipeline
 from shipper.plan.schedule import Ticks
 from shipper.plan.window import Window
 from shipper.report.beginning import read_beginnings
-from shipper.report.results import Coverage, Gap
+from shipper.report.results import Coverage, Gap, LeftFile
 from shipper.report.window_runs import WindowRun, contains, source_closed, window_names, window_runs
 
 #: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks at everything.
@@ -32,7 +32,8 @@ class Held(Protocol):
     def window_complete(self, window: Window) -> bool:
         """Whether it holds files of the window, all of them whole."""
 
-    def files_complete(self, paths: Collection[str]) -> bool: ...
+    def files_complete(self, files: Collection[LeftFile]) -> bool:
+        """Whether it has all of each: the very file that was left behind, or one that was written on until later."""
 
 
 def find_gaps(
@@ -77,7 +78,8 @@ def _gap(
         # Files that were shipped by the window's own run may be gone by now.
         return None if any(cluster in run.covered for run in own) else gap(left.why)
     ledger = held(cluster)
-    return None if ledger and ledger.files_complete(left.paths) else gap(left.why, left.paths)
+    files = left.files or [LeftFile(path=path) for path in left.paths]
+    return None if ledger and ledger.files_complete(files) else gap(left.why, left.paths)
 
 
 def _covers(coverage: Coverage, window: Window) -> bool:

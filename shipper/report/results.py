@@ -83,6 +83,13 @@ class PlannedFile(Result):
     problem: str = ""
     """Why it cannot be read, with the remedy."""
 
+    def left_out(self, why: str) -> LeftOut:
+        """As a late file that the run does without after all."""
+        return LeftOut(
+            path=self.path, reason=why, warns=True, window=self.late_window, clusters=self.late_for,
+            size_bytes=self.size_bytes, modified_ms=self.modified_ms,
+        )  # fmt: skip
+
     @property
     def unknown(self) -> bool:
         """Whether nobody has looked at its beginning."""
@@ -100,6 +107,9 @@ class LeftOut(Result):
     """START/END of the window that it belongs to; None: the run's own."""
     clusters: list[str] = []
     """Those that do not get it; empty: none does."""
+    size_bytes: int | None = None
+    """None: it was being written, so it will have another size."""
+    modified_ms: int = 0
 
 
 class LookedBack(Result):
@@ -187,10 +197,7 @@ class PlanResult(StepResult):
 
     def without_late_files(self, why: str) -> PlanResult:
         """The plan of a run that leaves them out after all."""
-        left_out = [
-            LeftOut(path=file.path, reason=why, warns=True, window=file.late_window, clusters=file.late_for)
-            for file in self.late_files
-        ]
+        left_out = [file.left_out(why) for file in self.late_files]
         return self.model_copy(update={"files": self.own_files, "left_out": [*self.left_out, *left_out]})
 
     def files_for(self, cluster: str) -> list[PlannedFile]:
@@ -422,6 +429,15 @@ class ShipResult(StepResult):
         return sum(topic.before for topic in self.topics)
 
 
+class LeftFile(Result):
+    """A file that was left behind, as it was then."""
+
+    path: str
+    size_bytes: int | None = None
+    """None: it was being written, so it has another size by now."""
+    modified_ms: int = 0
+
+
 class Uncovered(Result):
     """A window of which something is not on the cluster, as far as the run knows."""
 
@@ -430,6 +446,8 @@ class Uncovered(Result):
     why: str
     paths: list[str] = []
     """Files that were left out; empty: there was nothing to ship where something should be."""
+    files: list[LeftFile] = []
+    """The same, as they were; empty by a shipper that did not say."""
 
 
 class Coverage(Result):

@@ -2,11 +2,15 @@
 
 import csv
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -461,6 +465,72 @@ def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
     assert verified.returncode == 1
     [finding] = json.loads(verified.stdout)["local"]["findings"]
     assert (finding["severity"], finding["kind"], finding["where"]) == ("wrong", "ledger", topic)
+
+
+MISCOUNTS = """
+import sys
+from spark_jobs import ship
+from spark_jobs.__main__ import main
+
+def wrong_sizes(pieces, reports, receipts):
+    found = [piece.file for piece in pieces]
+    for file in found:
+        file.problem = "its lines have 3 bytes, and 4 is the file's size. Do not trust"
+    return found
+
+ship.wrong_sizes = wrong_sizes
+sys.exit(main())
+"""
+
+
+@pytest.mark.spark
+def test_a_file_that_was_shipped_in_doubt_stays_red_until_a_person_decides(world):
+    """A reader that has read other bytes than there are is scripted; its chunks are in the ledger, and look complete."""
+    path = world.write_log("a.log", b"one\n")
+    world.write_log("b.log", b"two\n")
+    steps = ["plan", "gate_source", "ship:local", "gate_delivery:local", "report"]
+    arguments = [
+        "--config",
+        str(world.root / "config"),
+        "--pipeline",
+        world.name,
+        "--window",
+        WINDOW,
+        "--run-id",
+        "doubtful",
+        *steps,
+    ]
+    (world.root / "miscounts.py").write_text(MISCOUNTS)
+    checkout = str(Path(__file__).parents[2])
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": checkout,
+    }
+    done = subprocess.run(
+        [sys.executable, str(world.root / "miscounts.py"), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr[-3000:]
+    assert world.ledger_count() == 2
+
+    world.fails(code=1, says=r"a\.log and 1 more files were shipped in doubt: run doubtful found that its lines have 3 bytes")
+    verified = world.shipper("ledger", "verify", world.name)
+    assert verified.returncode == 1
+    assert "its lines have 3 bytes" in " ".join(verified.stderr.split())
+    trust = ("ledger", "trust", world.name, "local")
+    assert world.shipper(*trust, "no.log", "--reason", "a test").returncode == 2
+    for name in ("a.log", "b.log"):
+        trusted = world.shipper(*trust, f"file:{path.with_name(name)}", "--reason", "compared with the topic")
+        assert trusted.returncode == 0, trusted.stderr
+    assert world.run()["delivered"] == 0
+    assert world.shipper("ledger", "verify", world.name).returncode == 0
+    assert world.read() == Counter([b"one", b"two"])
 
 
 def produce(lane, topic, record):

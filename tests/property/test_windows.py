@@ -37,6 +37,16 @@ def test_the_folders_of_a_wide_window_are_the_union_over_its_minutes(pattern, ho
     assert source_paths(path, window) == list(dict.fromkeys(every_minute))
 
 
+@settings(deadline=None)
+@given(st.sampled_from(["%S", "%-S", "%-M-%S", "%H/%-S"]), hours, st.integers(0, 3599), st.integers(1, 300))
+def test_folders_by_the_second_are_the_union_over_the_seconds(pattern, hour, second, seconds):
+    start = hour + dt.timedelta(seconds=second)
+    path = f"logs/{{window_start:{pattern}}}/"
+    check_source_placeholders(path)
+    every_second = [(start + dt.timedelta(seconds=n)).strftime(f"logs/{pattern}/") for n in range(seconds)]
+    assert source_paths(path, Window(start, start + dt.timedelta(seconds=seconds))) == list(dict.fromkeys(every_second))
+
+
 @pytest.mark.parametrize(
     "directive", [*sorted(set(string.ascii_letters) - set("YmdjHMS")), "_H", "OH", "0d", "%", "-k", "^Y", ""]
 )

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from shipper.config.models import Pipeline
+from shipper.gaps_command import LedgerHeld
+from shipper.ledger.inventory import Entry, Inventory
+from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.plan.window import Window
 from shipper.report.beginning import beginnings, read_beginnings
 from shipper.report.coverage import coverage
@@ -22,6 +25,7 @@ from shipper.report.results import (
     DeliveryGateResult,
     Gap,
     GateResult,
+    LeftFile,
     LeftOut,
     LookedBack,
     PlannedFile,
@@ -31,6 +35,7 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.window_runs import not_again, window_runs
+from shipper.terms import FileId, SplitId
 from shipper.testing.report_samples import shipped
 
 DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -84,8 +89,8 @@ class Ledger:
     def window_complete(self, window: Window) -> bool:
         return window.start.hour in self.complete
 
-    def files_complete(self, paths: Collection[str]) -> bool:
-        return set(paths) <= self.paths
+    def files_complete(self, files: Collection[LeftFile]) -> bool:
+        return {file.path for file in files} <= self.paths
 
 
 def test_a_window_that_nobody_ran_and_one_that_failed_are_gaps_cluster_by_cluster(runs: Runs) -> None:
@@ -123,6 +128,50 @@ def test_a_file_that_was_left_behind_is_a_gap_until_it_is_shipped(runs: Runs) ->
     assert len(runs.gaps(1)) == 2
     runs.add(hour(2), "near", "far", back_to=0)
     assert runs.gaps(2) == []
+
+
+class TestWhatALedgerHolds:
+    """Of files that were left behind: the very file, or one that was written on until later."""
+
+    WINDOW = str(hour(0))
+
+    def held(self, *shipped: FileId, whole: bool = True) -> LedgerHeld:
+        inventory = Inventory()
+        value = ChunkValue(
+            last=1, end=whole, records=1, bytes=9, checksum=1, digest="d", generation=1, run_id="r", window=self.WINDOW, splits=1
+        )
+        for file in shipped:
+            key = ChunkKey(SplitId(file, 0), 0, "t")
+            inventory.add([Entry(key, value, 1, 1, void=False, archived=False)], "web", lambda file: range(1))
+        return LedgerHeld(inventory)
+
+    def test_a_file_that_was_replaced_is_not_there_since_the_one_before_it_is(self) -> None:
+        replaced = LeftFile(path="a.log", size_bytes=20, modified_ms=50)
+        for before in (FileId("a.log", 10, 40), FileId("a.log", 10, 60), FileId("a.log", 20, 49)):
+            assert not self.held(before).files_complete([replaced])
+        assert self.held(FileId("a.log", 10, 40), FileId("a.log", 20, 50)).files_complete([replaced])
+
+    def test_a_file_that_was_written_on_is_there_once_it_is_whole(self) -> None:
+        young = LeftFile(path="a.log", modified_ms=50)
+        assert not self.held(FileId("a.log", 10, 40)).files_complete([young])
+        assert self.held(FileId("a.log", 30, 90)).files_complete([young])
+        assert not self.held(FileId("a.log", 30, 90), whole=False).files_complete([young])
+        assert not self.held().files_complete([young])
+
+    def test_a_window_is_complete_if_all_of_its_files_are(self) -> None:
+        assert self.held(FileId("a.log", 10, 40), FileId("b.log", 10, 40)).window_complete(hour(0))
+        assert not self.held(FileId("a.log", 10, 40), whole=False).window_complete(hour(0))
+        assert not self.held(FileId("a.log", 10, 40)).window_complete(hour(1))
+
+    def test_the_plan_says_which_file_it_was(self) -> None:
+        plan = TestCoverage().plan(
+            left_out=[
+                LeftOut(path="young", reason="young", warns=True, modified_ms=7),
+                PlannedFile(path="late", size_bytes=4, modified_ms=8, splits=1, late_window=str(hour(3))).left_out("replaced"),
+            ]
+        )
+        found = [file for one in coverage(plan, "near", when_empty_fails=True).uncovered for file in one.files]
+        assert found == [LeftFile(path="young", modified_ms=7), LeftFile(path="late", size_bytes=4, modified_ms=8)]
 
 
 def test_a_window_without_files_is_a_gap_unless_its_own_run_was_content(runs: Runs) -> None:

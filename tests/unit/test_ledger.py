@@ -10,10 +10,12 @@ from shipper.delivery.remaining import remaining
 from shipper.errors import DigestChanged, LedgerDamaged, SourceError
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.control import Control, standing
+from shipper.ledger.inventory import Inventory, entries
 from shipper.ledger.records import (
     Attempt,
     ChunkKey,
     ChunkValue,
+    Doubt,
     Generation,
     GenerationKey,
     Lease,
@@ -21,11 +23,13 @@ from shipper.ledger.records import (
     decode,
     encode_attempt,
     encode_chunk,
+    encode_doubt,
     encode_fenced,
     encode_generation,
     encode_lease,
     encode_void,
 )
+from shipper.ledger.state import FileRecords, LedgerRecords, add_up, all_doubts
 from shipper.terms import FileId, LogRecord, SplitId
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
@@ -55,6 +59,7 @@ def chunk(first, last, records, *, topic="t", end=False, split=SPLIT, **fields):
         (encode_lease("web", Lease("r", "h", 1, True, 30.0)), ("r", Lease("r", "h", 1, True, 30.0))),
         (encode_attempt("web", 3, Attempt(1, 9)), (3, Attempt(1, 9))),
         (encode_void("web", FILE, Void(4, "r")), (FILE, Void(4, "r"))),
+        (encode_doubt("web", FILE, Doubt("why", 4, "r")), (FILE, Doubt("why", 4, "r"))),
     ],
 )
 def test_records_come_back_as_they_were_written(encoded, decoded):
@@ -186,6 +191,49 @@ class TestRemaining:
         found = self.left(chunks, on_replaced="reship")
         assert found.left == [FILE]
         assert older in found.void
+
+
+class TestDoubt:
+    """A file of which other bytes were read than it has: complete by its chunks, and not done."""
+
+    DOUBT = Doubt("its lines have 99 bytes, and 100 is the file's size", generation=5, run_id="r1")
+
+    def state(self, *more):
+        records = log(encode_chunk("web", ChunkKey(SPLIT, 0, "t"), replace(VALUE, end=True, generation=5)), *more)
+        files = FileRecords("web").feed(records)
+        return add_up(LedgerRecords(files, [], Control("web"), 0, 0))
+
+    def remaining(self, *more, **settings):
+        asked = {"digest": VALUE.digest, "reship": False, "on_replaced": "fail"} | settings
+        return remaining({FILE: [0]}, self.state(*more).chunks, **asked)
+
+    def test_it_is_refused_by_name_until_somebody_decides(self):
+        doubt = encode_doubt("web", FILE, self.DOUBT)
+        assert self.remaining().complete == [FILE]
+        with pytest.raises(SourceError, match=r"shipped in doubt: run r1 found that its lines have 99 bytes.*ledger trust"):
+            self.remaining(doubt)
+        found = self.remaining(doubt, late={FILE})
+        assert (found.complete, found.left) == ([], [])
+        assert "in doubt" in found.refused[FILE]
+
+    def test_shipped_anew_or_vouched_for_it_is_a_file_like_any_other(self):
+        doubt = encode_doubt("web", FILE, self.DOUBT)
+        assert self.remaining(doubt, reship=True).left == [FILE]
+        assert self.remaining(doubt, encode_void("web", FILE, Void(6, "r2"))).left == [FILE]
+        assert self.remaining(doubt, encode_doubt("web", FILE, replace(self.DOUBT, trusted="ann"))).complete == [FILE]
+        with pytest.raises(SourceError, match="in doubt"):  # it was found in the ship that sent it anew
+            self.remaining(doubt, encode_void("web", FILE, Void(5, "r1")))
+
+    def test_it_is_no_complete_file_of_its_window(self):
+        records = log(
+            encode_chunk("web", ChunkKey(SPLIT, 0, "t"), replace(VALUE, end=True)), encode_doubt("web", FILE, self.DOUBT)
+        )
+        read = LedgerRecords(FileRecords("web").feed(records), [], Control("web"), 0, 0)
+        inventory = Inventory(doubts=all_doubts(read))
+        for of_path in entries(read):
+            inventory.add(of_path, "web", lambda file: [0])
+        assert inventory.files[FILE].complete == 0
+        assert inventory.windows[VALUE.window].complete == 0
 
 
 class TestLease:

@@ -1,0 +1,87 @@
+"""What a step leaves behind when it fails, is stopped, or wakes up when another attempt has done its work."""
+
+from __future__ import annotations
+
+import datetime as dt
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shipper.config.models import Cluster, Pipeline
+from shipper.errors import Superseded
+from shipper.plan.window import Window
+from shipper.report.results import PlanResult, RunFolder, ShipResult, StepResult
+from shipper.runner import GATE_DELIVERY, PLAN, SHIP
+from shipper.stopping import Stopped
+from spark_jobs import steps
+from spark_jobs.context import RunContext
+
+START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+WINDOW = Window(START, START + dt.timedelta(hours=1))
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> RunContext:
+    pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]})
+    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "127.0.0.1:1"})
+    return RunContext(
+        pipeline, {"near": cluster}, tmp_path, WINDOW, RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
+    )
+
+
+def shipped(context: RunContext, started_at: dt.datetime, status: str, error: str | None = None) -> ShipResult:
+    return ShipResult(
+        **context.common("ship"), cluster="near", started_at=started_at, finished_at=started_at, status=status, error=error
+    )
+
+
+def superseded_within(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+    """As a ship ends whose tasks have found out: it keeps its account, and its error is in the result."""
+    return shipped(context, started_at, "failed", "a later run took over")
+
+
+def superseded_before(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+    raise Superseded("a later run took over")
+
+
+@pytest.mark.parametrize("ship", [superseded_within, superseded_before])
+def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch, ship: Callable[..., StepResult]
+) -> None:
+    def paused(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+        context.folder.write("ship.near", shipped(context, started_at + dt.timedelta(minutes=5), "succeeded"))
+        return ship(context, cluster, started_at)
+
+    monkeypatch.setattr(steps, "ship", paused)
+    assert steps.run_step(context, SHIP, "near") == 1
+    assert context.folder.need("ship.near", ShipResult).status == "succeeded"
+
+
+@pytest.mark.parametrize("ship", [superseded_within, superseded_before])
+def test_without_a_later_one_its_own_failure_is_the_result(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch, ship: Callable[..., StepResult]
+) -> None:
+    monkeypatch.setattr(steps, "ship", ship)
+    assert steps.run_step(context, SHIP, "near") == 1
+    found = context.folder.find("ship.near", ShipResult)
+    assert found is not None
+    assert found.error == "a later run took over"
+
+
+@pytest.mark.parametrize(
+    ("step", "cluster", "says"),
+    [(PLAN, None, "nothing was sent"), (GATE_DELIVERY, "near", "what was sent until then, if anything")],
+)
+def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch, step: str, cluster: str | None, says: str
+) -> None:
+    def stop(*_: object) -> PlanResult:
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr(steps, step, stop)
+    with pytest.raises(Stopped):
+        steps.run_step(context, step, cluster)
+    [left] = Path(context.folder.uri).glob("*.json")
+    assert f"stopped by SIGTERM; {says}" in left.read_text()
