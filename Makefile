@@ -54,7 +54,7 @@ dags: setup  ## DAG tests with Airflow, without a scheduler
 	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "not scheduler"
 
 integration: setup  ## Real Kafka, real Spark, through the commands that users have
-	$(PYTEST) tests/integration -m "not long"
+	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration -m "not long"
 
 long: setup  ## The integration tests that `make test` leaves out, to end in time
 	$(PYTEST) tests/integration -m long

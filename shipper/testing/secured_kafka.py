@@ -25,10 +25,13 @@ class SecuredKafka:
     Args:
         directory: for the server and the certificates.
         users: SCRAM users and their passwords.
+        certified: clients must show a certificate of the authority too (mTLS); `client_certificate` is one.
+        expired: the broker's certificate is yesterday's.
     """
 
-    def __init__(self, directory: Path, users: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, users: Mapping[str, str], *, certified: bool = False, expired: bool = False) -> None:
         self._folder = directory
+        self._certified, self._expired = certified, expired
         self.ca = directory / "ca.pem"
         """The authority's certificate."""
         store = directory / "broker.p12"
@@ -39,6 +42,13 @@ class SecuredKafka:
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "listener.name.secure.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
         }
+        if certified:
+            properties |= {
+                "listener.name.secure.ssl.client.auth": "required",
+                "ssl.truststore.type": "PKCS12",
+                "ssl.truststore.location": str(directory / "trusted.p12"),
+                "ssl.truststore.password": _STORE_PASSWORD,
+            }
         self.server = KafkaServer(
             directory / "server", properties=properties, secure_port=free_port(), scram=users, die_with_parent=True
         )
@@ -57,6 +67,11 @@ class SecuredKafka:
             "ssl.ca.location": str(self.ca),
         }
 
+    def client_certificate(self, user: str) -> dict[str, str]:
+        """Beside :meth:`properties`: a certificate for ``user`` that the authority signed."""
+        self._signed(user, f"CN={user}")
+        return {"ssl.keystore.location": str(self._folder / f"{user}.p12"), "ssl.keystore.password": _STORE_PASSWORD}
+
     def __enter__(self) -> SecuredKafka:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._make_certificates()
@@ -68,15 +83,22 @@ class SecuredKafka:
 
     def _make_certificates(self) -> None:
         """An authority, and a certificate for 127.0.0.1 that it signed."""
-        names = ("-dname", "CN=authority of a test"), ("-dname", f"CN={LOOPBACK}")
-        self._keytool("authority", "-genkeypair", "-alias", "ca", *_RSA, *names[0], "-ext", "bc:c")
+        self._keytool("authority", "-genkeypair", "-alias", "ca", *_RSA, "-dname", "CN=authority of a test", "-ext", "bc:c")
         self._keytool("authority", "-exportcert", "-alias", "ca", "-rfc", "-file", "ca.pem")
-        self._keytool("broker", "-genkeypair", "-alias", "broker", *_RSA, *names[1])
-        self._keytool("broker", "-certreq", "-alias", "broker", "-file", "broker.csr")
-        signed = ("-infile", "broker.csr", "-outfile", "broker.pem", "-ext", f"san=ip:{LOOPBACK}", "-rfc", "-validity", "30")
-        self._keytool("authority", "-gencert", "-alias", "ca", *signed)
-        self._keytool("broker", "-importcert", "-alias", "ca", "-file", "ca.pem", "-noprompt")
-        self._keytool("broker", "-importcert", "-alias", "broker", "-file", "broker.pem", "-noprompt")
+        if self._certified:
+            self._keytool("trusted", "-importcert", "-alias", "ca", "-file", "ca.pem", "-noprompt")
+        validity = ("-startdate", "-2d", "-validity", "1") if self._expired else ("-validity", "30")
+        self._signed("broker", f"CN={LOOPBACK}", "-ext", f"san=ip:{LOOPBACK}", *validity)
+
+    def _signed(self, name: str, subject: str, *options: str) -> None:
+        """A key in a store of its own, with a certificate that the authority signed."""
+        self._keytool(name, "-genkeypair", "-alias", name, *_RSA, "-dname", subject)
+        self._keytool(name, "-certreq", "-alias", name, "-file", f"{name}.csr")
+        self._keytool(
+            "authority", "-gencert", "-alias", "ca", "-infile", f"{name}.csr", "-outfile", f"{name}.pem", "-rfc", *options
+        )
+        self._keytool(name, "-importcert", "-alias", "ca", "-file", "ca.pem", "-noprompt")
+        self._keytool(name, "-importcert", "-alias", name, "-file", f"{name}.pem", "-noprompt")
 
     def _keytool(self, store: str, *arguments: str) -> None:
         tool = find_java().path.with_name("keytool")

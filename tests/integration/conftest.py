@@ -7,6 +7,13 @@ import pytest
 from shipper.dev.kafka import KafkaServer
 from tests import warm
 
+#: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.
+_LONGEST = ("test_kill", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _LONGEST.index(item.path.stem) if item.path.stem in _LONGEST else len(_LONGEST))
+
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:

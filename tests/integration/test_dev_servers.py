@@ -19,7 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from shipper.dev import servers, state
 from shipper.dev.errors import DevServerError, PortTaken, ServerDied
-from shipper.dev.kafka import KafkaServer, answers
+from shipper.dev.jars import resolve_jars
+from shipper.dev.java import find_java
+from shipper.dev.kafka import JARS, KafkaServer, answers
 from shipper.dev.kafka_tools import run_kafka_tool
 from shipper.dev.ports import free_port
 from shipper.dev.servers import ServerName
@@ -318,6 +320,31 @@ def test_a_tool_that_fails_says_what_it_wrote(kafka: KafkaServer) -> None:
             "org.apache.kafka.tools.TopicCommand",
             ["--bootstrap-server", kafka.bootstrap, "--describe", "--topic", "gone"],
         )
+
+
+def test_a_tool_leaves_its_classes_for_the_next_start_and_works_without_them(
+    kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(kafka.bootstrap, "classes")
+    jars = resolve_jars(JARS, find_java())
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / jars.name).symlink_to(jars)
+    monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path))
+
+    def ask() -> tuple[bytes, str]:
+        said = run_kafka_tool(
+            "org.apache.kafka.tools.GetOffsetShell", ["--bootstrap-server", kafka.bootstrap, "--topic", "classes"]
+        )
+        return said.out, said.err
+
+    assert ask() == (b"classes:0:0\n", "")
+    [kept] = (tmp_path / "class-data").iterdir()
+    written = kept.stat().st_mtime_ns
+    assert ask() == (b"classes:0:0\n", "")
+    assert kept.stat().st_mtime_ns == written
+    kept.unlink()
+    kept.write_bytes(b"no classes")
+    assert ask() == (b"classes:0:0\n", "")
 
 
 def wait_for(condition: object, seconds: float = 30) -> None:

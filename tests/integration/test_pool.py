@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -28,6 +30,7 @@ from shipper.producer.chunk import Chunk
 from shipper.producer.connection import KafkaFault
 from shipper.producer.limits import TopicLimits
 from shipper.producer.lookup import TopicState
+from shipper.producer.pool import LanePool
 from shipper.producer.rate import RateLimit
 from tests.integration.open_lane import OpenLane
 
@@ -69,6 +72,25 @@ def test_a_topic_that_is_created_late_holds_up_no_other(ledger: Ledger) -> None:
     assert delivery.delivered == 40
     assert Counter(ledger.values("early", 2)) == expected[0]
     assert Counter(ledger.values("late")) == expected[1]
+
+
+def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
+    """Until it ends: a task of 10 GB that ships to a thousand topics makes a million chunks."""
+    ledger.create(forgotten=1)
+    chunks = [chunk("forgotten", f"f{n}") for n in range(20)]
+    kept = [weakref.ref(one) for one in chunks]
+    with LanePool(ledger.options(), ["forgotten.0"], ledger.keys, lambda delivered: None) as pool:
+        pool.open(["forgotten"])
+        while chunks:
+            pool.submit([chunks.pop()])
+        pool.drain()
+
+        def gone() -> bool:
+            gc.collect()
+            return sum(one() is not None for one in kept) <= 1  # the lane's own variables hold the last one until the next comes
+
+        wait_until(gone)
+        assert pool.close(20).delivered == 20
 
 
 def test_a_topic_that_never_comes_is_given_up_and_named(ledger: Ledger) -> None:

@@ -206,6 +206,11 @@ def pipeline(more: str) -> str:
             id="duration without a unit",
         ),
         pytest.param(
+            pipeline("delivery:\n  lease: 2d\n"),
+            "6:10: delivery.lease: found '2d'; it must be at most 1d",
+            id="lease that one dead run could hold for days",
+        ),
+        pytest.param(
             pipeline("delivery:\n  chunk_size: 10B\n"),
             "6:15: delivery.chunk_size: found '10B'; it must be at least 1kB",
             id="size out of range",

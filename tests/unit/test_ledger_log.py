@@ -285,6 +285,38 @@ class TestArchive:
             assert not caught.value.retriable
 
 
+class Brokers(MemoryLog):
+    """Remembers how a topic was made."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count, self.made = count, []
+
+    def brokers(self):
+        return self.count
+
+    def create_topics(self, topics, settings, replication_factor):
+        self.made.append((topics, settings, replication_factor))
+
+
+@pytest.mark.parametrize(
+    ("brokers", "asked", "replicas", "min_insync"),
+    [(1, None, 1, None), (2, None, 2, None), (3, None, 3, "2"), (12, None, 3, "2"), (12, 5, 5, "2"), (3, 1, 1, None)],
+)
+def test_a_ledger_is_made_with_three_replicas_of_which_two_must_have_each_record(brokers, asked, replicas, min_insync):
+    """As far as there are brokers, unless the cluster's file says otherwise. With less than three replicas a second one in sync would mean
+    that nothing is shipped while one broker restarts."""
+    log = Brokers(brokers)
+    cluster = Cluster.model_validate(
+        {"cluster": "c", "bootstrap": "nowhere:1", "ledger": {"replication_factor": asked} if asked else {}}
+    )
+    LedgerLog(log, cluster, "web").create()
+    [(topics, settings, replication_factor)] = log.made
+    assert topics == {"_shipper.web": 2}
+    assert (replication_factor, settings.get("min.insync.replicas")) == (replicas, min_insync)
+    assert settings["cleanup.policy"] == "compact"
+
+
 class TestInventory:
     def read(self, log, opened, *records, control=()):
         log.append("t", CONTROL, control)

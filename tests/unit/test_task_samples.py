@@ -1,4 +1,4 @@
-"""The thread that looks at a task's lanes, and at how many tasks share the rate."""
+"""What a task asks beside shipping: how its lanes do, how many tasks share the rate, and what was committed after a fault."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from confluent_kafka import KafkaException
 from shipper.delivery import task as module
 from shipper.delivery.order import Receipt
 from shipper.delivery.task import TaskShipment
+from shipper.producer.chunk import Chunk
+from shipper.terms import LogRecord
 
 
 def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +53,30 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
     assert not sampler.is_alive()
     assert (task._active_tasks, announced) == (3, ["ended"])
     assert task.receipt.samples
+
+
+def test_what_was_committed_is_known_by_its_keys_alone() -> None:
+    """After each fault, on each lane: nothing is decoded for that, and what compaction has taken back is not there."""
+    records = [LogRecord(5, 0, b"there", b"\xff no JSON"), LogRecord(6, 0, b"taken back", None)]
+    asked: list[str] = []
+    task: Any = SimpleNamespace(
+        _right=SimpleNamespace(check=lambda: asked.append("right")),
+        _records_since_takeover=lambda: asked.append("read") or records,
+    )
+    assert TaskShipment._settle(task) == {b"there"}
+    assert asked == ["right", "read"], "who may not ship any more must not read on"
+
+
+def test_a_chunk_is_equal_to_itself_alone() -> None:
+    """A transaction of a thousand topics was compared field by field, each chunk with each, while the pool was locked."""
+
+    class Values(list[bytes]):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("compared by what is in it")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    one, other = (Chunk("t", Values([b"a"]), 1, b"key", lambda partition: b"", "label") for _ in range(2))
+    assert one != other
+    assert other not in [one]
+    assert len({one, other}) == 2

@@ -102,7 +102,9 @@ class WarmJava:
         with where.open("rb") as info:
             self.port, self.secret = read_int(info), UTF8Deserializer().loads(info)
         where.unlink()
-        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=self.port, auth_token=self.secret))
+        # Without memory management: it speaks to a JVM that may be gone, at any moment at which Python collects garbage.
+        parameters = GatewayParameters(port=self.port, auth_token=self.secret, enable_memory_management=False)
+        self._gateway = JavaGateway(gateway_parameters=parameters)
 
     def is_clean(self) -> bool:
         """Whether it lives and the last command has left no SparkContext in it."""
@@ -140,15 +142,15 @@ class Warm:
         command = [real, "-m", "tests.warm.server", str(socket), str(self.python)]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         self._server = subprocess.Popen(command, cwd=_ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._ready = False
         self._java: WarmJava | None = None
-        assert self._server.stdout is not None
-        assert self._server.stdout.readline() == b"ready\n"
 
     def run(
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None, timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
         """What ``python -m …`` with these arguments would run."""
         java = self._fresh_java()
+        self._wait_for_server()  # it imports while Java starts
         given = {
             **(os.environ if environment is None else environment),
             "PYSPARK_GATEWAY_PORT": str(java.port),
@@ -165,6 +167,12 @@ class Warm:
                 self._end_java()
         done.stderr += java.said_since(before)
         return done
+
+    def _wait_for_server(self) -> None:
+        if not self._ready:
+            assert self._server.stdout is not None
+            assert self._server.stdout.readline() == b"ready\n"
+            self._ready = True
 
     def _fresh_java(self) -> WarmJava:
         if self._java is not None and self._java.commands >= _MOST_COMMANDS:
