@@ -30,10 +30,14 @@ except Stopped as stopped:
 
 @pytest.fixture(autouse=True)
 def signals_heard() -> Iterator[None]:
-    """A shell starts what it runs in the background with SIGINT ignored, and processes pass that on."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell starts what it runs in the background with SIGINT ignored, `nohup` with SIGHUP, and processes pass that on."""
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    }
     yield
-    signal.signal(signal.SIGINT, before)
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
 
 
 def waits(limit: float | None = None, then: str = "pass", **environment: str) -> subprocess.Popen[str]:
