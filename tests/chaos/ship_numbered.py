@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import xxhash
@@ -39,7 +40,7 @@ from shipper.plan.window import parse_window
 from shipper.producer.producer import LaneProducer
 from shipper.producer.transaction import Transactions
 from shipper.report.results import GateResult, PlannedFile, PlanResult, RunFolder, ShipResult
-from spark_jobs import passes, sink_task
+from spark_jobs import expressions, passes, sink_task
 from spark_jobs import ship as ship_step
 from spark_jobs.context import RunContext
 from spark_jobs.progress import Progress
@@ -85,11 +86,12 @@ def ship(numbered: Numbered, run_tasks: RunTasks) -> ShipResult:
             outcome.error = passes._job_error(errors[0], order, superseded=lease.superseded.is_set())
         return outcome
 
-    original, ship_step.run_pass = ship_step.run_pass, run_pass
-    try:
+    # The step imports both when it is their turn, so they are put where it finds them.
+    with (
+        patch.object(passes, "run_pass", run_pass),
+        patch.object(expressions, "refuse_unsafe_sql", lambda *asked: None),
+    ):
         result = ship_step.ship(context, "three", _now())
-    finally:
-        ship_step.run_pass = original
     context.folder.write("ship.three", result)
     return result
 
@@ -99,7 +101,6 @@ def _context(numbered: Numbered) -> RunContext:
     folder = RunFolder(numbered.runs, numbered.name, window.start, window.end, numbered.run_id)
     context = RunContext(numbered.pipeline, {"three": numbered.cluster}, Path(), window, folder)
     context._spark = SimpleNamespace()  # the step asks for it where a pipeline has options that this one has not
-    ship_step.refuse_unsafe_sql = lambda *asked: None
     return context
 
 
