@@ -129,7 +129,7 @@ def main() -> None:
     config = parser.parse_args().config
     answers = _private_stdout()
     first = sorted((config / "pipelines").glob("*.yaml"))[0].stem
-    spark = session(load_pipeline(config, first))
+    spark = session(load_pipeline(config, first), much_work=True)  # one JVM for all measurements
     try:
         for line in sys.stdin:
             try:

@@ -85,8 +85,8 @@ class RunContext:
     """Whether the words at the end are left to the process that started this one."""
     has_gate: bool = False
     """Whether a gate is among the steps that this process runs."""
-    left_bytes: int = 0
-    """Stored bytes that are left to ship, as the plan knows once it is made."""
+    bytes_to_read: int = 0
+    """What is left to ship, unpacked, as far as the plan knows once it is made."""
     _spark: SparkSession | None = field(default=None, repr=False)
 
     @cached_property
@@ -107,7 +107,7 @@ class RunContext:
                 threading.Thread(target=_import_gates, name="import gates").start()
             from spark_jobs.session import session
 
-            much_work = self.left_bytes > _MUCH_BYTES
+            much_work = self.bytes_to_read > _MUCH_BYTES
             self._spark = session(self.pipeline, much_work=much_work)
             self.__dict__.pop("hadoop", None)  # it may have been of another JVM
         return self._spark

@@ -148,7 +148,7 @@ def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None
         return None
     if much_work and _jvm is not None and not _jvm.much_work:
         forget_java()
-        begin_java(settings, much_work=True)
+    begin_java(settings, much_work=much_work)  # a ship in a process of its own has none yet
     if (address := _address(settings)) is None:
         return _gateway if _gateway is not None else _launched(settings)
     # As pyspark is told of a JVM that is there. Nothing that Spark starts shall believe that it is told.

@@ -56,7 +56,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         _look_at_files(context, result)
     else:
         _ask_clusters(context, result, files, back)
-    context.left_bytes = result.left_bytes
+    context.bytes_to_read = result.bytes_to_read
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
 

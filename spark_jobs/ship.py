@@ -63,7 +63,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     plan = as_gated(context.folder.need("plan", PlanResult), context.folder.need("gate_source", GateResult))
     if plan.transform_digest != context.pipeline.transform_digest():
         raise StepResultError("the pipeline's transform was changed after the plan was made; start the run again from the plan")
-    context.left_bytes = plan.left_bytes
+    context.bytes_to_read = plan.bytes_to_read
     cluster = context.clusters[cluster_name]
     client = ClusterClient(cluster)
     sample = Sample(plan.sample_ratio, plan.long_lines)

@@ -185,7 +185,7 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     from spark_jobs.source_view import SourceView
 
     if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
-        context.left_bytes = planned.left_bytes
+        context.bytes_to_read = planned.bytes_to_read
     refuse_unsafe_sql(context.spark, pipeline, context.config_dir)
     from spark_jobs.gates.listing import Listing  # after Spark was started: with it, a thread that imports the same
     from spark_jobs.gates.source import Source, evaluate_source

@@ -152,3 +152,34 @@ def test_no_step_imports_what_it_does_not_use(world: World) -> None:
     idle = imported(world, "plan", "gate_source", "ship:local", "gate_delivery:local", "report", run_id="idle")
     assert not idle & heavy
     assert len(idle) < _MOST_MODULES, f"{len(idle)} modules; before, 2,600"
+
+
+COMPILER = """
+import sys
+from pathlib import Path
+from shipper.config import load_pipeline
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.java import java_process
+from spark_jobs.session import session
+from spark_jobs.settings import set_environment, spark_settings
+
+pipeline = load_pipeline(Path(sys.argv[1]), sys.argv[2])
+if "listed" in sys.argv:
+    set_environment(pipeline)
+    Hadoop.start(spark_settings(pipeline))
+spark = session(pipeline, much_work="much" in sys.argv)
+print("C1 alone" if "-XX:TieredStopAtLevel=1" in java_process().args else "C2 too", spark.range(3).count())
+spark.stop()
+"""
+
+
+@pytest.mark.parametrize("listed", [[], ["listed"]])
+@pytest.mark.parametrize(("much", "compiler"), [([], "C1 alone"), (["much"], "C2 too")])
+def test_much_work_gets_a_jvm_that_optimises(world: World, listed: list[str], much: list[str], compiler: str) -> None:
+    """Also in a ship's own process, as Airflow starts it, and in place of the JVM that has listed the files."""
+    script = world.root / "compiler.py"
+    script.write_text(COMPILER)
+    words = [sys.executable, str(script), str(world.root / "config"), world.name, *listed, *much]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout == f"{compiler} 3\n", done.stderr[-3000:]
