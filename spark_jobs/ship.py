@@ -73,9 +73,8 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with ThreadPoolExecutor(2, thread_name_prefix="connect") as meanwhile:
         meanwhile.submit(ledger.connect)
-        exists = meanwhile.submit(ledger.exists)
+        exists = meanwhile.submit(_checked, ledger, identity)
         found = preflight(client, cluster, context.pipeline, sample)
-    identity.check(exists.result())
     if not exists.result():
         ledger.create()
     delivery = context.pipeline.delivery
@@ -94,6 +93,13 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     result.notes += _keep_snapshot(ledger)
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
+
+
+def _checked(ledger: LedgerLog, identity: LedgerIdentity) -> bool:
+    """Whether the ledger is there, and the one that it was. Raises LedgerGone, ClusterError."""
+    exists = ledger.exists()
+    identity.check(exists)
+    return exists
 
 
 def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:

@@ -18,6 +18,7 @@ from shipper.delivery.ledger_folder import LedgerFolder
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ClusterError, LedgerGone
 from shipper.ledger.records import Begun, encode_begun
+from shipper.ledger.shards import Origin
 
 _RESULTS_LOOKED_AT = 200
 
@@ -38,6 +39,8 @@ class LedgerIdentity:
         """``new_ledger``: a person has said that the old one is given up."""
         self._ledger, self._folder, self._new_ledger = ledger, folder, new_ledger
         self._given_up: Remembered | None = None
+        self._origin: Origin | None = None
+        """As the check found it: a far cluster is not asked twice."""
 
     @property
     def _path(self) -> str:
@@ -69,7 +72,7 @@ class LedgerIdentity:
             return f"the ledger was topic {before.topic}, and is {topic} now"
         if not before.topic_id:
             return None
-        origin = self._ledger.origin()
+        self._origin = origin = self._ledger.origin()
         if origin.topic_id and (origin.topic_id, origin.cluster_id) != (before.topic_id, before.cluster_id):
             what = "was made anew" if origin.cluster_id == before.cluster_id else "is on another Kafka cluster"
             return f"the ledger topic {topic} {what} (id {origin.topic_id}, before: {before.topic_id})"
@@ -77,7 +80,7 @@ class LedgerIdentity:
 
     def remember(self, run_id: str, now: str) -> list[str]:
         """To be called with the lease, before anything is sent. Returns what a person should know. Raises ClusterError, OSError."""
-        origin = self._ledger.origin()
+        origin = self._origin or self._ledger.origin()
         known = {"topic": origin.topic, "cluster_id": origin.cluster_id, "topic_id": origin.topic_id}
         notes = []
         if self._given_up is not None:
