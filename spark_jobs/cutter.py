@@ -19,9 +19,10 @@ from shipper.config.mapping import LINES_HEADER
 from shipper.delivery.order import BundleOrder, OrderedSplit, ShipOrder
 from shipper.delivery.task import Records, TaskShipment
 from shipper.errors import SourceError
+from shipper.ledger.checksum import spark_hash
 from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals
 from spark_jobs.bundles import bundled
-from spark_jobs.held import UTF8_BOM, quarantined, runs, spark_hash
+from spark_jobs.held import UTF8_BOM, quarantined, runs
 from spark_jobs.marks import BROKEN, unmarked
 from spark_jobs.sorting import Held, Limits, Rows, sort_rows
 

@@ -7,19 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from shipper.delivery.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.delivery.task import Records
+from shipper.ledger.checksum import spark_hash
 from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals
 from spark_jobs.sorting import Held, Rows
 
 UTF8_BOM = b"\xef\xbb\xbf"
-
-
-def spark_hash(value: bytes | None) -> int:
-    """Spark's xxhash64 of a binary column."""
-    return 42 if value is None else int(xxhash.xxh64_intdigest(value, 42))
 
 
 def runs(ordinals: Rows) -> Iterator[tuple[int, int]]:

@@ -81,10 +81,10 @@ def _begin(settings: Mapping[str, str], options: Sequence[str] | None, archive: 
     return _Jvm(process, folder, archive is not None, much_work)
 
 
-def _address(settings: Mapping[str, str]) -> tuple[int, str] | None:
-    """Where the JVM listens that was begun; None for none, or if it died before it did."""
+def _address(settings: Mapping[str, str], *, much_work: bool = False) -> tuple[int, str] | None:
+    """Where the JVM listens that was begun, before or now; None for none, or if it died before it did."""
     global _jvm
-    begin_java(settings)
+    begin_java(settings, much_work=much_work)
     jvm = _jvm
     if jvm is not None and jvm.address is None:
         jvm.address = _wait_for(jvm)
@@ -148,8 +148,7 @@ def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None
         return None
     if much_work and _jvm is not None and not _jvm.much_work:
         forget_java()
-    begin_java(settings, much_work=much_work)  # a ship in a process of its own has none yet
-    if (address := _address(settings)) is None:
+    if (address := _address(settings, much_work=much_work)) is None:
         return _gateway if _gateway is not None else _launched(settings)
     # As pyspark is told of a JVM that is there. Nothing that Spark starts shall believe that it is told.
     os.environ[_PORT], os.environ[_SECRET] = str(address[0]), address[1]

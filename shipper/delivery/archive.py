@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_folder import LedgerFolder
-from shipper.delivery.ledger_lane import write_as_lane
+from shipper.delivery.ledger_lane import lane_settings, write_as_lane
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.takeover import fence_earlier_runs, transactional_id
 from shipper.errors import ClusterError, WindowError
@@ -26,8 +26,7 @@ from shipper.ledger.records import Archive, ChunkValue, Replay, decode, encode_a
 from shipper.ledger.shards import Unusable, sha256
 from shipper.ledger.state import LedgerRecords
 from shipper.plan.window import parse_window
-from shipper.producer.connection import KafkaFault, connection
-from shipper.producer.producer import LaneSettings
+from shipper.producer.connection import KafkaFault
 from shipper.terms import LogRecord
 
 _BATCH_BYTES = 500_000
@@ -54,13 +53,7 @@ def archive(
 ) -> Archived:  # fmt: skip
     """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError, Superseded, OSError."""
     delivery = pipeline.delivery
-    settings = LaneSettings(
-        cluster=cluster.name,
-        connection=connection(cluster),
-        batch_size_bytes=_BATCH_BYTES,
-        compression=delivery.compression,
-        transaction_timeout_ms=int(delivery.transaction_timeout_seconds * 1000),
-    )
+    settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
         generation = fence_earlier_runs(ledger, settings, cluster.name, run_id, tasks=1, lanes=1)
         lease.generation = generation

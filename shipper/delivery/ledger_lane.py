@@ -7,16 +7,29 @@ import itertools
 import time
 from collections.abc import Iterable
 
+from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import Superseded
 from shipper.ledger.records import CHUNKS
-from shipper.producer.connection import Until
+from shipper.producer.connection import Until, connection
 from shipper.producer.producer import LaneSettings
 from shipper.producer.transaction import RightToShip, Transactions
 
 _RECORDS_AT_ONCE = 20_000
 _TRANSACTION_SECONDS = 60.0
 _ABORT_SECONDS = 5.0
+
+
+def lane_settings(cluster: Cluster, pipeline: Pipeline, batch_size_bytes: int, *, transactional: bool = True) -> LaneSettings:
+    """Of every lane of the pipeline to the cluster, whoever opens it."""
+    return LaneSettings(
+        cluster=cluster.name,
+        connection=connection(cluster),
+        batch_size_bytes=batch_size_bytes,
+        compression=pipeline.delivery.compression,
+        transaction_timeout_ms=int(pipeline.delivery.transaction_timeout_seconds * 1000),
+        transactional=transactional,
+    )
 
 
 def right_of(ledger: LedgerLog, generation: int) -> RightToShip[None]:

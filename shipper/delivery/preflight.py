@@ -6,9 +6,9 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from shipper.config.models import Cluster, Pipeline
+from shipper.delivery.ledger_lane import lane_settings
 from shipper.errors import NoSuchPartition, TopicMissing
 from shipper.producer.client import ClusterClient, TopicFacts
-from shipper.producer.connection import connection
 from shipper.producer.limits import DEFAULT_LIMIT_BYTES
 from shipper.producer.producer import LaneSettings
 from shipper.producer.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, Link, Tuning, Wishes, tune
@@ -71,7 +71,11 @@ def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sampl
     limit = min((limits[topic] for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES)
     link = Link(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
     tuning = tune(link, pipeline.tasks, delivery.memory_bytes, wishes)
-    return Preflight(_settings(client, cluster, pipeline, tuning, some_topic), tuning, limits, rtt_seconds)
+    # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still one request.
+    batch_bytes = tuning.batch_bytes + tuning.batch_bytes // 8
+    transactional = is_transactional(client, cluster, pipeline, some_topic)
+    settings = lane_settings(cluster, pipeline, batch_bytes, transactional=transactional)
+    return Preflight(settings, tuning, limits, rtt_seconds)
 
 
 def is_transactional(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str) -> bool:
@@ -101,16 +105,3 @@ def _check_partitions(cluster: Cluster, pipeline: Pipeline, known: Mapping[str, 
             f"{'; '.join(faults)}. Nothing was sent. Correct the list in the pipeline's file (it holds for every topic of "
             "the pipeline, the quarantine too), or add the partitions."
         )
-
-
-def _settings(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, tuning: Tuning, topic: str) -> LaneSettings:
-    delivery = pipeline.delivery
-    return LaneSettings(
-        cluster=cluster.name,
-        connection=connection(cluster),
-        # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still one request.
-        batch_size_bytes=tuning.batch_bytes + tuning.batch_bytes // 8,
-        compression=delivery.compression,
-        transaction_timeout_ms=int(delivery.transaction_timeout_seconds * 1000),
-        transactional=is_transactional(client, cluster, pipeline, topic),
-    )

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 
 from shipper.config.models import Cluster, Pipeline
 from shipper.delivery.lease import HeldLease
-from shipper.delivery.ledger_lane import write_as_lane
+from shipper.delivery.ledger_lane import lane_settings, write_as_lane
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.takeover import fence_earlier_runs, transactional_id
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.ledger.control import dropped_in
 from shipper.ledger.records import CHUNKS, CONTROL, Dropped, Subject, decode, encode_dropped, subject
-from shipper.producer.connection import KafkaFault, connection
-from shipper.producer.producer import LaneSettings
+from shipper.producer.connection import KafkaFault
 from shipper.terms import LogRecord
 
 _BATCH_BYTES = 500_000
@@ -106,12 +105,7 @@ def repair(
             f"before cannot be found any more: passed over, {_WHAT_IS_LOST[lost.kind]}. Nothing was changed. Say --forget if that is right."
         )
     delivery = pipeline.delivery
-    settings = LaneSettings(
-        connection=connection(cluster),
-        batch_size_bytes=_BATCH_BYTES,
-        compression=delivery.compression,
-        transaction_timeout_ms=int(delivery.transaction_timeout_seconds * 1000),
-    )
+    settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with HeldLease(mended, dropped.run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
         generation = fence_earlier_runs(mended, settings, cluster.name, dropped.run_id, tasks=1, lanes=1)
         lease.generation = generation

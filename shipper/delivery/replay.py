@@ -11,24 +11,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import xxhash
-
 from shipper.config.mapping import LINES_HEADER
 from shipper.config.models import Cluster, Pipeline
 from shipper.config.quarantine import UNREADABLE
 from shipper.delivery.lease import HeldLease
-from shipper.delivery.ledger_lane import right_of, within
+from shipper.delivery.ledger_lane import lane_settings, right_of, within
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.preflight import is_transactional
 from shipper.delivery.takeover import fence_earlier_runs, transactional_id
 from shipper.errors import ClusterError, UsageError
+from shipper.ledger.checksum import spark_hash
 from shipper.ledger.ordinals import decode_ordinals
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Replay, ReplayKey, encode_replay
 from shipper.ledger.roots import Roots
 from shipper.ledger.state import LedgerRecords, voids_in
 from shipper.producer.client import ClusterClient
-from shipper.producer.connection import KafkaFault, connection
-from shipper.producer.producer import LaneSettings
+from shipper.producer.connection import KafkaFault
 from shipper.producer.transaction import Transactions
 from shipper.terms import FileId
 
@@ -124,7 +122,7 @@ class KeptValues:
         self._wrong: dict[tuple[ChunkKey, int], None] = {}
 
     def add(self, chunk: QuarantineChunk, place: Place, value: bytes | None) -> None:
-        which, found = (chunk.key, chunk.value.generation), _spark_hash(value)
+        which, found = (chunk.key, chunk.value.generation), spark_hash(value)
         hashes = self._hashes.setdefault(which, {})
         if place.record in hashes:
             right = hashes[place.record] == found  # at least once may put the same one there twice
@@ -178,7 +176,8 @@ def replay(
     """Raises UsageError for a record that is not in quarantine, or a topic that is none of the pipeline's; then nothing was sent. Raises
     LeaseHeld, ClusterError, Superseded, OutcomeUnknown; then the same replay again sends the rest."""
     _check_topics(pipeline, cluster, client.topics(), wanted)
-    settings, delivery = _settings(client, cluster, pipeline, ledger.topic), pipeline.delivery
+    transactional = is_transactional(client, cluster, pipeline, ledger.topic)
+    settings, delivery = lane_settings(cluster, pipeline, _BATCH_BYTES, transactional=transactional), pipeline.delivery
     found = Replayed()
     with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
         found.generation = fence_earlier_runs(ledger, settings, cluster.name, run_id, tasks=1, lanes=1)
@@ -237,18 +236,6 @@ def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> di
     return found
 
 
-def _settings(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str) -> LaneSettings:
-    delivery = pipeline.delivery
-    return LaneSettings(
-        cluster=cluster.name,
-        connection=connection(cluster),
-        batch_size_bytes=_BATCH_BYTES,
-        compression=delivery.compression,
-        transaction_timeout_ms=int(delivery.transaction_timeout_seconds * 1000),
-        transactional=is_transactional(client, cluster, pipeline, topic),
-    )
-
-
 def _send(
     ledger: LedgerLog, transactions: Transactions, pipeline: Pipeline, chunks: Mapping[Place, QuarantineChunk],
     left: Sequence[Repaired], run_id: str, found: Replayed,
@@ -267,7 +254,7 @@ def _send(
                 value = Replay(
                     repaired.topic,
                     repaired.size_bytes,
-                    _spark_hash(repaired.value),
+                    spark_hash(repaired.value),
                     found.generation,
                     run_id,
                     chunk.value.window,
@@ -291,7 +278,3 @@ def _batches(left: Iterable[Repaired]) -> Iterator[list[Repaired]]:
         batch.append(repaired)
     if batch:
         yield batch
-
-
-def _spark_hash(value: bytes | None) -> int:
-    return 42 if value is None else int(xxhash.xxh64_intdigest(value, 42))

@@ -17,7 +17,6 @@ def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Cover
         if file.warns and (not file.clusters or cluster in file.clusters):
             window = file.window or own
             found = by_window.setdefault(window, Uncovered(window=window, why=file.reason))
-            found.paths.append(file.path)
             found.files.append(LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
     if plan.looked_back and when_empty_fails:
         for window in plan.looked_back.empty:

@@ -74,12 +74,11 @@ def _gap(
     left = next((one for one in covered[-1].uncovered if one.window == str(window)), None)
     if left is None:
         return None
-    if not left.paths:
+    if not left.files:
         # Files that were shipped by the window's own run may be gone by now.
         return None if any(cluster in run.covered for run in own) else gap(left.why)
     ledger = held(cluster)
-    files = left.files or [LeftFile(path=path) for path in left.paths]
-    return None if ledger and ledger.files_complete(files) else gap(left.why, left.paths)
+    return None if ledger and ledger.files_complete(left.files) else gap(left.why, left.paths)
 
 
 def _covers(coverage: Coverage, window: Window) -> bool:

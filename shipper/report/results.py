@@ -449,10 +449,12 @@ class Uncovered(Result):
     window: str
     """START/END."""
     why: str
-    paths: list[str] = []
-    """Files that were left out; empty: there was nothing to ship where something should be."""
     files: list[LeftFile] = []
-    """The same, as they were; empty by a shipper that did not say."""
+    """Those that were left out; empty: there was nothing to ship where something should be."""
+
+    @property
+    def paths(self) -> list[str]:
+        return [file.path for file in self.files]
 
 
 class Coverage(Result):

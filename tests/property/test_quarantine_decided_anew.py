@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from shipper.delivery.order import OrderedSplit, QuarantineOrder, Receipt
 from shipper.delivery.task import Records
+from shipper.ledger.checksum import spark_hash
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.ordinals import decode_ordinals, encode_ordinals
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
@@ -20,7 +21,6 @@ from shipper.plan.intervals import IntervalSet
 from shipper.producer.limits import TopicLimits
 from shipper.terms import FileId, LogRecord, SplitId
 from spark_jobs import cutter, held
-from spark_jobs.held import spark_hash
 from spark_jobs.sorting import Limits
 
 SPLIT = SplitId(FileId("a.log", 9, 9), 0)

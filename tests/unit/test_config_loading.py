@@ -30,13 +30,9 @@ LOCAL = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    folder = tmp_path / "config"
-    (folder / "pipelines").mkdir(parents=True)
-    (folder / "clusters").mkdir()
-    (folder / "clusters" / "local.yaml").write_text(LOCAL)
-    (folder / "pipelines" / "web.yaml").write_text(SHORTEST)
-    return folder
+def config(config: Path) -> Path:
+    (config / "pipelines" / "web.yaml").write_text(SHORTEST)
+    return config
 
 
 def load(config: Path, text: str) -> Pipeline:

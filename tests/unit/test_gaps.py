@@ -120,7 +120,7 @@ def test_a_closed_source_gate_stays_a_gap_until_a_run_of_that_window_passes(runs
 
 
 def test_a_file_that_was_left_behind_is_a_gap_until_it_is_shipped(runs: Runs) -> None:
-    left = Uncovered(window=str(hour(0)), why="too young", paths=["a.log"])
+    left = Uncovered(window=str(hour(0)), why="too young", files=[LeftFile(path="a.log")])
     runs.add(hour(0), "near", "far", left=[left])
     assert runs.gaps(0) == [("near", 0, "too young"), ("far", 0, "too young")]
     assert runs.gaps(0, Ledger(paths=["a.log"])) == []

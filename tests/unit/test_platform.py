@@ -17,11 +17,8 @@ RIGHT = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [loc
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config" / "pipelines").mkdir(parents=True)
-    (tmp_path / "config" / "clusters").mkdir()
-    (tmp_path / "config" / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: 127.0.0.1:9092\n")
+def config(config: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(config.parent)
     return Path("config")
 
 

@@ -27,15 +27,6 @@ SHORTEST = "pipeline: web\nsource: logs\ntopic: logs.web\nclusters: [local]\n"
 LOCAL = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    folder = tmp_path / "config"
-    (folder / "pipelines").mkdir(parents=True)
-    (folder / "clusters").mkdir()
-    (folder / "clusters" / "local.yaml").write_text(LOCAL)
-    return folder
-
-
 def load(config: Path, text: str) -> Pipeline:
     (config / "pipelines" / "web.yaml").write_text(text)
     return load_pipeline(config, "web")

@@ -22,12 +22,9 @@ def bomb(levels: int) -> str:
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config" / "pipelines").mkdir(parents=True)
-    (tmp_path / "config" / "clusters").mkdir()
-    (tmp_path / "config" / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: 127.0.0.1:9092\n")
-    (tmp_path / "config" / "pipelines" / "web.yaml").write_text(RIGHT.format("web"))
+def config(config: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(config.parent)
+    (config / "pipelines" / "web.yaml").write_text(RIGHT.format("web"))
     return Path("config")
 
 
