@@ -89,6 +89,14 @@ _STATE, _GROUP, _SESSION = 0, 2, 3
 _DEAD = "ZX"
 
 
+def age_seconds() -> float:
+    """How long ago this process was started; 0 where nobody says."""
+    stat = _stat(os.getpid()) if sys.platform.startswith("linux") else None
+    if stat is None:
+        return 0.0
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK"))
+
+
 def _running(place: int, of: int) -> list[int]:
     """By /proc: the processes that have ``of`` at ``place``."""
     pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())

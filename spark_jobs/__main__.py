@@ -23,8 +23,10 @@ from shipper.config.models import Pipeline, Source
 from shipper.config.spark_settings import deciding
 from shipper.errors import ShipperError
 from shipper.plan.window import parse_window
+from shipper.processes import age_seconds
+from shipper.report.phases import STARTING_PYTHON
 from shipper.report.results import RunFolder
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP
 from shipper.stopping import Stopped, raise_when_stopped
 from spark_jobs.context import Clusters, RunContext, say
 from spark_jobs.java import begin_java
@@ -109,6 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
         new_ledger=arguments.new_ledger,
         source_only=arguments.source_only,
         brief=arguments.brief,
+        ships=any(step.partition(":")[0] == SHIP for step in arguments.steps),
         has_gate=any(step.partition(":")[0] in (GATE_SOURCE, GATE_DELIVERY) for step in arguments.steps),
     )
     job_environment.forget([*(found.name for found in references(arguments.config, pipeline.name)), GIVEN_VARIABLE])
@@ -119,6 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from spark_jobs.steps import run_steps
 
     context.folder.make()
+    context.phases.add(STARTING_PYTHON, age_seconds())
     try:
         return run_steps(context, arguments.steps)
     except Stopped:

@@ -37,15 +37,20 @@ def ship(config: Path, spark: SparkSession, name: str, window_text: str) -> dict
     pipeline, window = load_pipeline(config, name), parse_window(window_text)
     folder = RunFolder(resolve_uri(config, pipeline.runs_uri), name, window.start, window.end, new_run_id())
     clusters = {cluster: load_cluster(config, cluster) for cluster in pipeline.clusters}
-    context = RunContext(pipeline, clusters, config, window, folder, _spark=spark)
+
+    def run(*steps: str) -> int:
+        """As a process of its own would, but for Spark: connected to nobody."""
+        return run_steps(RunContext(pipeline, clusters, config, window, folder, _spark=spark), steps)
+
     cluster = pipeline.clusters[0]
-    if run_steps(context, [PLAN, GATE_SOURCE]):
+    if run(PLAN, GATE_SOURCE):
         return {"error": f"plan or source gate of {name} failed"}
-    measured = _measured(lambda: run_steps(context, [f"{SHIP}:{cluster}"]))
+    measured = _measured(lambda: run(f"{SHIP}:{cluster}"))
     result = folder.need(f"{SHIP}.{cluster}", ShipResult)
-    if result.status == "failed" or run_steps(context, [f"{GATE_DELIVERY}:{cluster}"]):
+    if result.status == "failed" or run(f"{GATE_DELIVERY}:{cluster}"):
         return {"error": result.error or "the delivery gate is closed"}
-    note = f"{result.lanes} lanes × {result.tasks} tasks"
+    went = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.phases.items())
+    note = f"{result.lanes} lanes × {result.tasks} tasks; s: {went}"
     return measured | {"records": result.delivered, "task_seconds": result.ship_seconds, "note": note}
 
 

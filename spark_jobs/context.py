@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.models import Cluster, Pipeline
+from shipper.delivery.connections import Connections
 from shipper.delivery.ledger_folder import LedgerFolder
 from shipper.errors import ConfigError
 from shipper.plan.files import split_starts
 from shipper.plan.window import Window
+from shipper.report.phases import Phases
 from shipper.report.results import PlannedFile, RunFolder
 from shipper.terminal import visible
 from shipper.terms import FileId
@@ -87,7 +89,12 @@ class RunContext:
     """Whether a gate is among the steps that this process runs."""
     bytes_to_read: int = 0
     """What is left to ship, unpacked, as far as the plan knows once it is made."""
+    ships: bool = False
+    """Whether a ship is among the steps that this process runs."""
+    phases: Phases = field(default_factory=Phases, repr=False)
+    """Of the step that is being run."""
     _spark: SparkSession | None = field(default=None, repr=False)
+    _connections: dict[str, Connections] = field(default_factory=dict, repr=False)
 
     @cached_property
     def hadoop(self) -> Hadoop:
@@ -95,7 +102,8 @@ class RunContext:
         if self._spark is not None:
             return Hadoop.of(self._spark)
         set_environment(self.pipeline)
-        return Hadoop.start(spark_settings(self.pipeline))
+        with self.phases("starting Java"):
+            return Hadoop.start(spark_settings(self.pipeline))
 
     @property
     def spark(self) -> SparkSession:
@@ -105,10 +113,11 @@ class RunContext:
                 # Great Expectations takes seconds to import, and so does Java to start, in another process. What is wrong with the
                 # import is said where the gate imports it.
                 threading.Thread(target=_import_gates, name="import gates").start()
-            from spark_jobs.session import session
+            with self.phases("starting Spark"):
+                from spark_jobs.session import session
 
-            much_work = self.bytes_to_read > _MUCH_BYTES
-            self._spark = session(self.pipeline, much_work=much_work)
+                much_work = self.bytes_to_read > _MUCH_BYTES
+                self._spark = session(self.pipeline, much_work=much_work)
             self.__dict__.pop("hadoop", None)  # it may have been of another JVM
         return self._spark
 
@@ -132,6 +141,12 @@ class RunContext:
     def runs_uri(self) -> str:
         """The pipeline's own, wherever this run's results go: `shipper plan` and `gates` leave them in a temporary folder."""
         return resolve_uri(self.config_dir, self.pipeline.runs_uri)
+
+    def connections(self, cluster: str) -> Connections:
+        """Raises ConfigError, ClusterError."""
+        if cluster not in self._connections:
+            self._connections[cluster] = Connections(self.clusters[cluster], self.pipeline)
+        return self._connections[cluster]
 
     def ledger_folder(self, cluster: str) -> LedgerFolder:
         return LedgerFolder(self.runs_uri, self.pipeline.name, cluster)

@@ -10,7 +10,6 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ShipperError
 from shipper.ledger.figures import LedgerFigures, figures
 from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
-from shipper.producer.client import ClusterClient
 from shipper.readback import ReadBack
 from shipper.report.coverage import coverage
 from shipper.report.results import DeliveryGateResult, GateResult, PlanResult, ShipResult, as_gated
@@ -29,10 +28,11 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     planned = as_gated(context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult))
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     cluster, pipeline = context.clusters[cluster_name], context.pipeline
-    log = LedgerLog(ClusterClient(cluster), cluster, pipeline.name, context.ledger_folder(cluster_name))
+    log = LedgerLog(context.connections(cluster_name).client, cluster, pipeline.name, context.ledger_folder(cluster_name))
     log.lies_at(planned.source_root, pipeline.source.formerly)
     files = planned.files_for(cluster_name)
-    state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
+    with context.phases("reading the ledger"):
+        state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
     ledger = figures(state.chunks, [file_id(file) for file in files], shipped.generation)
     evidence = Evidence(
         account(shipped, [(file_id(file), file) for file in files], ledger), nothing_was_read=shipped.unread_files == len(files)
@@ -41,14 +41,17 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
     if checks := [check for check in pipeline.gates.delivery if isinstance(check, ReadBackCheck)]:
-        scope += "; " + _read_back(checks[0], context, cluster, shipped, log, ledger, evidence)
+        with context.phases("reading back"):
+            scope += "; " + _read_back(checks[0], context, cluster, shipped, log, ledger, evidence)
+    with context.phases("comparing"):
+        checks_found = evaluate_delivery(pipeline.gates.delivery, evidence)
     return DeliveryGateResult(
         **context.common(GATE_DELIVERY),
         cluster=cluster_name,
         started_at=started_at,
         finished_at=started_at,
         scope=scope,
-        checks=evaluate_delivery(pipeline.gates.delivery, evidence),
+        checks=checks_found,
         topics=evidence.account.topics,
         account=evidence.account.counts,
         coverage=coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),

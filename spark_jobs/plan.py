@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from shipper.config import resolve_uri
-from shipper.config.models import Cluster
+from shipper.delivery.connections import Connections
 from shipper.delivery.ledger_identity import LedgerIdentity
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.preflight import Sample, missing_topics, missing_topics_message, preflight
@@ -18,7 +20,7 @@ from shipper.ledger.state import LedgerState
 from shipper.plan.files import ListedFile, NotTaken, select
 from shipper.plan.schedule import Ticks
 from shipper.plan.window import source_paths, source_root
-from shipper.producer.client import ClusterClient
+from shipper.producer.client import TopicFacts
 from shipper.report.results import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.terms import FileId
 from spark_jobs.context import RunContext, file_id, say
@@ -27,6 +29,8 @@ from spark_jobs.lookback import LookBack, late_files, look_back
 from spark_jobs.settings import SPARK_MINOR
 from spark_jobs.unreadable import unreadable
 
+_CLUSTERS_AT_ONCE = 16
+
 
 def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit, or if no cluster can be shipped to."""
@@ -34,14 +38,19 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
     own = source_paths(pattern, context.window)
     back = look_back(context, pattern, own)
+    if not context.source_only:
+        _begin_to_connect(context)
     say(f"plan: listing {own[0]}" + (f" and {len(own) - 1} more" if len(own) > 1 else "") + _and_back(back))
-    files, left_out = _list(context, own, back)
+    hadoop = context.hadoop  # Java may still be starting
+    with context.phases("listing"):
+        files, left_out = _list(context, own, back)
+        root = qualified_folder(hadoop, source_root(pattern))
     result = PlanResult(
         **context.common("plan"),
         started_at=started_at,
         finished_at=started_at,
         source=pattern,
-        source_root=qualified_folder(context.hadoop, source_root(pattern)),
+        source_root=root,
         transform_digest=pipeline.transform_digest(),
         reship=context.reship,
         reship_id=context.reship_id,
@@ -59,6 +68,13 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     context.bytes_to_read = result.bytes_to_read
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
+
+
+def _begin_to_connect(context: RunContext) -> None:
+    """While files are listed. What is wrong with a cluster is said when it is asked."""
+    for name in context.pipeline.clusters:
+        with contextlib.suppress(ShipperError):
+            context.connections(name).begin_reading()
 
 
 def _and_back(back: LookBack | None) -> str:
@@ -107,7 +123,12 @@ def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str) -
 
 def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[ListedFile], back: LookBack | None) -> None:
     """What each cluster lacks; with the late files that any of them is to get added to the plan."""
-    asked = [AskedCluster(context, name, result, back) for name in context.pipeline.clusters]
+
+    def ask(name: str) -> AskedCluster:
+        return AskedCluster(context, name, result, back)
+
+    with context.phases("asking clusters"), ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool:
+        asked = list(pool.map(ask, context.pipeline.clusters))
     if back is not None:
         late = late_files(context, back, {one.name: one.remaining for one in asked if one.remaining}, files)
         result.left_out += [*back.left_out, *late.left_out]
@@ -120,9 +141,11 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
         planned.left = file_id(planned) in wanted
     _look_at_files(context, result)
     if any(file.left for file in result.files):
-        sample = take_sample(context.hadoop, result.files, context.pipeline.delivery.compression)
+        with context.phases("looking into files"):
+            sample = take_sample(context.hadoop, result.files, context.pipeline.delivery.compression)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
-    result.clusters = [one.result() for one in asked]
+    with context.phases("asking clusters"), ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool:
+        result.clusters = list(pool.map(AskedCluster.result, asked))
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
         result.status, result.error = "failed", " ".join(problems)
@@ -131,7 +154,8 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
 def _look_at_files(context: RunContext, result: PlanResult) -> None:
     """Says of each file that is left what it is, and why it cannot be read if it cannot. Raises SourceError if the pipeline wants that."""
     left = [file for file in result.files if file.left]
-    look_at(context.hadoop, left)
+    with context.phases("looking into files"):
+        look_at(context.hadoop, left)
     # An old file must not fail a run for each hour that it is there.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
@@ -185,7 +209,8 @@ class AskedCluster:
         self.name = name
         self._context, self._plan, self._back = context, plan, back
         self._found = ClusterPlan(cluster=name)
-        self._client: ClusterClient | None = None
+        self._connections: Connections | None = None
+        self._known: dict[str, TopicFacts] = {}
         self.remaining: Remaining | None = None
         """Also of what was found looking back."""
         try:
@@ -196,20 +221,26 @@ class AskedCluster:
     def _ask(self) -> Remaining:
         context, pipeline, cluster = self._context, self._context.pipeline, self._context.clusters[self.name]
         self._found.unsafe_properties = list(cluster.unsafe_properties)
-        self._client = client = ClusterClient(cluster)
-        self._found.missing_topics = missing_topics(pipeline, client.topics())
+        self._connections = connections = context.connections(self.name)
+        folder = context.ledger_folder(cluster.name)
+        ledger = LedgerLog(connections.client, cluster, pipeline.name, folder)
+        ledger.lies_at(self._plan.source_root, pipeline.source.formerly)
+        self._known = known = connections.client.facts(list(dict.fromkeys([ledger.topic, *pipeline.needed_topics()])))
+        self._found.missing_topics = missing_topics(pipeline, known)
+        there = ledger.exists_by(known)
         late = self._back.for_cluster(self.name) if self._back else []
         splits_of = context.splits_of(self._plan.files) | {file: context.split_starts(file) for file in late}
-        folder = context.ledger_folder(cluster.name)
-        ledger = LedgerLog(client, cluster, pipeline.name, folder)
-        ledger.lies_at(self._plan.source_root, pipeline.source.formerly)
         chunks, voids = Chunks(pipeline.name), {}
-        there = ledger.exists([topic for topic in pipeline.needed_topics() if topic not in self._found.missing_topics])
-        LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check(there)
+        with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
+            identified = meanwhile.submit(LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there)
+            try:
+                state = ledger.state([file.path for file in splits_of], wait_seconds=None) if there else None
+            finally:
+                identified.result()  # of a ledger that is not the one that it was, nothing else need be said
         self._found.warnings += ledger.weaknesses()
-        if there:
-            state = ledger.state([file.path for file in splits_of], wait_seconds=None)
+        if state is not None:
             self._found.warnings += moved(state, self._plan)
+            self._found.to_fence = state.control.to_fence(self.name)
             chunks, voids = state.chunks, state.voids
         return remaining(
             splits_of,
@@ -245,8 +276,10 @@ class AskedCluster:
             found.notes.append(shipped_under_another(older))
         if self._back:
             found.looks_back_to = self._back.looks_back_to(self.name)
-        if wanted and not found.problem and self._client:
-            _add_tuning(found, self._client, context.clusters[self.name], context, self._plan)
+        if wanted and not found.problem and self._connections:
+            if context.ships:
+                self._connections.begin_writing(found.to_fence)
+            _add_tuning(found, self._connections, self._known, context, self._plan)
         return found
 
 
@@ -267,9 +300,9 @@ def moved(state: LedgerState, plan: PlanResult) -> list[str]:
     return []
 
 
-def _add_tuning(found: ClusterPlan, client: ClusterClient, cluster: Cluster, context: RunContext, plan: PlanResult) -> None:
+def _add_tuning(found: ClusterPlan, to: Connections, known: dict[str, TopicFacts], context: RunContext, plan: PlanResult) -> None:
     try:
-        ready = preflight(client, cluster, context.pipeline, Sample(plan.sample_ratio, plan.long_lines))
+        ready = preflight(to.client, to.cluster, context.pipeline, Sample(plan.sample_ratio, plan.long_lines), known=known)
     except ShipperError as error:
         found.problem = error.message
         return

@@ -9,7 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.order import BundleOrder, OrderedSplit, QuarantineOrder, Receipt, ShipOrder
 from shipper.delivery.preflight import Preflight, Sample, preflight
 from shipper.delivery.remaining import Remaining, remaining, shipped_under_another
-from shipper.delivery.takeover import Takeover, take_over
+from shipper.delivery.takeover import Fences, Takeover, take_over
 from shipper.errors import (
     DeliveryError,
     OutcomeUnknown,
@@ -34,7 +34,6 @@ from shipper.errors import (
 from shipper.ledger.chunks import SplitState
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, encode_chunk, encode_void
 from shipper.plan.files import split_hash
-from shipper.producer.client import ClusterClient
 from shipper.producer.lookup import TopicLookup
 from shipper.readback import ReadBack
 from shipper.report.results import GateResult, PlannedFile, PlanResult, ShipResult, as_gated, write_checksum
@@ -65,18 +64,22 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         raise StepResultError("the pipeline's transform was changed after the plan was made; start the run again from the plan")
     context.bytes_to_read = plan.bytes_to_read
     cluster = context.clusters[cluster_name]
-    client = ClusterClient(cluster)
+    connections = context.connections(cluster_name)
+    client = connections.client
+    planned = next((each for each in plan.clusters if each.cluster == cluster_name), None)
+    connections.begin_writing(planned.to_fence if planned else {})
     sample = Sample(plan.sample_ratio, plan.long_lines)
     folder = context.ledger_folder(cluster_name)
     ledger = LedgerLog(client, cluster, context.pipeline.name, folder)
     ledger.lies_at(plan.source_root, context.pipeline.source.formerly)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
-    with ThreadPoolExecutor(2, thread_name_prefix="connect") as meanwhile:
-        meanwhile.submit(ledger.connect)
-        exists = meanwhile.submit(_checked, ledger, identity)
-        found = preflight(client, cluster, context.pipeline, sample)
-    if not exists.result():
-        ledger.create()
+    with context.phases("asking the cluster"):
+        with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
+            exists = meanwhile.submit(_checked, ledger, identity)
+            found = preflight(client, cluster, context.pipeline, sample)
+        if not exists.result():
+            ledger.create()
+        connections.wait()
     delivery = context.pipeline.delivery
     result = ShipResult(**context.common("ship"), cluster=cluster_name, started_at=started_at, finished_at=started_at)
     lease = HeldLease(
@@ -86,10 +89,16 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         delivery.lease_wait_seconds,
         lambda text: say(f"{cluster_name}: {text}"),
     )
-    with lease:
-        result.notes += _remember(identity, context)
-        ledger.record_root(context.folder.run_id)
-        _Ship(context, cluster, plan, ledger, found, lease, result).run()
+    with ThreadPoolExecutor(1, thread_name_prefix="timeline") as meanwhile, ExitStack() as held:
+        with context.phases("waiting for the lease"):
+            held.enter_context(lease)
+            result.notes += _remember(identity, context)
+        shipping = _Ship(context, cluster, plan, ledger, found, lease, result, connections.take_fences())
+        taken = shipping.run()
+        drawn = meanwhile.submit(shipping.draw_timeline, taken)
+        with context.phases("releasing the lease"):
+            held.close()
+            drawn.result()
     result.notes += _keep_snapshot(ledger)
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
@@ -126,7 +135,7 @@ class _Ship:
 
     def __init__(
         self, context: RunContext, cluster: Cluster, plan: PlanResult, ledger: LedgerLog, found: Preflight,
-        lease: HeldLease, result: ShipResult,
+        lease: HeldLease, result: ShipResult, fences: Fences | None,
     ) -> None:  # fmt: skip
         self._context = context
         self._cluster = cluster
@@ -138,6 +147,7 @@ class _Ship:
         self._ledger = ledger
         self._preflight = found
         self._lease = lease
+        self._fences = fences
         self._result = result
         self._receipts: list[Receipt] = []
         """Of all passes until now."""
@@ -150,12 +160,11 @@ class _Ship:
     def _hash(self, file: FileId, start: int) -> int:
         return split_hash(self._uris[file], file, start)
 
-    def run(self) -> None:
+    def run(self) -> Takeover:
         context, pipeline, result = self._context, self._context.pipeline, self._result
         tasks, lanes = pipeline.tasks, self._preflight.tuning.lanes
-        settings, paths = self._preflight.settings, [file.path for file in self._files]
-        with self._read_back_connecting() as ends:
-            taken = take_over(self._ledger, settings, self._cluster.name, context.folder.run_id, tasks, lanes, paths)
+        with self._read_back_connecting() as ends, context.phases("taking over"):
+            taken = self._take_over(tasks, lanes)
         self._lease.generation = result.generation = taken.generation
         result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
@@ -166,6 +175,23 @@ class _Ship:
             context.abandon_spark()
             stopped.there = self._there(taken)
             raise
+        return taken
+
+    def _take_over(self, tasks: int, lanes: int) -> Takeover:
+        ledger, run_id, control = self._ledger, self._context.folder.run_id, self._lease.control
+        also = [self._lease.held(), *(ledger.root_record(control, run_id) if control else ())]
+        return take_over(
+            ledger,
+            self._preflight.settings,
+            self._cluster.name,
+            run_id,
+            tasks,
+            lanes,
+            [file.path for file in self._files],
+            known=control,
+            also=also,
+            fences=self._fences,
+        )
 
     def _ship(self, taken: Takeover, ends: ReadBack | None) -> None:
         context, result = self._context, self._result
@@ -174,9 +200,11 @@ class _Ship:
             result.notes += quarantine_whole(context, self._planned(left.left) + self._unreadable, set(left.partial))
             left = self._remaining(taken)
         if left.left:
-            from spark_jobs.expressions import refuse_unsafe_sql
+            spark = context.spark
+            with context.phases("analysing SQL"):
+                from spark_jobs.expressions import refuse_unsafe_sql
 
-            refuse_unsafe_sql(self._context.spark, self._context.pipeline, self._context.config_dir)
+                refuse_unsafe_sql(spark, context.pipeline, context.config_dir)
         self._write_voids(left, taken)
         if left.skipped:
             names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (", …" if len(left.skipped) > _NAMED else "")
@@ -207,7 +235,6 @@ class _Ship:
         if self._unreadable and result.status != "failed":
             self._failed(SourceError(f"{unreadable(self._unreadable)} Everything else was sent."))
         self._account(left, before, taken)
-        self._draw_timeline(taken)
 
     def _there(self, taken: Takeover) -> str:
         """What the ledger holds of the window's files when nothing ships any more. A transaction that was cut off stays open until the next
@@ -389,9 +416,15 @@ class _Ship:
     def _pass(self, left: Remaining, taken: Takeover) -> PassOutcome:
         from spark_jobs.passes import run_pass
 
-        order = self._order(left, taken)
+        with self._context.phases("preparing"):
+            order = self._order(left, taken)
         files = self._planned(left.left)
-        return run_pass(self._context, self._cluster, self._ledger, self._lease, order, files, self._plan.long_lines)
+        phases, began = self._context.phases, time.time()
+        with phases("shipping"):
+            outcome = run_pass(self._context, self._cluster, self._ledger, self._lease, order, files, self._plan.long_lines)
+        if first := min((receipt.first_at for receipt in outcome.receipts if receipt.first_at), default=0.0):
+            phases.move(first - began, of="shipping", to="starting tasks")
+        return outcome
 
     def _planned(self, files: Sequence[FileId]) -> list[PlannedFile]:
         return [self._of_id[file] for file in files]
@@ -520,7 +553,7 @@ class _Ship:
             result.ship_seconds = max(ends) - min(starts)
         result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
 
-    def _draw_timeline(self, taken: Takeover) -> None:
+    def draw_timeline(self, taken: Takeover) -> None:
         """A picture, and no reason to call a ship failed that delivered everything."""
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:

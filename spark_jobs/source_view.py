@@ -62,8 +62,7 @@ class SourceView:
         """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot be read if the pipeline wants all or nothing;
         else they have the lines that could be read, and the ship will say so."""
         aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
-        # One row comes back: there is nothing to adapt, and trying takes 0.15 s.
-        with setting(self.context.spark, "spark.sql.adaptive.enabled", "false"), self._lines(scope) as lines:
+        with self._scanning(), self._lines(scope) as lines:
             found: dict[str, Any] = gate_frame(lines, self.context.pipeline).agg(*aggregates).collect()[0].asDict()
         bad = [file for file in self.plan.files if file.left and file.problem]
         if bad and self.context.pipeline.source.on_unreadable == "fail":
@@ -74,13 +73,19 @@ class SourceView:
         """The files with the most records for which each condition is true. Raises what Spark raises."""
         counts = [F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items()]
         total = functools.reduce(operator.add, (F.col(f"`{name}`") for name in conditions))
-        with setting(self.context.spark, "spark.sql.adaptive.enabled", "false"), self._lines(scope) as lines:
+        with self._scanning(), self._lines(scope) as lines:
             of_file = gate_frame(lines, self.context.pipeline, "file_path").groupBy("file_path").agg(*counts)
             rows = [row.asDict() for row in of_file.orderBy(total.desc(), "file_path").limit(_FILES_COMPARED).collect()]
         return {
             name: [(unquote(row["file_path"]), row[name]) for row in sorted(rows, key=lambda row: -row[name]) if row[name]]
             for name in conditions
         }
+
+    @contextmanager
+    def _scanning(self) -> Iterator[None]:
+        # Few rows come back: there is nothing to adapt, and trying takes 0.15 s.
+        with setting(self.context.spark, "spark.sql.adaptive.enabled", "false"), self.context.phases("scanning"):
+            yield
 
     @contextmanager
     def _lines(self, scope: Literal["sample", "full"]) -> Iterator[DataFrame]:

@@ -14,6 +14,7 @@ from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
 from shipper.report.page import render
 from shipper.report.past import past_runs
+from shipper.report.phases import Phases
 from shipper.report.results import (
     CheckResult,
     DeliveryGateResult,
@@ -76,7 +77,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     except Stopped as stopped:
         if name in _BEFORE_THE_FIRST_BYTE:
             stopped.there = "nothing was sent"
-        context.folder.write(result_name, _failed(context, name, cluster, started_at, stopped.message))
+        context.folder.write(result_name, _timed(context, _failed(context, name, cluster, started_at, stopped.message)))
         say(f"{step_label(name, cluster)} STOPPED{'' if context.brief else f': {stopped.message}'}")
         raise
     except Exception as error:
@@ -87,6 +88,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         result = _failed(context, name, cluster, started_at, message)
         # What the source or the config lacks may come while Airflow waits; a ship that is refused stays refused.
         result.final = name == SHIP and isinstance(error, ShipperError) and not error.retriable
+    _timed(context, result)
     if result.status == "failed" and context.folder.has_later(result_name, started_at):
         # This attempt was paused or cut off, and has woken up: what the later one found is the step's result.
         say(f"{step_label(name, cluster)}: {result.error}; a later attempt has left its result")
@@ -101,6 +103,12 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         f"{step_label(name, cluster)}: {'written' if name == REPORT else result.status} in {seconds:.1f} s{': ' if did else ''}{did}"
     )
     return 0
+
+
+def _timed(context: RunContext, result: StepResult) -> StepResult:
+    """With what its time went into; the next step's clocks begin at nothing."""
+    result.phases, context.phases = context.phases.seconds(), Phases()
+    return result
 
 
 def step_label(name: str, cluster: str | None) -> str:
@@ -186,7 +194,9 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
 
     if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
         context.bytes_to_read = planned.bytes_to_read
-    refuse_unsafe_sql(context.spark, pipeline, context.config_dir)
+    spark = context.spark
+    with context.phases("analysing SQL"):
+        refuse_unsafe_sql(spark, pipeline, context.config_dir)
     from spark_jobs.gates.listing import Listing  # after Spark was started: with it, a thread that imports the same
     from spark_jobs.gates.source import Source, evaluate_source
 

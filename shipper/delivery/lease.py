@@ -13,6 +13,7 @@ from types import TracebackType
 
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import LeaseHeld, ShipperError
+from shipper.ledger.control import Control
 from shipper.ledger.records import Lease, encode_lease
 
 log = logging.getLogger("shipper.lease")
@@ -24,8 +25,9 @@ class HeldLease:
     """The lease of (pipeline, cluster) while the ``with`` block runs.
 
     Asking is: write a claim, read the control partition to its end, see who is first. A run that finds another one in
-    front takes its claim back, waits, and asks again until ``wait_seconds`` are over. A thread renews the lease every
-    third of its length, and looks at the same time whether a later run has taken over; then ``superseded`` is set.
+    front takes its claim back, waits, and asks again until ``wait_seconds`` are over. The first of several claims is as good as a lease that
+    is held, until it is renewed: whoever asks sees it in front of his own. A thread renews the lease every
+    third of its length, as one that is held, and looks at the same time whether a later run has taken over; then ``superseded`` is set.
     """
 
     def __init__(self, ledger: LedgerLog, run_id: str, seconds: float, wait_seconds: float, say: Callable[[str], None]) -> None:
@@ -35,6 +37,8 @@ class HeldLease:
         self._say = say
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self.control: Control | None = None
+        """The control partition as it was when the lease was ours; None before. A far cluster is not asked twice."""
         self.generation: int | None = None
         """Set by the owner once it has written its generation; from then on a later one means that we are superseded."""
         self.superseded = threading.Event()
@@ -44,7 +48,8 @@ class HeldLease:
         deadline, told, next_word = began + self._wait_seconds, "", began
         while True:
             self._write(self._claim)
-            holder = self._ledger.control().holder(self._claim.run_id)
+            self.control = self._ledger.control()
+            holder = self.control.holder(self._claim.run_id)
             if holder is None or holder.run_id == self._claim.run_id:
                 break
             self._write(None)
@@ -61,9 +66,12 @@ class HeldLease:
                     f"{deadline - time.monotonic():.0f} s more at most (`delivery.lease_wait`)"
                 )
             time.sleep(min(2.0, holder.seconds / 3))
-        self._write(replace(self._claim, held=True))
         self._keeper.start()
         return self
+
+    def held(self) -> tuple[bytes, bytes]:
+        """The record that says that the claim was good, for whoever looks at the ledger; goes with what the run writes next."""
+        return encode_lease(self._ledger.pipeline, replace(self._claim, held=True))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()

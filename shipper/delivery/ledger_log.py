@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 
 from shipper.config.models import Cluster
 from shipper.delivery.ledger_folder import LedgerFolder
@@ -69,10 +70,11 @@ class LedgerLog:
         are those under ``root``. Without it they are those under the latest root that the ledger has."""
         self._root, self._formerly = root or None, formerly
 
-    def record_root(self, run_id: str) -> None:
-        """So that the next run knows where the files lay, should they be moved. To be called with the lease. Raises ClusterError."""
-        if self._root and self.control().sources[-1:] != [self._root]:
-            self.write_control([encode_source(self.pipeline, self._root, Source(run_id))])
+    def root_record(self, control: Control, run_id: str) -> list[tuple[bytes, bytes]]:
+        """What is to be written, with the lease, so that the next run knows where the files lay, should they be moved: nothing if it is there."""
+        if self._root and control.sources[-1:] != [self._root]:
+            return [encode_source(self.pipeline, self._root, Source(run_id))]
+        return []
 
     def without(self, places: Iterable[tuple[int, int]]) -> LedgerLog:
         """The same ledger, read as if the records at these (partition, offset) were not there: for who looks for damage, or mends it."""
@@ -98,8 +100,12 @@ class LedgerLog:
     def exists(self, beside: Sequence[str] = ()) -> bool:
         """Whether the topic is there. ``beside``: topics that :meth:`weaknesses` compares it with. Raises ClusterError if it is there but
         cannot serve as a ledger."""
-        self._facts = self._client.facts([self.topic, *(topic for topic in beside if topic != self.topic)])
-        facts = self._facts.get(self.topic)
+        return self.exists_by(self._client.facts(list(dict.fromkeys([self.topic, *beside]))))
+
+    def exists_by(self, known: dict[str, TopicFacts]) -> bool:
+        """As :meth:`exists`, by what the cluster was asked already."""
+        self._facts = known
+        facts = known.get(self.topic)
         if facts is None:
             return False
         faults = [
@@ -158,9 +164,9 @@ class LedgerLog:
         durable = {"min.insync.replicas": "2"} if replicas >= _REPLICAS else {}
         self._client.create_topics({self.topic: PARTITIONS}, SETTINGS | durable, replicas)
 
-    def connect(self, partitions: Sequence[int] = (CONTROL, CHUNKS)) -> None:
+    def connect(self, partitions: Sequence[int] = (CONTROL, CHUNKS), *, writes: bool = True) -> None:
         """So that the first write and the first reads do not wait for connections. Optional; never raises."""
-        self._client.connect(self.topic, partitions)
+        self._client.connect(self.topic, partitions, writes=writes)
 
     def control(self) -> Control:
         """The control partition to its end. Nothing in it is transactional, so this never waits for anybody.
@@ -209,25 +215,27 @@ class LedgerLog:
         control = Control(self.pipeline)
         control_end = snapshot.control_end if snapshot else 0
         end = snapshot.chunks_end if snapshot else 0
-        records = self._read_control(control_end)
-        if snapshot and self._folder:
-            if not self._names(records):
-                raise Unusable(_NOT_NAMED)
-            control.feed(snapshot.standing)
-        with self.naming_damage():
-            control.feed(records)
-        roots = Roots.of(self._root, control.sources, self._formerly)
-        names = {} if paths is None else roots.names(paths)
-        wanted = None if paths is None else names.keys()
-        files = FileRecords(self.pipeline, wanted, dropped=control.dropped)
-        if snapshot and self._folder:
-            files.feed(snapshot.standing).feed(self._kept(self._folder.snapshots.records(snapshot, wanted)))
-        with self.naming_damage():
-            files.feed(records, CONTROL)
-            control_end = _behind(records, control_end)
-            for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds):
-                files.feed(self._present(CHUNKS, batch), CHUNKS)
-                end = batch[-1].offset + 1
+        # Both partitions are asked at once: a far cluster takes its time for each.
+        with _begun(self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds)) as chunks:
+            records = self._read_control(control_end)
+            if snapshot and self._folder:
+                if not self._names(records):
+                    raise Unusable(_NOT_NAMED)
+                control.feed(snapshot.standing)
+            with self.naming_damage():
+                control.feed(records)
+            roots = Roots.of(self._root, control.sources, self._formerly)
+            names = {} if paths is None else roots.names(paths)
+            wanted = None if paths is None else names.keys()
+            files = FileRecords(self.pipeline, wanted, dropped=control.dropped)
+            if snapshot and self._folder:
+                files.feed(snapshot.standing).feed(self._kept(self._folder.snapshots.records(snapshot, wanted)))
+            with self.naming_damage():
+                files.feed(records, CONTROL)
+                control_end = _behind(records, control_end)
+                for batch in chunks:
+                    files.feed(self._present(CHUNKS, batch), CHUNKS)
+                    end = batch[-1].offset + 1
         self._seen = control_end + end
         return LedgerRecords(files, self._archived(files.archived(), wanted), control, control_end, end, roots, names)
 
@@ -419,3 +427,17 @@ def _misfit(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
             held = f"holds offsets {facts.starts[partition]} to {facts.ends[partition]}"
             return f"it ends at offset {end} of partition {partition}, and the topic {held}"
     return None
+
+
+@contextmanager
+def _begun(batches: Generator[list[LogRecord]]) -> Iterator[Iterator[list[LogRecord]]]:
+    """Asks for the first one at once, in a thread of its own."""
+    with closing(batches), ThreadPoolExecutor(1, thread_name_prefix="read") as meanwhile:
+        first = meanwhile.submit(next, batches, None)
+
+        def found() -> Iterator[list[LogRecord]]:
+            if (batch := first.result()) is not None:
+                yield batch
+                yield from batches
+
+        yield found()

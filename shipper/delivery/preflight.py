@@ -51,9 +51,14 @@ def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str])
     )
 
 
-def preflight(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sample: Sample) -> Preflight:
-    """Measures the way to the cluster and sizes the lanes. Raises TopicMissing, ClusterError."""
-    known = client.facts(list(pipeline.needed_topics()))
+def preflight(
+    client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sample: Sample, *, known: Mapping[str, TopicFacts] | None = None
+) -> Preflight:
+    """Measures the way to the cluster and sizes the lanes. ``known``: facts of topics, if the cluster was asked a moment ago. Raises
+    TopicMissing, ClusterError."""
+    if known is None:
+        known = client.facts(list(pipeline.needed_topics()))
+    known = {topic: known[topic] for topic in pipeline.needed_topics() if topic in known}
     if missing := missing_topics(pipeline, known):
         raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
     _check_partitions(cluster, pipeline, known)

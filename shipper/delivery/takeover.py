@@ -29,11 +29,13 @@ A run that ships at least once opens no transactional lanes, but fences those of
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 import threading
 import time
-from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from shipper.delivery.ledger_log import LedgerLog
@@ -42,15 +44,17 @@ from shipper.ledger.chunks import Chunks
 from shipper.ledger.control import Control, ToFence, covering
 from shipper.ledger.records import Generation, Void, encode_fenced, encode_generation
 from shipper.producer import transaction
-from shipper.producer.connection import KafkaFault
+from shipper.producer.connection import KafkaFault, Until
 from shipper.producer.outcomes import Action, verdict
 from shipper.producer.producer import LaneSettings
+from shipper.producer.transaction import Fence
 from shipper.terms import FileId
 
 log = logging.getLogger("shipper.takeover")
 
 _FENCE_AT_ONCE = 64
 _FENCE_SECONDS = 60.0
+_CONNECT_SECONDS = 15.0
 _SAY_EVERY = 1_000
 
 
@@ -71,20 +75,34 @@ class Takeover:
     """Offset up to which the chunk partition is read."""
 
 
-def announce(ledger: LedgerLog, cluster: str, run_id: str, tasks: int, lanes: int) -> tuple[int, ToFence]:
+def announce(
+    ledger: LedgerLog, cluster: str, run_id: str, tasks: int, lanes: int, *, known: Control | None = None,
+    also: Sequence[tuple[bytes, bytes]] = (), meanwhile: Callable[[ToFence], object] = lambda seen: None,
+) -> tuple[int, ToFence]:  # fmt: skip
     """Writes this run's generation. Returns its number and what covers all earlier runs' lanes.
 
     A generation record covers all lanes before it that are not fenced for good, so that compaction may drop the older ones. If another run
     announced itself between our reading and our writing, ours would not cover it: then we announce again.
+
+    Args:
+        known: the control partition as it was read a moment ago.
+        also: what is written with the generation.
+        meanwhile: called with the lanes that were seen before, once the generation is written and while the control partition is read anew.
+            Called again after another announcement: only what is fenced after the last one is fenced for good.
     """
     seen: ToFence = {}
+    control = known or ledger.control()
     while True:
         # What was seen before stays seen, also when compaction lets our own record hide the earlier ones.
-        _cover(seen, ledger.control().to_fence(cluster))
+        _cover(seen, control.to_fence(cluster))
         before = seen.get(cluster, (0, 0))
         record = Generation(run_id, max(tasks, before[0]), max(lanes, before[1]))
-        [generation] = ledger.write_control([encode_generation(ledger.pipeline, record, cluster)])
-        earlier = ledger.control().to_fence(cluster, generation)
+        generation = ledger.write_control([encode_generation(ledger.pipeline, record, cluster), *also])[0]
+        with ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
+            read = reading.submit(ledger.control)
+            meanwhile(dict(seen))
+        control, also = read.result(), ()
+        earlier = control.to_fence(cluster, generation)
         most_tasks, most_lanes = earlier.get(cluster, (0, 0))
         if most_tasks <= record.tasks and most_lanes <= record.lanes:
             _cover(seen, earlier)
@@ -96,14 +114,76 @@ def _cover(seen: ToFence, found: ToFence) -> None:
         covering(seen, name, tasks, lanes)
 
 
-def fence(settings: LaneSettings, transactional_ids: Collection[str], topic: str) -> None:
-    """Ends the open transaction of every id and makes its producer useless; each has a minute of its own. ``topic``: any that is there.
-    Raises ClusterError for the first that cannot be fenced; then some of the others are not either."""
+def ids_of(pipeline: str, lanes: Mapping[str, Sequence[int]]) -> list[str]:
+    """``lanes``: name of the cluster → (tasks, lanes per task)."""
+    return [
+        transactional_id(pipeline, name, task, lane)
+        for name, (most_tasks, most_lanes) in lanes.items()
+        for task in range(most_tasks)
+        for lane in range(most_lanes)
+    ]
+
+
+class Fences:
+    """Fences for lanes of earlier runs, connected before anybody may be fenced: six of the ten round trips that a new one takes need not be
+    waited for then. Which lanes those will be is a guess; a wrong one costs some connections."""
+
+    def __init__(self, settings: LaneSettings, topic: str) -> None:
+        """``topic``: any that is there."""
+        self._settings = settings.as_transactional()
+        self._topic = topic
+        self._begun: dict[str, Future[Fence]] = {}
+        self._lock = threading.Lock()
+
+    def connect(self, transactional_ids: Iterable[str]) -> None:
+        """Begins, with as many as are fenced at once. Never raises."""
+        with self._lock:
+            for each in itertools.islice(transactional_ids, _FENCE_AT_ONCE):
+                if each not in self._begun:
+                    found: Future[Fence] = Future()
+                    self._begun[each] = found
+                    threading.Thread(target=self._connect, args=(each, found), name="fence", daemon=True).start()
+
+    def _connect(self, transactional_id: str, found: Future[Fence]) -> None:
+        until = time.monotonic() + _CONNECT_SECONDS
+        try:
+            new = Fence(self._settings, transactional_id, self._topic)
+            with contextlib.suppress(KafkaFault):  # tried again, and said, when it is needed
+                new.connect(lambda: until)
+        except BaseException as error:
+            found.set_exception(error)
+        else:
+            found.set_result(new)
+
+    def close(self, transactional_id: str, until: Until) -> None:
+        """See Fence.close. Raises KafkaFault."""
+        with self._lock:
+            begun = self._begun.pop(transactional_id, None)
+        if begun is None:
+            transaction.fence(self._settings, transactional_id, self._topic, until)
+            return
+        new = begun.result()
+        try:
+            new.close(until)
+        finally:
+            new.discard()
+
+    def discard(self) -> None:
+        """Those that were connected in vain."""
+        with self._lock:
+            begun, self._begun = self._begun, {}
+        for each in begun.values():
+            each.add_done_callback(lambda done: None if done.exception() else done.result().discard())
+
+
+def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
+    """Ends the open transaction of every id and makes its producer useless; each has a minute of its own. Raises ClusterError for the first
+    that cannot be fenced; then some of the others are not either."""
     stop = threading.Event()
 
     def fence_one(transactional_id: str) -> None:
         ends = time.monotonic() + _FENCE_SECONDS
-        transaction.fence(settings, transactional_id, topic, lambda: 0.0 if stop.is_set() else ends)
+        fences.close(transactional_id, lambda: 0.0 if stop.is_set() else ends)
 
     with ThreadPoolExecutor(_FENCE_AT_ONCE, thread_name_prefix="fence") as pool:
         under_way = {pool.submit(fence_one, transactional_id): transactional_id for transactional_id in transactional_ids}
@@ -129,27 +209,40 @@ def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
     return ClusterError(f"{what}; run again.")
 
 
-def fence_earlier_runs(ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int) -> int:
-    """Announces this run, then fences every lane that a run before it may have had and that is not fenced for good. Returns the generation.
-    Raises ClusterError."""
+def fence_earlier_runs(
+    ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, *, known: Control | None = None,
+    also: Sequence[tuple[bytes, bytes]] = (), fences: Fences | None = None,
+) -> int:  # fmt: skip
+    """Announces this run, and fences every lane that a run before it may have had and that is not fenced for good. Returns the generation.
+    ``known`` and ``also`` as in :func:`announce`. Raises ClusterError."""
     if not settings.transactional:
         tasks = lanes = 0
-    generation, to_fence = announce(ledger, cluster, run_id, tasks, lanes)
-    ids = [
-        transactional_id(ledger.pipeline, name, task, lane)
-        for name, (most_tasks, most_lanes) in to_fence.items()
-        for task in range(most_tasks)
-        for lane in range(most_lanes)
-    ]
+    fences = fences or Fences(settings, ledger.topic)
+    fenced: list[str] = []  # since the last announcement
+    refusals: list[ClusterRefuses] = []
+
+    def close(ids: list[str]) -> None:
+        try:
+            fence(fences, ids)
+        except ClusterRefuses as refused:
+            if settings.transactional:
+                raise
+            refusals.append(refused)
+
+    def close_seen(seen: ToFence) -> None:
+        fenced[:] = ids_of(ledger.pipeline, seen)
+        close(fenced)
+
     try:
-        fence(settings.as_transactional(), ids, ledger.topic)
-    except ClusterRefuses as refused:
-        if settings.transactional:
-            raise
+        generation, to_fence = announce(ledger, cluster, run_id, tasks, lanes, known=known, also=also, meanwhile=close_seen)
+        close([each for each in ids_of(ledger.pipeline, to_fence) if each not in fenced])
+    finally:
+        fences.discard()
+    if refusals:
         # It promises less: a chunk of an earlier run may still come, and then twice.
-        log.warning("lanes of earlier runs that shipped exactly once cannot be fenced: %s", refused)
+        log.warning("lanes of earlier runs that shipped exactly once cannot be fenced: %s", refusals[0])
         return generation
-    log.info("generation %d fenced %d lanes", generation, len(ids))
+    log.info("generation %d fenced %d lanes", generation, len(fenced))
     most_tasks, most_lanes = to_fence.get(cluster, (0, 0))
     if to_fence.keys() - {cluster} or most_tasks > tasks or most_lanes > lanes:
         _say_that_they_are_fenced(ledger, cluster, generation, Generation(run_id, tasks, lanes))
@@ -168,13 +261,14 @@ def _say_that_they_are_fenced(ledger: LedgerLog, cluster: str, generation: int, 
 
 
 def take_over(
-    ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, paths: Collection[str]
-) -> Takeover:
-    """Announce, fence, read: in this order. ``paths``: the files that the run is about.
+    ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, paths: Collection[str], *,
+    known: Control | None = None, also: Sequence[tuple[bytes, bytes]] = (), fences: Fences | None = None,
+) -> Takeover:  # fmt: skip
+    """Announce, fence, read: in this order. ``paths``: the files that the run is about. The rest as in :func:`fence_earlier_runs`.
 
     What comes from a snapshot was committed before the snapshot was made; the rest is read now, up to the end. So a snapshot that
     was found before the fencing is as good as one found after it.
     """
-    generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes)
+    generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
     state = ledger.state(paths, wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
     return Takeover(generation, state.control, state.voids, state.chunks, state.chunks_end)

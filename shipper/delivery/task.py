@@ -142,8 +142,14 @@ class TaskShipment:
             partitions=order.partitions,
             share_partitions=order.share_partitions,
             first_partition=self._task,
+            topics=self._topics,
             rate=NoLimit() if limit is None else RateLimit(lambda: limit / self._active_tasks * self._ratio()),
         )
+
+    @property
+    def _topics(self) -> tuple[str, ...]:
+        quarantine = self._order.quarantine
+        return (*self._order.topics, *([quarantine.topic] if quarantine else []))
 
     def open(self) -> None:
         """Announces this attempt, opens the lanes (which fences the task's earlier attempts), then learns what those committed.
@@ -154,8 +160,7 @@ class TaskShipment:
         order = self._order
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(self._ledger.connect, (CONTROL_PARTITION,))
-            topics = (*order.topics, *([order.quarantine.topic] if order.quarantine else []))
-            self._pool.open(topics, announce=lambda: self._ledger.write_control([self._announcement()]))
+            self._pool.open(self._topics, announce=lambda: self._ledger.write_control([self._announcement()]))
         self._sampler.start()
         self._busy_since = time.monotonic()
         if self._right.check() == [self._attempt]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import statistics
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,7 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 #: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says nothing about it.
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _POLL_SECONDS = 0.1
+_RTT_HOLDS_SECONDS = 600.0
 _SLICE_SECONDS = 3.0
 _MOST_MESSAGES = 10_000
 
@@ -128,6 +130,8 @@ class ClusterClient:
         self._complaints = Complaints()
         self._ours = {"error_cb": self._complaints.hear}
         self._admin = made(AdminClient, cluster.name, self._connection, self._ours, log)
+        self._rtt = -math.inf, 0.0
+        """When it was measured, and what it was."""
         self._producer: Producer | None = None
         self._producer_lock, self._readers_lock = threading.Lock(), threading.Lock()
         self._readers: dict[tuple[str, int], _Reader] = {}
@@ -185,9 +189,13 @@ class ClusterClient:
         return found
 
     def rtt_seconds(self, topic: str) -> float:
-        """Median of five round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory."""
+        """Median of three round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory.
+        Measured once in ten minutes."""
+        measured_at, before = self._rtt
+        if time.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
+            return before
         found = []
-        for _ in range(5):
+        for _ in range(3):
             began = time.monotonic()
             try:
                 self._admin.list_topics(topic, timeout=self._timeout)
@@ -196,7 +204,8 @@ class ClusterClient:
                     f"cluster {self._name}: no answer from {self._bootstrap}: {self._explained(error).text}"
                 ) from error
             found.append(time.monotonic() - began)
-        return statistics.median(found)
+        self._rtt = time.monotonic(), statistics.median(found)
+        return self._rtt[1]
 
     def create_topics(
         self,
@@ -248,8 +257,10 @@ class ClusterClient:
         known = self._metadata()
         partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
         described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
-        starts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        with ThreadPoolExecutor(1, thread_name_prefix="offsets") as meanwhile:
+            asked = meanwhile.submit(self._offsets, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+            ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+            starts = asked.result()
         topic_id = str(self._result(described[topic]).topic_id)
         return LogFacts(str(known.cluster_id), "" if topic_id == _NO_TOPIC_ID else topic_id, starts, ends)
 
@@ -260,7 +271,7 @@ class ClusterClient:
         topic_id = str(self._result(described[topic]).topic_id)
         return cluster_id, "" if topic_id == _NO_TOPIC_ID else topic_id
 
-    def connect(self, topic: str, partitions: Sequence[int]) -> None:
+    def connect(self, topic: str, partitions: Sequence[int], *, writes: bool = True) -> None:
         """Brings up what writing to ``topic`` and reading these partitions of it needs, all at once: each takes some eight round
         trips. Never raises: whoever then writes or reads hears why it cannot."""
 
@@ -271,7 +282,7 @@ class ClusterClient:
                 self.read(topic, partition, OFFSET_END, wait_seconds=None)
 
         with ThreadPoolExecutor(1 + len(partitions), thread_name_prefix="connect") as together:
-            begun: list[Future[Any]] = [together.submit(self._log_producer, topic)]
+            begun: list[Future[Any]] = [together.submit(self._log_producer, topic)] if writes else []
             begun += [together.submit(read, number) for number in partitions]
         for error in filter(None, (future.exception() for future in begun)):
             log.info("not connected yet: %s", error)
@@ -280,7 +291,7 @@ class ClusterClient:
         """Committed records from ``start`` on; see :meth:`batches`."""
         return list(itertools.chain.from_iterable(self.batches(topic, partition, start, wait_seconds=wait_seconds)))
 
-    def batches(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Iterator[list[LogRecord]]:
+    def batches(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Generator[list[LogRecord]]:
         """Committed records from ``start`` on, some thousands at a time. The last-read position is not kept anywhere.
 
         With ``wait_seconds`` it reads up to the READ_UNCOMMITTED end offset as of now, waiting for open transactions in

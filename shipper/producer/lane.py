@@ -94,6 +94,7 @@ class Lane(threading.Thread):
             producer_id,
             self._options.ledger_topic,
             pool.right,
+            also=self._options.topics,
             before_fencing=pool.wait_for_permission,
             stop=self._stop_if_asked,
             open_seconds=self._options.init_timeout_seconds,

@@ -106,6 +106,8 @@ class LaneOptions:
     first_partition: int = 0
     """Where the rotation begins, so that tasks side by side do not all write to the same one."""
     rate: RateLimit | NoLimit = field(default_factory=NoLimit)
+    topics: tuple[str, ...] = ()
+    """To be written to, as far as is known."""
 
 
 @dataclass

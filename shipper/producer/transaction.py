@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import KafkaException
@@ -33,6 +33,8 @@ log = logging.getLogger("shipper.transaction")
 T = TypeVar("T")
 
 _OPEN_SECONDS = 60.0
+#: The second question that is asked of a new connection anyway; each further one would take a round trip.
+_MOST_LOOKED_UP = 1
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 
@@ -132,14 +134,38 @@ class _TransactionalProducer(LaneProducer):
                 log.debug("resumed after %s", fault)
 
 
+class Fence:
+    """Ends the open transaction of whoever has a transactional.id, and makes that producer useless. Connecting harms nobody, and may be done
+    long before."""
+
+    def __init__(self, settings: LaneSettings, transactional_id: str, topic: str) -> None:
+        """``topic``: any that is there."""
+        self._producer = _TransactionalProducer(settings, transactional_id)
+        self._topic = topic
+        self._connected = False
+
+    def connect(self, until: Until) -> None:
+        """Raises KafkaFault."""
+        self._producer.connect(until, self._topic)
+        self._connected = True
+
+    def close(self, until: Until) -> None:
+        """Nobody who had the id gets through any more when this returns. Raises KafkaFault."""
+        if not self._connected:
+            self.connect(until)
+        self._producer.init(until)
+
+    def discard(self) -> None:
+        self._producer.discard()
+
+
 def fence(settings: LaneSettings, transactional_id: str, topic: str, until: Until) -> None:
-    """Ends the open transaction of whoever has the id, and makes that producer useless. ``topic``: any that is there. Raises KafkaFault."""
-    producer = _TransactionalProducer(settings, transactional_id)
+    """As :class:`Fence` does, at once. Raises KafkaFault."""
+    new = Fence(settings, transactional_id, topic)
     try:
-        producer.connect(until, topic)
-        producer.init(until)
+        new.close(until)
     finally:
-        producer.discard()
+        new.discard()
 
 
 def _nothing() -> None:
@@ -160,6 +186,7 @@ class Transactions:
         topic: str,
         right: RightToShip[Any],
         *,
+        also: Sequence[str] = (),
         before_fencing: Callable[[], None] = _nothing,
         stop: Callable[[], None] = _nothing,
         open_seconds: float = _OPEN_SECONDS,
@@ -167,13 +194,14 @@ class Transactions:
         """
         Args:
             topic: any that is there.
+            also: topics that will be written to, as far as is known.
             before_fencing: called when connected, before anybody is fenced; may wait.
             stop: raises if the caller is to stop; asked between tries.
             open_seconds: how long one try to open may take.
         """
         self._settings = settings
         self._id = transactional_id
-        self._topic = topic
+        self._topics = (topic, *also[:_MOST_LOOKED_UP])
         self._right = right
         self._before_fencing = before_fencing
         self._stop = stop
@@ -213,7 +241,7 @@ class Transactions:
 
     def _open(self, until: Until) -> None:
         producer = self._producer = _TransactionalProducer(self._settings, self._id)
-        producer.connect(until, self._topic)
+        producer.connect(until, *self._topics)
         self._before_fencing()
         self._stop()
         producer.init(until)

@@ -29,6 +29,7 @@ from shipper.report.sections import (
     throughput_section,
     topics_section,
 )
+from shipper.report.times import times_section
 from shipper.report.verdict import Doubt, State, Verdict, checks, verdict
 
 _BADGES: dict[State, tuple[str, str]] = {
@@ -61,6 +62,7 @@ def render(report: RunReport) -> str:
         left_out_section(report),
         incomplete_section(report),
         notes_section(report, found),
+        times_section(report),
         steps_section(report, ending.cause),
     )
     body = tag("body", _header(report), main, _footer(report), class_=ending.state)

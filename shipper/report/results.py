@@ -58,6 +58,8 @@ class StepResult(Result):
     """Whether trying a failed step again, unchanged, cannot help."""
     started_at: dt.datetime
     finished_at: dt.datetime
+    phases: dict[str, float] = {}
+    """What the step spent its time on, in seconds. The first step of a process also says how long Python took to begin, before `started_at`."""
 
 
 class PlannedFile(Result):
@@ -147,6 +149,8 @@ class ClusterPlan(Result):
     """Bytes of the files that are left, as stored. Of a partial file all of them are read again, and only the rest is sent."""
     records_there: int = 0
     """Records of this window's files that the ledger holds."""
+    to_fence: dict[str, tuple[int, int]] = {}
+    """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when this was planned."""
     rtt_ms: float | None = None
     """Measured round trip to the cluster, in milliseconds."""
     lanes: int | None = None

@@ -63,6 +63,21 @@ class Counts:
     """Kafka requests by API key."""
 
 
+CONNECTING = -1
+"""In place of an API key: a connection's handshake."""
+
+
+@dataclass
+class Exchange:
+    """A request and its answer, or the opening of a connection, as the client sees them. Times are of the machine's monotonic clock."""
+
+    connection: int
+    api_key: int
+    asked: float
+    answered: float | None = None
+    """None: not yet, or the answer is not wanted (acks=0)."""
+
+
 class Link:
     """Accepts connections and joins each with one to ``target``."""
 
@@ -77,6 +92,8 @@ class Link:
         """API key of the next request to hold."""
         self.hold_response: int | None = None
         """API key of the next request whose response is held."""
+        self.exchanges: list[Exchange] | None = None
+        """All since it was asked to note them; None: it was not."""
         self.buffers: list[memoryview] = []
         """Used once and to be used again: memory that the process has touched already costs no page faults (measured at 140 ms: half of all CPU)."""
         self.free_at = {"up": 0.0, "down": 0.0}
@@ -139,8 +156,11 @@ class Connection:
         self.near = near
         self.far = socket.socket()
         self.pipes: tuple[Pipe, ...] = ()
+        self.number = link.counts.accepted
         self.awaited: int | None = None
         """Correlation id of the response to hold."""
+        self.asked: dict[int, Exchange] = {}
+        """By correlation id."""
         self.opening: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -154,8 +174,11 @@ class Connection:
         except OSError:
             self.close(reset=True)
             return
+        began = loop.time()
         # A real handshake takes a round trip; this one ended on loopback, before any byte could be delayed.
         await asyncio.sleep(2 * self.link.shape.one_way_seconds)
+        if self.link.exchanges is not None:
+            self.link.exchanges.append(Exchange(self.number, CONNECTING, began, loop.time()))
         up = Pipe(self, self.near, self.far, "up", FrameReader(REQUEST_HEAD))
         down = Pipe(self, self.far, self.near, "down", FrameReader(RESPONSE_HEAD))
         self.pipes = (up, down)
@@ -312,6 +335,7 @@ class Pipe:
     def _wants_to_hold(self, head: tuple[int, ...]) -> bool:
         """Looks at the head of a request or response; a hold is for one only."""
         link = self._link
+        self._note(head)
         if self._direction == "down":
             if self._connection.awaited is None or head[1] != self._connection.awaited:
                 return False
@@ -326,6 +350,17 @@ class Pipe:
             return False
         link.hold_request = None
         return True
+
+    def _note(self, head: tuple[int, ...]) -> None:
+        exchanges, now = self._link.exchanges, self._loop.time()
+        if exchanges is None:
+            return
+        if self._direction == "down":
+            if (asked := self._connection.asked.pop(head[1], None)) is not None:
+                asked.answered = now + self._link.shape.one_way_seconds
+        else:
+            self._connection.asked[head[3]] = found = Exchange(self._connection.number, head[1], now)
+            exchanges.append(found)
 
     def _put(self, data: memoryview, due: float) -> None:
         self._queue.append(_Item(due, data))

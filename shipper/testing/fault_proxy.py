@@ -38,7 +38,7 @@ from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from shipper.errors import ShipperError
-from shipper.testing.fault_link import Link, Shape
+from shipper.testing.fault_link import Exchange, Link, Shape
 
 
 class LinkShape(TypedDict, total=False):
@@ -162,6 +162,14 @@ class FaultProxy:
         (as text), and the process' ``cpu_seconds``."""
         return self._tell("counts")
 
+    def note_exchanges(self) -> None:
+        """From now on every request and its answer is noted."""
+        self._tell("note")
+
+    def exchanges(self) -> list[Exchange]:
+        """Since :meth:`note_exchanges`, or since this was asked before."""
+        return [Exchange(**fields) for fields in self._tell("exchanges")["exchanges"]]
+
     def _tell(self, do: str, **arguments: Any) -> dict[str, Any]:
         with self._lock:
             process = self._process
@@ -215,6 +223,12 @@ def obey(link: Link, command: dict[str, Any]) -> dict[str, Any]:
         return {"stalled": link.stalled}
     if do in ("cut", "reset", "release"):
         return {do: {"cut": link.cut, "reset": link.reset, "release": link.release}[do]()}
+    if do == "note":
+        link.exchanges = []
+        return {"noting": True}
+    if do == "exchanges":
+        found, link.exchanges = link.exchanges or [], []
+        return {"exchanges": [asdict(exchange) for exchange in found]}
     if do != "counts":
         raise ValueError(f"no command {do!r}")
     return _counts(link)

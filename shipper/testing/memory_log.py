@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from shipper.errors import OutcomeUnknown
 from shipper.producer.client import LogFacts
@@ -73,7 +73,7 @@ class MemoryLog:
     def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> list[LogRecord]:
         return [record for batch in self.batches(topic, partition, start, wait_seconds=wait_seconds) for record in batch]
 
-    def batches(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Iterator[list[LogRecord]]:
+    def batches(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Generator[list[LogRecord]]:
         open_from = self._open_from[partition]
         found = [r for r in self._records[partition] if r.offset >= start and (open_from is None or r.offset < open_from)]
         self.reads += len(found)

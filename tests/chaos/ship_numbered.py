@@ -39,7 +39,7 @@ from shipper.errors import ShipperError, of_kind
 from shipper.plan.window import parse_window
 from shipper.producer.producer import LaneProducer
 from shipper.producer.transaction import Transactions
-from shipper.report.results import GateResult, PlannedFile, PlanResult, RunFolder, ShipResult
+from shipper.report.results import ClusterPlan, GateResult, PlannedFile, PlanResult, RunFolder, ShipResult
 from spark_jobs import expressions, passes, sink_task
 from spark_jobs import ship as ship_step
 from spark_jobs.context import RunContext
@@ -113,7 +113,10 @@ def _write_earlier_steps(context: RunContext, numbered: Numbered) -> None:
     ]
     times = {"started_at": _now(), "finished_at": _now()}
     digest = context.pipeline.transform_digest()
-    plan = PlanResult(**context.common("plan"), **times, transform_digest=digest, files=files, reship=numbered.reship)
+    clusters = [ClusterPlan(cluster="three", to_fence={"three": (numbered.tasks, 2)})]  # a guess, as any plan's
+    plan = PlanResult(
+        **context.common("plan"), **times, transform_digest=digest, files=files, reship=numbered.reship, clusters=clusters
+    )
     context.folder.write("plan", plan)
     context.folder.write("gate_source", GateResult(**context.common("gate_source"), **times))
 

@@ -40,6 +40,10 @@ class World:
         ledger.lies_at(root, formerly)
         return ledger
 
+    def record(self, run_id, root=NEW):
+        ledger = self.opened(root)
+        ledger.write_control(ledger.root_record(ledger.control(), run_id))
+
     def left(self, name="06/a.log", root=NEW, formerly=None, size=100, **options):
         file = FileId(root + name, size, 5)
         state = self.opened(root, formerly).state([file.path], wait_seconds=None)
@@ -50,14 +54,14 @@ class World:
 @pytest.fixture
 def world():
     made = World()
-    made.opened(OLD).record_root("r1")
+    made.record("r1", OLD)
     return made
 
 
 def test_what_was_shipped_from_the_old_root_is_not_shipped_from_the_new_one(world):
     world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
     assert len(world.left().complete) == 1
-    world.opened().record_root("r2")
+    world.record("r2")
     assert len(world.left().complete) == 1
     assert len(world.left(root=OLD).complete) == 1, "and back again"
 
@@ -66,7 +70,7 @@ def test_a_file_that_was_begun_under_the_old_root_is_finished_under_the_new_one(
     world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log", 0, 4, end=False)])
     found = world.left()
     assert (len(found.partial), sum(found.records_there.values())) == (1, 4)
-    world.opened().record_root("r2")
+    world.record("r2")
     world.log.append("t", CHUNKS, [chunk(NEW + "06/a.log", 4, 10)])
     for root in (OLD, NEW):
         found = world.left(root=root)
@@ -108,7 +112,7 @@ def test_the_configuration_can_say_where_files_lay_or_that_they_are_others(world
 def test_a_longer_or_a_shorter_pattern_over_the_same_folders_moves_no_file(world):
     world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
     assert len(world.left("web/06/a.log", root="hdfs://nn1:8020/logs/").complete) == 1
-    world.opened("hdfs://nn1:8020/logs/").record_root("r2")
+    world.record("r2", "hdfs://nn1:8020/logs/")
     assert len(world.left(root=OLD).complete) == 1
 
 
@@ -117,7 +121,7 @@ def test_what_lies_in_the_snapshot_or_in_quarantine_is_found_under_either_path(w
     key = ChunkKey(SplitId(FileId(OLD + "06/a.log", 100, 5), 0), 3, "q")
     world.log.append("t", CHUNKS, [encode_chunk("web", key, replace(VALUE, last=4, records=1, **quarantined))])
     assert world.opened(OLD).keep_snapshot(longer_than=0) is not None
-    world.opened().record_root("r2")
+    world.record("r2")
     assert sum(world.left().records_there.values()) == 1
     for root in (OLD, NEW):
         place = Place(root + "06/a.log", 0, 4)

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from shipper.config.models import Cluster
 from shipper.delivery import takeover
+from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ClusterError
 from shipper.producer import transaction
 from shipper.producer.connection import KafkaFault
+from shipper.testing.memory_log import MemoryLog
 
 
 class Coordinator:
@@ -31,15 +34,53 @@ class Coordinator:
         self.fenced.append(transactional_id)
 
 
+def fences() -> takeover.Fences:
+    settings: Any = SimpleNamespace(as_transactional=lambda: None)
+    return takeover.Fences(settings, "_shipper.web")
+
+
 def test_thousands_of_lanes_have_a_minute_each_and_not_one_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """128 tasks x 128 lanes of one run made every later one fail for lack of time."""
     coordinator = Coordinator(monkeypatch, seconds=40.0)
     ids = [f"web.near.{task}.{lane}" for task in range(40) for lane in range(50)]
-    takeover.fence(SimpleNamespace(), ids, "_shipper.web")  # type: ignore[arg-type]
+    takeover.fence(fences(), ids)
     assert coordinator.fenced == ids
 
 
 def test_a_lane_that_is_not_fenced_in_its_minute_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     Coordinator(monkeypatch, seconds=70.0)
     with pytest.raises(ClusterError, match=r"cannot fence lane web\.near\.0\.0 .*Nothing was sent"):
-        takeover.fence(SimpleNamespace(), ["web.near.0.0"], "_shipper.web")  # type: ignore[arg-type]
+        takeover.fence(fences(), ["web.near.0.0"])
+
+
+class Noting:
+    """In the place of the fences: who was fenced, and which generation was the latest then."""
+
+    def __init__(self, ledger: LedgerLog) -> None:
+        self.ledger, self.fenced = ledger, list[tuple[int, str]]()
+
+    def close(self, transactional_id: str, until: Any) -> None:
+        self.fenced.append((self.ledger.control().generation, transactional_id))
+
+    def discard(self) -> None:
+        pass
+
+
+def test_lanes_that_were_fenced_before_a_second_announcement_are_fenced_after_it_again() -> None:
+    """Another run announces itself between our reading and our writing, and has more lanes. What we fence before our second announcement may
+    be opened again by it, since until then the ledger says that it may ship."""
+    log: Any = MemoryLog()
+    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"})
+
+    def opened() -> LedgerLog:
+        return LedgerLog(log, cluster, "web")
+
+    takeover.announce(opened(), "near", "first", 1, 1)
+    known = opened().control()
+    takeover.announce(opened(), "near", "another", 2, 2)
+    fences: Any = Noting(opened())
+    settings: Any = SimpleNamespace(transactional=True)
+    generation = takeover.fence_earlier_runs(opened(), settings, "near", "ours", 1, 1, known=known, fences=fences)
+    lanes = {f"web.near.{task}.{lane}" for task in range(2) for lane in range(2)}
+    assert {lane for at, lane in fences.fenced if at == generation} == lanes
+    assert generation == opened().control().generation

@@ -1,0 +1,58 @@
+"""Where the time of a step went, as the step itself measures it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+#: Before the first step of a process: Python, its imports, and what the process did until then.
+STARTING_PYTHON = "starting Python"
+
+
+class Phases:
+    """Seconds by name. Inside a phase that is part of another one, only the inner one's clock runs; so all of them together are never more
+    than the time that passed. Of the thread that made it: what others do meanwhile is not waited for, or is seen where it is."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._thread = threading.get_ident()
+        self._seconds: dict[str, float] = {}
+        self._open: list[str] = []
+        self._since = 0.0
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """The ``with`` block is (a part of) the phase ``name``."""
+        if threading.get_ident() != self._thread:
+            yield
+            return
+        self._turn()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._turn()
+            self._open.pop()
+
+    def move(self, seconds: float, of: str, to: str) -> None:
+        """``seconds`` that were counted for ``of`` belong to ``to``, as somebody else has found: at most as many as there are."""
+        seconds = min(max(0.0, seconds), self._seconds.get(of, 0.0))
+        if seconds:
+            self._seconds[of] -= seconds
+            self._seconds[to] = self._seconds.get(to, 0.0) + seconds
+
+    def add(self, name: str, seconds: float) -> None:
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    def seconds(self) -> dict[str, float]:
+        """In milliseconds' precision, in the order in which the phases first ended."""
+        return {name: round(seconds, 3) for name, seconds in self._seconds.items() if seconds >= 0.0005}
+
+    def _turn(self) -> None:
+        """What has passed since the last turn belongs to the phase that is innermost now."""
+        now = self._clock()
+        if self._open:
+            self.add(self._open[-1], now - self._since)
+        self._since = now
