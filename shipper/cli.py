@@ -15,28 +15,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from rich.console import Console
 from typer.rich_utils import rich_format_error
 
 from shipper import runner
-from shipper.bench.command import EPILOG as BENCH_EXAMPLES
-from shipper.bench.command import bench
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate, resolve_uri
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.loading import locate_property, missing_notifiers, references, slow_patterns
 from shipper.config.models import Runner
 from shipper.console import Config, Json, Terminal, print_json
-from shipper.dev.commands import app as dev_app
 from shipper.errors import ShipperError, StepResultError, UsageError
-from shipper.gaps_command import EPILOG as GAPS_EXAMPLES
-from shipper.gaps_command import gaps
-from shipper.ledger_commands import app as ledger_app
+from shipper.lazy import LazyGroup
 from shipper.plan.window import parse_window
-from shipper.quarantine_commands import app as quarantine_app
 from shipper.report import schema as report_schema
 from shipper.report.markup import plural
 from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport
@@ -47,20 +42,25 @@ from shipper.terminal import write_anything
 out = Terminal()
 err = Terminal(stderr=True)
 
+
+class _Commands(LazyGroup):
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "ledger": "shipper.ledger_commands",
+        "quarantine": "shipper.quarantine_commands",
+        "gaps": "shipper.gaps_command",
+        "bench": "shipper.bench.command",
+        "dev": "shipper.dev.commands",
+    }
+
+
 app = typer.Typer(
     name="shipper",
+    cls=_Commands,
     help="Ships log files from HDFS and S3 to remote Kafka clusters, exactly once.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.add_typer(ledger_app, name="ledger", help="What a cluster holds of a pipeline: look, check, copy, tidy up.")
-app.add_typer(quarantine_app, name="quarantine", help="Records that could not be shipped: list, look, send repaired ones.")
-app.add_typer(dev_app, name="dev", help="Real servers for development, on this machine.")
-
-app.command(epilog=BENCH_EXAMPLES)(bench)
-app.command(epilog=GAPS_EXAMPLES)(gaps)
-
 WindowText = Annotated[str, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")]
 Scheduled = Annotated[
     bool, typer.Option("--scheduled", help="As a run of the schedule: also ship what came late before it (`source.lookback`).")

@@ -29,9 +29,11 @@ from shipper.terms import FileId
 
 EPILOG = "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json`"
 
+app = typer.Typer(name="gaps", add_completion=False, rich_markup_mode="markdown")
 out, err = Terminal(), Terminal(stderr=True)
 
 
+@app.command(epilog=EPILOG)
 def gaps(
     pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
     since: Annotated[

@@ -32,10 +32,12 @@ EPILOG = (
 )
 _SCENARIOS_HELP = "; ".join(f"`{name}`: {scenario.question}" for name, scenario in SCENARIOS.items())
 
+app = typer.Typer(name="bench", add_completion=False, rich_markup_mode="markdown")
 _WIDTH = 150
 """Of tables that nobody reads on a terminal."""
 
 
+@app.command(epilog=EPILOG)
 def bench(
     scenario: Annotated[str, typer.Argument(help=_SCENARIOS_HELP)],
     rtt: Annotated[str | None, typer.Option(metavar="LIST", help="Round trips: `0ms,140ms`.")] = None,
@@ -50,7 +52,7 @@ def bench(
     rounds: Annotated[int | None, typer.Option(min=1, help="Besides a warm-up.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Bare: about how long a measurement sends.")] = None,
     records: Annotated[int | None, typer.Option(min=1, help="Bare: so many for everyone, in place of --seconds.")] = None,
-    lines: Annotated[int | None, typer.Option(min=8, help="End to end: lines in the files.")] = None,
+    lines: Annotated[int | None, typer.Option(min=8, help="End to end and cold: lines in the files.")] = None,
     peers: Annotated[Path | None, typer.Option(help="Folder that the peers' build.sh filled.")] = None,
     with_peers: Annotated[bool, typer.Option("--with-peers/--no-peers", help="Measure what is used instead, too.")] = True,
     settings: Annotated[
@@ -70,7 +72,7 @@ def bench(
     if scenario not in SCENARIOS:
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
     # What measures is slow to import, and no other command needs it.
-    from shipper.bench import bare, end_to_end
+    from shipper.bench import bare, cold, end_to_end
     from shipper.bench.page import render
 
     known = SCENARIOS[scenario]
@@ -85,6 +87,7 @@ def bench(
             "partitions": _list("--partitions", partitions, int),
             "topics": _list("--topics", topics, int),
             "record_bytes": _list("--record-size", record_size, _size),
+            "lines": (lines,) if lines and known.axes.lines != (None,) else None,
             "replicas": replicas,
         },
     )
@@ -99,6 +102,8 @@ def bench(
         if told.kind == "bare":
             return bare.measure(told, folder / "kafka", peers, with_peers=with_peers, records=records, say=say)
         ours = end_to_end.shipments(told, pipeline, more)
+        if told.kind == "cold":
+            return cold.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
         return end_to_end.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
 
     result = _run(told, name or scenario, measured)
@@ -201,7 +206,17 @@ def _yaml(text: str) -> Any:
 def _show(result: BenchResult, out: Console) -> None:
     for case in dict.fromkeys(summary.case for summary in result.summaries):
         table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
-        for title in ("contender", "rec/s", "lowest", "highest", "MB/s", "client CPU s/M", "broker CPU s/M", "× best peer"):
+        for title in (
+            "contender",
+            "rec/s",
+            "lowest",
+            "highest",
+            "MB/s",
+            "client CPU s/M",
+            "broker CPU s/M",
+            "× best peer",
+            "peak MB",
+        ):
             table.add_column(title, justify="left" if title == "contender" else "right")
         for summary in result.summaries:
             if summary.case == case:
@@ -222,4 +237,5 @@ def _cells(summary: Summary) -> list[str]:
     rates = [f"{value:,.0f}" for value in (rate.median, rate.lowest, rate.highest)]
     broker = summary.cpu_seconds_per_million.get("broker", 0.0)
     figures = [f"{summary.megabytes_per_second:.1f}", f"{summary.client_cpu_per_million:.2f}", f"{broker:.2f}"]
-    return [summary.contender.name, *rates, *figures, f"{times:.2f}" if times else ""]
+    peak = summary.peak_bytes
+    return [summary.contender.name, *rates, *figures, f"{times:.2f}" if times else "", f"{peak / 1e6:,.0f}" if peak else ""]

@@ -8,19 +8,17 @@ own, with files of its own (hard links), as an hourly run would be.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shipper import runner
 from shipper.bench.bare import Say, line_of
-from shipper.bench.plan import Scenario, merged
-from shipper.bench.records import write_log_files
+from shipper.bench.files import Files
+from shipper.bench.plan import Scenario, Shipment, merged
 from shipper.bench.results import Case, Contender, Measurement
 from shipper.bench.world import World
 from shipper.config import load_pipeline
@@ -30,19 +28,11 @@ from shipper.errors import ShipperError
 
 SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches")
 _STOP_SECONDS = 10.0
-_SINK_OPTIONS = {"kafka.acks": "all", "kafka.linger.ms": "100", "kafka.batch.size": "1000000"}
+SINK_OPTIONS = {"kafka.acks": "all", "kafka.linger.ms": "100", "kafka.batch.size": "1000000"}
 
 
 class BenchJobFailed(ShipperError):
     """The Spark side did not do what it was told."""
-
-
-@dataclass(frozen=True)
-class Shipment:
-    """A way to ship: a contender of ours with its changes to the pipeline."""
-
-    contender: Contender
-    pipeline: Mapping[str, Any]
 
 
 def shipments(scenario: Scenario, pipeline: Mapping[str, Any], also: Mapping[str, Mapping[str, Any]]) -> list[Shipment]:
@@ -73,11 +63,12 @@ def measure(
     if with_peers and not jars:
         say("without Spark's Kafka sink: name the folder of the peers' build.sh in --peers")
     say(f"writing {scenario.lines:,} log lines")
-    size_bytes = write_log_files(folder / "lines", scenario.lines)
+    files = Files(folder)
+    files.folder(scenario.lines)
     contenders: list[Shipment | None] = [*ours, *([None] if jars else [])]
     cases = scenario.axes.cases()
     with World(folder / "kafka", scenario.axes.replicas) as world:
-        bench = _Bench(folder, world, scenario, size_bytes, [str(jar) for jar in jars])
+        bench = _Bench(folder, world, scenario, files, [str(jar) for jar in jars])
         for case in cases:
             bench.prepare(case, contenders)
         with bench.job():
@@ -91,12 +82,10 @@ def measure(
 
 
 class _Bench:
-    def __init__(self, folder: Path, world: World, scenario: Scenario, size_bytes: int, jars: list[str]) -> None:
-        self._folder, self._world, self._scenario, self._size_bytes, self._jars = folder, world, scenario, size_bytes, jars
-        self._config = folder / "config"
+    def __init__(self, folder: Path, world: World, scenario: Scenario, files: Files, jars: list[str]) -> None:
+        self._folder, self._world, self._scenario, self._files, self._jars = folder, world, scenario, files, jars
         self._topics: dict[tuple[Case, Contender], str] = {}
         self._pipelines: dict[tuple[Case, Contender], str] = {}
-        self._windows = 0
         self._process: subprocess.Popen[str] | None = None
 
     def prepare(self, case: Case, contenders: list[Shipment | None]) -> None:
@@ -105,40 +94,18 @@ class _Bench:
             key = (case, contender.contender if contender else SPARK_SINK)
             self._topics[key] = self._world.create_topics(case, 1)[0]
             if contender is not None:
-                self._pipelines[key] = self._write_pipeline(case, contender, self._topics[key])
-
-    def _write_pipeline(self, case: Case, shipment: Shipment, topic: str) -> str:
-        name = f"p{len(self._pipelines)}"
-        cluster = {
-            "cluster": name,
-            "bootstrap": self._world.bootstrap(case),
-            "ledger": {"replication_factor": case.replicas},
-        }
-        given = {
-            "pipeline": name,
-            "source": {"path": str(self._folder / "windows" / "{window_start:%Y%m%d%H}"), "settle": "0s"},
-            "topic": topic,
-            "clusters": [name],
-            "delivery": {"compression": case.compression},
-            "runner": {"conf": {"spark.jars": ",".join(self._jars)} if self._jars else {}},
-            "runs_uri": str(self._folder / "runs"),
-        }
-        for kind, document in (("clusters", cluster), ("pipelines", merged(given, shipment.pipeline))):
-            path = self._config / kind / f"{name}.yaml"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(document, indent=1))  # JSON is YAML
-        load_pipeline(self._config, name)  # a wrong --set shows now
-        return name
+                jars, bootstrap = self._jars, self._world.bootstrap(case)
+                self._pipelines[key] = self._files.write_pipeline(bootstrap, case, contender, self._topics[key], jars)
 
     def _referred(self) -> set[str]:
         """Names of variables that the files refer to."""
-        return {found.name for name in self._pipelines.values() for found in references(self._config, name)}
+        return {found.name for name in self._files.pipelines for found in references(self._files.config, name)}
 
     @contextmanager
     def job(self) -> Iterator[None]:
-        pipeline = load_pipeline(self._config, next(iter(self._pipelines.values())))
+        pipeline = load_pipeline(self._files.config, self._files.pipelines[0])
         self._process = subprocess.Popen(
-            [pipeline.runner.python or sys.executable, "-m", "spark_jobs.bench", "--config", str(self._config)],
+            [pipeline.runner.python or sys.executable, "-m", "spark_jobs.bench", "--config", str(self._files.config)],
             env=runner.environment(pipeline.runner, self._referred()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -169,7 +136,7 @@ class _Bench:
         if answer["records"] != self._scenario.lines:
             measured.error = f"{answer['records']:,} of {self._scenario.lines:,} lines were delivered"
             return measured
-        measured.records, measured.bytes = answer["records"], self._size_bytes
+        measured.records, measured.bytes = answer["records"], self._files.size_bytes[self._scenario.lines]
         measured.seconds, measured.task_seconds = answer["seconds"], answer.get("task_seconds")
         measured.worker_peak_bytes = answer.get("worker_peak_bytes")
         measured.note = answer.get("note", "")
@@ -178,23 +145,21 @@ class _Bench:
         return measured
 
     def _ship_command(self, case: Case, contender: Contender) -> dict[str, Any]:
-        """A new hour, with files of its own that cost nothing."""
-        self._windows += 1
-        day, hour = divmod(self._windows, 24)
-        window = self._folder / "windows" / f"202601{day + 1:02d}{hour:02d}"
-        window.mkdir(parents=True)
-        for path in sorted((self._folder / "lines").iterdir()):
-            os.link(path, window / path.name)
-        start = f"2026-01-{day + 1:02d}T{hour:02d}:00"
-        return {"do": "ship", "pipeline": self._pipelines[case, contender], "window": f"{start}/{start[:-2]}59"}
+        window = self._files.window(self._scenario.lines)
+        return {"do": "ship", "pipeline": self._pipelines[case, contender], "window": window}
 
     def _sink_command(self, case: Case) -> dict[str, Any]:
-        options = _SINK_OPTIONS | {
+        options = SINK_OPTIONS | {
             "kafka.bootstrap.servers": self._world.bootstrap(case),
             "kafka.compression.type": case.compression,
             "topic": self._topics[case, SPARK_SINK],
         }
-        return {"do": "kafka_sink", "input": str(self._folder / "lines"), "options": options, "records": self._scenario.lines}
+        return {
+            "do": "kafka_sink",
+            "input": str(self._files.folder(self._scenario.lines)),
+            "options": options,
+            "records": self._scenario.lines,
+        }
 
     def _tell(self, command: dict[str, Any]) -> dict[str, Any]:
         process = self._process

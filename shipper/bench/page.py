@@ -111,6 +111,8 @@ def _columns(found: Sequence[Summary]) -> Iterator[Column]:
     if _has_tasks(found):
         yield Column("rec/s in the tasks", True)
         yield Column("worker's peak", True)
+    if any(summary.peak_bytes for summary in found):
+        yield Column("peak memory", True)
     yield Column("client CPU s per million", True)
     yield Column("× best peer", True)
 
@@ -127,6 +129,8 @@ def _row(summary: Summary, found: Sequence[Summary]) -> Row:
     if _has_tasks(found):
         peak = summary.worker_peak_bytes if tasks else None
         cells += [number(tasks.median) if tasks else "–", format_bytes(peak) if peak else "–"]
+    if any(each.peak_bytes for each in found):
+        cells.append(format_bytes(summary.peak_bytes) if summary.peak_bytes else "–")
     times = summary.times_best_peer
     cells += [f"{summary.client_cpu_per_million:.2f}", f"{times:.2f}" if times else "–"]
     return Row(cells, "total" if summary.contender.ours else None)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from shipper.bench.results import Case, Summary, Verdict
+from shipper.bench.results import Case, Contender, Summary, Verdict
 
 
 @dataclass(frozen=True)
@@ -21,25 +21,34 @@ class Axes:
     compression: tuple[str, ...] = ("none",)
     partitions: tuple[int, ...] = (1,)
     topics: tuple[int, ...] = (1,)
+    lines: tuple[int | None, ...] = (None,)
     replicas: int = 1
     lanes: tuple[int | None, ...] = (8,)
     batch_bytes: tuple[int | None, ...] = (1_000_000,)
 
     def cases(self) -> list[Case]:
         combined = itertools.product(
-            self.rtt_ms, self.request_delay_ms, self.record_bytes, self.compression, self.partitions, self.topics
+            self.lines, self.rtt_ms, self.request_delay_ms, self.record_bytes, self.compression, self.partitions, self.topics
         )
         return [
             Case(
                 rtt_ms=rtt, request_delay_ms=delay, record_bytes=size, compression=codec, partitions=partitions, topics=topics,
-                replicas=self.replicas,
+                lines=lines, replicas=self.replicas,
             )
-            for rtt, delay, size, codec, partitions, topics in combined
+            for lines, rtt, delay, size, codec, partitions, topics in combined
         ]  # fmt: skip
 
     def sizes(self) -> Iterator[tuple[int | None, int | None]]:
         """(lanes, batch bytes) of ours."""
         return itertools.product(self.lanes, self.batch_bytes)
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A way to ship: a contender of ours with its changes to the pipeline."""
+
+    contender: Contender
+    pipeline: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class Target:
 class Scenario:
     name: str
     question: str
-    kind: Literal["bare", "end-to-end"]
+    kind: Literal["bare", "end-to-end", "cold"]
     axes: Axes
     rounds: int = 3
     seconds: float = 8.0
@@ -122,6 +131,25 @@ def _cpu(summary: Summary) -> float:
     return summary.client_cpu_per_million
 
 
+def _cold(rtt_ms: float, lines: int, what: Callable[[Summary, Summary], float]) -> Callable[[Sequence[Summary]], float | None]:
+    """``what`` of ours and of the peer."""
+
+    def find(summaries: Sequence[Summary]) -> float | None:
+        found = [each for each in summaries if (each.case.rtt_ms, each.case.lines) == (rtt_ms, lines)]
+        ours, peers = [each for each in found if each.contender.ours], [each for each in found if not each.contender.ours]
+        return what(ours[0], peers[0]) if ours and peers else None
+
+    return find
+
+
+def _times(ours: Summary, peer: Summary) -> float:
+    return ours.records_per_second.median / peer.records_per_second.median
+
+
+def _cpu_of_peer(ours: Summary, peer: Summary) -> float:
+    return ours.client_cpu_per_million / peer.client_cpu_per_million
+
+
 _DISTANCE = Scenario(
     name="distance",
     question="How many records a second reach one partition over 140 ms, exactly once, and how many with what is used instead?",
@@ -172,7 +200,23 @@ _SHIP = Scenario(
     axes=Axes(record_bytes=(None,), compression=("zstd",), partitions=(16,), lanes=(None,), batch_bytes=(None,)),
 )
 
-SCENARIOS = {scenario.name: scenario for scenario in (_DISTANCE, _END_TO_END, _SLOW_BROKER, _BARE, _SHIP)}
+_COLD = Scenario(
+    name="cold",
+    question="As a user runs it: how long does a whole process take from files to the topic, start and all, against Spark's own Kafka sink?",
+    kind="cold",
+    axes=Axes(
+        rtt_ms=(0.0, 140.0), record_bytes=(None,), compression=("zstd",), partitions=(16,), lanes=(None,), batch_bytes=(None,),
+        lines=(300_000, 2_000_000, 24_000_000),
+    ),
+    targets=(
+        Target("2M lines, 0 ms, rate against Spark's sink", _cold(0, 2_000_000, _times), at_least=1.0, unit=" ×"),
+        Target("2M lines, 0 ms, CPU against Spark's sink", _cold(0, 2_000_000, _cpu_of_peer), at_most=1.2, unit=" ×"),
+        Target("24M lines, 0 ms, rate against Spark's sink", _cold(0, 24_000_000, _times), at_least=1.2, unit=" ×"),
+        Target("24M lines, 140 ms, rate against Spark's sink", _cold(140, 24_000_000, _times), at_least=1.5, unit=" ×"),
+    ),
+)  # fmt: skip
+
+SCENARIOS = {scenario.name: scenario for scenario in (_DISTANCE, _END_TO_END, _COLD, _SLOW_BROKER, _BARE, _SHIP)}
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

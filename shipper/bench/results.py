@@ -30,12 +30,15 @@ class Case(_Model):
     compression: str = "none"
     partitions: int = 1
     topics: int = 1
+    lines: int | None = None
+    """In the files; None: as many as the scenario has."""
     replicas: int = 1
 
     @property
     def title(self) -> str:
         """``140 ms · 1 partition · 1 kB random``"""
-        parts = [f"{self.rtt_ms:g} ms"]
+        parts = [f"{self.lines / 1e6:g}M lines"] if self.lines else []
+        parts += [f"{self.rtt_ms:g} ms"]
         parts += [f"{self.request_delay_ms:g} ms per request"] if self.request_delay_ms else []
         parts += [f"{self.partitions} partition{'s' * (self.partitions > 1)}"]
         parts += [f"{self.topics} topics"] if self.topics > 1 else []
@@ -78,6 +81,8 @@ class Measurement(_Model):
     """By kind of process: client (its start included), or driver, jvm and worker; broker; proxy."""
     worker_peak_bytes: int | None = None
     """Most resident memory of a Python worker until then."""
+    peak_bytes: int | None = None
+    """Cold: most memory of all processes of a contender at once (PSS)."""
     note: str = ""
     error: str | None = None
 
@@ -107,6 +112,7 @@ class Summary(_Model):
     times_best_peer: float | None = None
     """Ours only: by how much faster than the fastest peer of the same case."""
     worker_peak_bytes: int | None = None
+    peak_bytes: int | None = None
 
     @property
     def client_cpu_per_million(self) -> float:
@@ -186,6 +192,7 @@ def _summary(case: Case, contender: Contender, rounds: Sequence[Measurement]) ->
             kind: round(statistics.median(_per_million(m.cpu_seconds, kind, m.records) for m in rounds), 3) for kind in kinds
         },
         worker_peak_bytes=max(peaks, default=None),
+        peak_bytes=max((m.peak_bytes for m in rounds if m.peak_bytes), default=None),
     )
 
 

@@ -171,3 +171,27 @@ def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StepResultError, match="has no permission there"):
         RunFolder(str(tmp_path / "runs"), "web", NOON, NOON, "r").make()
+
+
+def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:
+    """Each command line pays for what it imports; with all of them it was half a CPU second more."""
+    code = "import sys, shipper.cli; print(*sys.modules, sep='\\n')"
+    imported = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    for name in (
+        "confluent_kafka",
+        "fsspec.implementations.local",
+        "pyarrow",
+        "shipper.bench",
+        "shipper.dev.kafka",
+        "shipper.delivery",
+    ):
+        assert name not in imported, name
+
+
+def test_a_command_that_is_imported_late_is_listed_and_suggested() -> None:
+    listed = subprocess.run([sys.executable, "-m", "shipper", "--help"], capture_output=True, text=True, check=True).stdout
+    for name in ("ledger", "quarantine", "gaps", "bench", "dev"):
+        assert f" {name} " in listed
+    wrong = subprocess.run([sys.executable, "-m", "shipper", "legder"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "Did you mean 'ledger'" in wrong.stderr
