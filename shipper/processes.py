@@ -6,6 +6,7 @@ Standard library only: the file also runs by itself, as the watchdog of :func:`s
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -87,6 +88,12 @@ def session_members(session: int) -> list[int]:
 #: Places in what :func:`_stat` returns, and the letters of a process that only waits to be reaped.
 _STATE, _GROUP, _SESSION = 0, 2, 3
 _DEAD = "ZX"
+
+
+def be_fast() -> None:
+    """For a process that lives for one command. What it imports are hundreds of thousands of objects that stay, and Python would look through
+    them again and again for what could go: a fifth of the time that Great Expectations takes to import (2.0 instead of 2.4 CPU s)."""
+    gc.set_threshold(50_000, 20, 100)
 
 
 def age_seconds() -> float:

@@ -23,7 +23,7 @@ from shipper.config.models import Pipeline, Source
 from shipper.config.spark_settings import deciding
 from shipper.errors import ShipperError
 from shipper.plan.window import parse_window
-from shipper.processes import age_seconds
+from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
 from shipper.report.results import RunFolder
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP
@@ -154,9 +154,15 @@ def check_sql(config_dir: Path, only: str | None = None) -> int:
 
 
 if __name__ == "__main__":
+    be_fast()
     try:
-        sys.exit(main())
+        code = main()
     except Stopped as stopped:
-        # Everything is said and released. Python would wait for threads that wait for a cluster.
-        sys.stderr.flush()
-        os._exit(128 + stopped.signum)
+        code = 128 + stopped.signum
+    except SystemExit as told:  # by argparse, in words
+        code = told.code if isinstance(told.code, int) else 1
+    # Everything is said and released. Python would take a second to take itself apart, and wait for threads that wait for a cluster.
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

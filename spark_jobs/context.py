@@ -94,11 +94,17 @@ class RunContext:
     phases: Phases = field(default_factory=Phases, repr=False)
     """Of the step that is being run."""
     _spark: SparkSession | None = field(default=None, repr=False)
+    _started: bool = field(default=False, repr=False)
+    """Whether that session is this context's, and ends with it."""
+    _begun: threading.Thread | None = field(default=None, repr=False)
+    _stopping: threading.Thread | None = field(default=None, repr=False)
     _connections: dict[str, Connections] = field(default_factory=dict, repr=False)
 
     @cached_property
     def hadoop(self) -> Hadoop:
         """For whatever is asked about files; it needs no Spark."""
+        if self._begun is not None:
+            self._begun.join()  # there is to be one JVM
         if self._spark is not None:
             return Hadoop.of(self._spark)
         set_environment(self.pipeline)
@@ -109,17 +115,29 @@ class RunContext:
     def spark(self) -> SparkSession:
         """Started on first use, in the JVM that is there: a step that finds nothing to do never pays for it."""
         if self._spark is None:
-            if self.has_gate:
-                # Great Expectations takes seconds to import, and so does Java to start, in another process. What is wrong with the
-                # import is said where the gate imports it.
-                threading.Thread(target=_import_gates, name="import gates").start()
             with self.phases("starting Spark"):
-                from spark_jobs.session import session
-
-                much_work = self.bytes_to_read > _MUCH_BYTES
-                self._spark = session(self.pipeline, much_work=much_work)
-            self.__dict__.pop("hadoop", None)  # it may have been of another JVM
+                if self._begun is not None:
+                    self._begun.join()
+                if self._spark is None:
+                    self._start_spark()
+        assert self._spark is not None
         return self._spark
+
+    def _start_spark(self) -> None:
+        if self.has_gate:
+            # Great Expectations takes seconds to import, and so does Java to start, in another process. What is wrong with the
+            # import is said where the gate imports it.
+            threading.Thread(target=_import_gates, name="import gates").start()
+        from spark_jobs.session import session
+
+        self._spark, self._started = session(self.pipeline, much_work=self.bytes_to_read > _MUCH_BYTES), True
+        if self.ships:
+            from spark_jobs.sink import start_workers
+
+            threading.Thread(
+                target=start_workers, args=(self._spark, self.pipeline.tasks), name="start workers", daemon=True
+            ).start()
+        self.__dict__.pop("hadoop", None)  # it may have been of another JVM
 
     def abandon_spark(self) -> None:
         """Ends Spark and all that it runs, whatever the main thread was in the middle of: a call into the JVM that was interrupted leaves
@@ -132,10 +150,28 @@ class RunContext:
 
             end_session(spark, _SPARK_STOPS_WITHIN_SECONDS)
 
+    def begin_spark(self) -> None:
+        """In a thread, for a step that will most likely need it and has something else to wait for. What is wrong with it is said when it is
+        needed."""
+        if self._spark is None and self._begun is None:
+            self._begun = threading.Thread(target=self._try_to_start, name="start Spark", daemon=True)
+            self._begun.start()
+
+    def _try_to_start(self) -> None:
+        with contextlib.suppress(Exception):
+            self._start_spark()
+
+    def begin_to_stop_spark(self) -> None:
+        """In a thread, when no step needs it any more: it takes most of a second."""
+        if self._spark is not None and self._started:
+            spark, self._spark = self._spark, None
+            self._stopping = threading.Thread(target=spark.stop, name="stop Spark", daemon=True)
+            self._stopping.start()
+
     def stop_spark(self) -> None:
-        if self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+        self.begin_to_stop_spark()
+        if self._stopping is not None:
+            self._stopping.join()
 
     @property
     def runs_uri(self) -> str:

@@ -42,7 +42,7 @@ def list_files(hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include
         raise SourceError(
             f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {first_line(error)}. Check the path, the scheme and the credentials."
         ) from error
-    found = packed.Unpacker(bytes(content))
+    found = packed.Unpacker(content)
     files = []
     for _ in found:
         path, uri, size, modified_ms = found.text(), found.text(), found.number(), found.number()
@@ -121,7 +121,7 @@ def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str
         return
     wanted = packed.number(len(files))
     wanted += b"".join(packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files)
-    found = packed.Unpacker(bytes(_folder(hadoop).heads(hadoop.conf, wanted, count)))
+    found = packed.Unpacker(_folder(hadoop).heads(hadoop.conf, wanted, count))
     for _ in files:
         readable, content = found.number(), found.bytes()
         yield content if readable else content.decode()

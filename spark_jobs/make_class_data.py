@@ -10,12 +10,10 @@ import gzip
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from shipper.config.models import Pipeline
 from shipper.report.results import PlannedFile
@@ -31,30 +29,16 @@ from spark_jobs.settings import set_environment, spark_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 #: Of the JVM, to write the archive after its last word.
 _WRITES_WITHIN_SECONDS = 300
 _LINES = b"".join(b'10.0.0.%d - "GET /page%d HTTP/1.1" %d\n' % (i % 256, i, 200 + i % 300) for i in range(2000))
 
 
-@dataclass
-class _Count(WriterCommitMessage):
-    rows: int
-
-
-class _Writer(DataSourceArrowWriter):
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _Count(sum(batch.num_rows for batch in iterator))
-
-
-class _Nowhere(DataSource):
-    @classmethod
-    def name(cls) -> str:
-        return "nowhere"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return _Writer()
+def _take(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass
+    return iter(())
 
 
 def _pipeline(folder: Path) -> Pipeline:
@@ -94,10 +78,9 @@ def _small_run(folder: Path, options: list[str]) -> None:
     look_at(hadoop, files)
     spark = session(pipeline)
     sql_faults(spark, pipeline)
-    spark.dataSource.register(_Nowhere)
     with reading(spark, list(file_pieces(files, 1 << 20)), LineLimits(), partition_bytes=1 << 20) as read:
         gate_frame(read.frame, pipeline).selectExpr("count(*)", "avg(octet_length(value))", "count_if(status is null)").collect()
-        records(read.frame, pipeline, Observation("fates")).coalesce(2).write.format("nowhere").mode("append").save()
+        records(read.frame, pipeline, Observation("fates")).coalesce(2).mapInArrow(_take, "nothing boolean").collect()
         read.reports()
     spark.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Iterator
 
@@ -20,8 +21,8 @@ def text(value: str) -> bytes:
 class Unpacker:
     """Reads what Java packed, in its order."""
 
-    def __init__(self, packed: bytes) -> None:
-        self._packed = packed
+    def __init__(self, packed: str) -> None:
+        self._packed = base64.b64decode(packed)
         self._at = 0
 
     def number(self) -> int:

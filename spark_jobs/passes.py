@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import pickle
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -24,13 +21,12 @@ from shipper.producer.pool import LaneSample
 from shipper.report.results import PlannedFile
 from spark_jobs.context import RunContext
 from spark_jobs.fates import counts_fates
-from spark_jobs.handover import handed_over, sweep
 from spark_jobs.marks import BROKEN, MARK
 from spark_jobs.pieces import LineLimits, PieceReport, file_pieces, reading
 from spark_jobs.progress import Progress
 from spark_jobs.reason import of_exception
 from spark_jobs.records import records
-from spark_jobs.sink import ShipperDataSource
+from spark_jobs.sink import Sink
 
 _ARROW_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED, _LONG_LINES_BATCH_BYTES = 2**31 - 1, 16_000_000
@@ -76,10 +72,8 @@ def run_pass(
 ) -> PassOutcome:  # fmt: skip
     """Runs the job. Never raises: what is committed must be accounted for, whatever happened."""
     outcome = PassOutcome()
-    sweep()
     try:
-        with tempfile.TemporaryDirectory(prefix="shipper-") as folder:
-            _run_job(context, cluster, ledger, lease, order, files, long_lines, Path(folder), outcome)
+        _run_job(context, cluster, ledger, lease, order, files, long_lines, outcome)
     except Exception as error:
         outcome.error = outcome.error or _job_error(error, order, superseded=lease.superseded.is_set())
     for receipt in outcome.receipts:
@@ -90,36 +84,33 @@ def run_pass(
 
 def _run_job(
     context: RunContext, cluster: Cluster, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, files: Sequence[PlannedFile],
-    long_lines: bool, folder: Path, outcome: PassOutcome,
+    long_lines: bool, outcome: PassOutcome,
 ) -> None:  # fmt: skip
     """Fills ``outcome`` as far as it gets. Raises whatever went wrong first; the receipts are read all the same."""
     spark = context.spark
-    spark.dataSource.register(ShipperDataSource)
     _size_arrow_batches(context, long_lines)
-    pipeline = context.pipeline
+    pipeline, sink = context.pipeline, Sink(order, cluster)
     limits = LineLimits(pipeline.records.max_line_bytes, order.quarantine.keep_bytes if order.quarantine else 0)
     pieces = list(file_pieces(files, pipeline.split_size_bytes))
     with reading(spark, pieces, limits, partition_bytes=min(pipeline.split_size_bytes, _MOST_PARTITION_BYTES)) as read:
         progress = Progress(ledger, order, lease.superseded, spark.sparkContext.cancelAllJobs, lambda: _read_so_far(spark))
         try:
-            _write(context, cluster, order, read.frame, folder, progress, outcome)
+            _write(context, cluster, sink, read.frame, progress, outcome)
         except Exception as error:
             outcome.error = progress.stalled or _job_error(error, order, superseded=lease.superseded.is_set())
-        outcome.receipts = _read_receipts(folder / "receipts")
+        outcome.receipts = [_receipt(fields) for fields in sink.receipts]
         outcome.reports = read.reports()
 
 
 def _write(
-    context: RunContext, cluster: Cluster, order: ShipOrder, frame: DataFrame, folder: Path, progress: Progress, outcome: PassOutcome,
+    context: RunContext, cluster: Cluster, sink: Sink, frame: DataFrame, progress: Progress, outcome: PassOutcome,
 ) -> None:  # fmt: skip
     pipeline, observed, fates = context.pipeline, Observation("lines"), Observation("fates")
     reserved = cluster.reserved_topics
     frame = frame.observe(observed, F.count_if(~F.col(column(MARK)).eqNullSafe(BROKEN)).alias("read"))
     frame, checksums = _with_checksum(records(frame, pipeline, fates, reserved), pipeline)
-    frame = frame.coalesce(pipeline.tasks)
-    writer = frame.write.format("shipper").mode("append").option("receipts", str(folder / "receipts"))
-    with handed_over(pickle.dumps((order, cluster)), folder) as order_path, progress:
-        writer.option("order", order_path).save()
+    with progress:
+        sink.write(frame.coalesce(pipeline.tasks))
     outcome.read = observed.get["read"]
     outcome.checksum = checksums and _checksum(checksums)
     if counts_fates(pipeline):
@@ -174,20 +165,8 @@ def _job_error(error: Exception, order: ShipOrder, *, superseded: bool) -> Shipp
     )
 
 
-def _read_receipts(path: Path) -> list[Receipt]:
-    """Raises DeliveryError if they cannot be read, as when the disk was full while they were written."""
-    if not path.exists():
-        return []
-    receipts = []
-    try:
-        for fields in json.loads(path.read_text()):
-            fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
-            fields["samples"] = [LaneSample(**sample) for sample in fields.get("samples", ())]
-            fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
-            receipts.append(Receipt(**fields))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DeliveryError(
-            f"what the Spark tasks say they did cannot be read ({type(error).__name__}; is {path.parent} on a disk that is "
-            "full?), so this ship's counts are not complete. What was committed is in the ledger: run again, and only the rest is sent."
-        ) from error
-    return receipts
+def _receipt(fields: dict[str, Any]) -> Receipt:
+    fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
+    fields["samples"] = [LaneSample(**sample) for sample in fields.get("samples", ())]
+    fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
+    return Receipt(**fields)

@@ -86,7 +86,7 @@ class Reading:
 
     def reports(self) -> list[PieceReport]:
         """Of the pieces that tasks that succeeded have read."""
-        found = packed.Unpacker(bytes(self._source.reports(self._id)))
+        found = packed.Unpacker(self._source.reports(self._id))
         return [
             PieceReport(found.number(), found.number(), found.number(), found.number(), " ".join(found.text().split()))
             for _ in found

@@ -52,6 +52,8 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         **SQL_DEFAULTS,
         **runner.conf,
         "spark.speculation": "false",
+        # What is larger, 1 MB by default, Spark hands to Python in a file; an order has passwords.
+        "spark.broadcast.UDFCompressionThreshold": "1g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.variable.substitute": "false",
         "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": str(2**31 - 1),

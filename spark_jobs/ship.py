@@ -64,6 +64,8 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         raise StepResultError("the pipeline's transform was changed after the plan was made; start the run again from the plan")
     context.bytes_to_read = plan.bytes_to_read
     cluster = context.clusters[cluster_name]
+    if any(file.left for file in plan.files_for(cluster_name)):
+        context.begin_spark()
     connections = context.connections(cluster_name)
     client = connections.client
     planned = next((each for each in plan.clusters if each.cluster == cluster_name), None)

@@ -1,61 +1,78 @@
-"""The sink: ``df.write.format("shipper")``.
+"""The sink: one Spark job whose tasks ship the lines that they are given, in Arrow batches with the columns that
+:func:`spark_jobs.records.records` makes.
 
-The frame has the columns that :func:`spark_jobs.records.records` makes. Everything that a task needs travels with the
-pickled writer; secrets are read from the config on the driver's machine and are in no Spark option.
+Not by a data source of Spark's Python API, which starts a Python daemon each to look for sources, to plan the write and to commit it: three
+seconds of every ship (docs/adr/0015). Receipts come back by an accumulator, so those of tasks that are done are there also when the
+job fails: Spark adds what a task that succeeded has added, once.
 
-Spark imports this module in three kinds of processes: one that makes the writer, the workers that write, one that commits. Only a
-worker needs the rest of shipper, which takes a second of CPU to import; so the writer carries it pickled, and receipts are text.
+The order, with its passwords, travels inside the job, from memory to memory: options of a source would be shown in Spark's plans, and what Spark
+broadcasts for Python lies in files (hence ``spark.broadcast.UDFCompressionThreshold`` in spark_jobs.settings). Workers import this module to
+find :func:`_ship`; what a task needs is imported when it runs.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import pickle
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.accumulators import Accumulator, AccumulatorParam
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame, SparkSession
+
+    from shipper.config.models import Cluster
+    from shipper.delivery.order import ShipOrder
 
 
-class ShipperDataSource(DataSource):
-    """Options: ``order``, where the pickled (ShipOrder, Cluster) can be read (see spark_jobs.handover); ``receipts``, where to write them."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "shipper"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return ShipperWriter(Path(self.options["order"]).read_bytes(), self.options["receipts"])
+def start_workers(spark: SparkSession, tasks: int) -> None:
+    """Has Spark start the Python processes of so many tasks, which import what shipping needs: a second that the first transaction then need not
+    wait for, if there is something else to do meanwhile. To be called in a thread. Never raises; a ship starts its own."""
+    with contextlib.suppress(Exception):
+        spark.range(0, tasks, 1, tasks).mapInArrow(_get_ready, "nothing boolean").collect()
 
 
-@dataclass
-class TaskReceipt(WriterCommitMessage):
-    receipt: str
-    """A Receipt as JSON."""
+def _get_ready(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from spark_jobs import sink_task
+
+    sink_task.get_ready()
+    for _ in batches:  # a worker that was not told that there is no more is not used again
+        yield from ()
 
 
-class ShipperWriter(DataSourceArrowWriter):
-    def __init__(self, order: bytes, receipts_path: str) -> None:
-        self._order = order
-        self._receipts_path = receipts_path
+class _Listed(AccumulatorParam[list[str]]):
+    def zero(self, value: list[str]) -> list[str]:
+        return []
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task. Raises only what another attempt may mend, and not in the last one; everything else is in the receipt."""
-        from spark_jobs.sink_task import ship_task
+    def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802 - Spark's name
+        return value1 + value2
 
-        order, cluster = pickle.loads(self._order)
-        return TaskReceipt(json.dumps(asdict(ship_task(order, cluster, iterator))))
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Runs in a Python worker on the driver's machine, so the receipts go back by file."""
-        receipts = [message.receipt for message in messages if isinstance(message, TaskReceipt)]
-        Path(self._receipts_path).write_text(f"[{','.join(receipts)}]")
+class Sink:
+    def __init__(self, order: ShipOrder, cluster: Cluster) -> None:
+        self._packed = pickle.dumps((order, cluster))
+        self._receipts: Accumulator[list[str]] | None = None
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self.commit(messages)
+    def write(self, frame: DataFrame) -> None:
+        """Runs the job, with a task for each of the frame's partitions. Raises what Spark raises."""
+        self._receipts = frame.sparkSession.sparkContext.accumulator([], _Listed())
+        frame.mapInArrow(functools.partial(_ship, self._packed, self._receipts), "nothing boolean").collect()
+
+    @property
+    def receipts(self) -> list[dict[str, Any]]:
+        """Of the tasks that are done, as JSON has them."""
+        return [json.loads(receipt) for receipt in self._receipts.value] if self._receipts is not None else []
+
+
+def _ship(packed: bytes, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One task. Raises only what another attempt may mend, and not in the last one; everything else is in the receipt."""
+    from spark_jobs.sink_task import ship_task
+
+    order, cluster = pickle.loads(packed)
+    receipts.add([json.dumps(asdict(ship_task(order, cluster, batches)))])
+    return iter(())

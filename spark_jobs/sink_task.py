@@ -54,9 +54,14 @@ def _let_pyarrow_do_without_pandas() -> None:
         sys.meta_path.remove(without)  # type: ignore[arg-type]
 
 
+def get_ready() -> None:
+    """What a worker does once, whatever it ships."""
+    _let_pyarrow_do_without_pandas()
+
+
 def ship_task(order: ShipOrder, cluster: Cluster, batches: Iterator[pa.RecordBatch]) -> Receipt:
     """Raises only what another attempt may mend, and not in the last one; everything else is in the receipt."""
-    _let_pyarrow_do_without_pandas()
+    get_ready()
     context: Any = TaskContext.get()
     client = ClusterClient(cluster)
     ledger = LedgerLog(client, cluster, order.pipeline, control_from=order.generation)

@@ -36,6 +36,7 @@ from spark_jobs.reason import of_exception
 
 G = TypeVar("G", bound=GateResult)
 _HISTORY_RUNS = 30
+_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP)
 _BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE)
 
 
@@ -51,10 +52,12 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
     """
     exit_code = 0
     blocked: set[str] = set()
-    for step in steps:
+    for place, step in enumerate(steps):
         name, _, cluster = step.partition(":")
         if name != REPORT and ("*" in blocked or cluster in blocked):
             continue
+        if not any(each.partition(":")[0] in _WITH_SPARK for each in steps[place:]):
+            context.begin_to_stop_spark()
         try:
             code = run_step(context, name, cluster or None)
         except Stopped:

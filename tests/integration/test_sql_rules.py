@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from shipper.config.models import Pipeline
 from shipper.errors import ConfigError
+from shipper.report.phases import Phases
 from shipper.report.results import PlannedFile, PlanResult
 from spark_jobs import steps
 from spark_jobs.expressions import refuse_unsafe_sql, sql_faults
@@ -170,7 +171,7 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(spa
     )  # fmt: skip
     context = SimpleNamespace(
         pipeline=unsafe, spark=spark, hadoop=Hadoop.of(spark), config_dir=tmp_path / "config", folder=SimpleNamespace(need=lambda *_: planned),
-        common=lambda step: {**common, "step": step}, clusters={}, source_only=True, runs_uri=str(tmp_path), reship=False,
+        common=lambda step: {**common, "step": step}, clusters={}, source_only=True, runs_uri=str(tmp_path), reship=False, phases=Phases(),
     )  # fmt: skip
     with pytest.raises(ConfigError, match="may give something else"):
         steps.gate_source(context, started)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import errno
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from shipper.errors import DeliveryError
 from spark_jobs import passes
 
 
@@ -28,15 +24,3 @@ def run(spark: Any) -> passes.PassOutcome:
 
 def test_a_full_disk_is_the_outcome_of_a_pass() -> None:
     assert run(Full()).error is not None
-
-
-def test_a_disk_that_is_full_for_the_folder_of_the_order_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
-    assert isinstance(run(None).error, DeliveryError)
-
-
-@pytest.mark.parametrize("text", ["", "[{", '[{"task": 1, "splits": 3}]', "[3]"])
-def test_torn_receipts_are_an_error_that_says_so(tmp_path: Path, text: str) -> None:
-    (tmp_path / "receipts").write_text(text)
-    with pytest.raises(DeliveryError, match=r"counts are not complete.*run again"):
-        passes._read_receipts(tmp_path / "receipts")

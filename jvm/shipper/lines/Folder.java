@@ -38,7 +38,7 @@ public final class Folder {
      * @param most stops when more files than that have been found, so that the answer may have one more
      * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, and the number of the path that it was found under (of several, the first); then how many were not told
      */
-    public static byte[] list(Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers)
+    public static String list(Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers)
             throws IOException {
         Listing listing = new Listing(conf, recursive, Pattern.compile(include), most, mostOthers);
         List<String> wanted = texts(Packed.reader(paths));
@@ -124,7 +124,7 @@ public final class Folder {
             return name.startsWith(".") || name.startsWith("_") && !name.contains("=");
         }
 
-        synchronized byte[] packed() throws IOException {
+        synchronized String packed() throws IOException {
             Packed.Writer out = new Packed.Writer().number(found.size());
             for (FileStatus file : found.values()) {
                 out.text(file.getPath().toString()).text(file.getPath().toUri().toString());
@@ -201,7 +201,7 @@ public final class Folder {
      * @param files packed: a count, and for each two texts: its path, and its format or `plain` for the bytes as they are stored
      * @return packed: for each a number, 1 if it could be read, and its first `count` bytes (or all, if it has fewer) or else why not
      */
-    public static byte[] heads(Configuration conf, byte[] files, int count) throws IOException {
+    public static String heads(Configuration conf, byte[] files, int count) throws IOException {
         DataInputStream in = Packed.reader(files);
         List<String[]> wanted = new ArrayList<>();
         for (long left = in.readLong(); left > 0; left--) {

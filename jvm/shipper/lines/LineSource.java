@@ -61,7 +61,7 @@ public final class LineSource implements TableProvider {
     }
 
     /** Packed: a count, and for each piece four numbers (split, stored, unpacked, lines) and a text, the problem, empty if there is none. */
-    public static byte[] reports(String id) throws IOException {
+    public static String reports(String id) throws IOException {
         List<Report> reports = READS.get(id).reports().value();
         Packed.Writer out = new Packed.Writer().number(reports.size());
         for (Report report : reports) {

@@ -6,10 +6,11 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.util.Base64;
 
 /**
  * What goes between Python and Java in one call, since each call costs more than a file: numbers big-endian, each text (UTF-8, any bytes) with
- * its length before it. spark_jobs/packed.py is the other side.
+ * its length before it. What Java answers is Base64 of that. spark_jobs/packed.py is the other side.
  */
 final class Packed {
     private Packed() {}
@@ -44,8 +45,9 @@ final class Packed {
             return this;
         }
 
-        byte[] packed() {
-            return bytes.toByteArray();
+        /** As Base64: Py4J decodes bytes one by one in Python, which takes a second for a megabyte, and hands texts on as they are. */
+        String packed() {
+            return Base64.getEncoder().encodeToString(bytes.toByteArray());
         }
     }
 }
