@@ -77,7 +77,7 @@ chaos-short: setup  ## Some faults by themselves, then two minutes of random one
 	$(CHAOS) --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
 bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
-	for scenario in distance end-to-end slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
+	for scenario in distance end-to-end cold slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
 
 schema: setup  ## Write config/schema/ anew
 	$(RUN)/shipper schema

@@ -89,6 +89,18 @@ def test_the_ship_step_is_measured_end_to_end(tmp_path: Path) -> None:
     assert "shipper, small chunks" in the_page(tmp_path).text
 
 
+@pytest.mark.spark
+@pytest.mark.long
+def test_whole_processes_are_measured_cold(tmp_path: Path) -> None:
+    found = bench(tmp_path, "cold", "--rtt", "0ms", "--partitions", "2", "--lines", "4000", "--rounds", "1", "--no-peers")
+    [summary] = found["summaries"]
+    assert summary["records_per_second"]["median"] > 0
+    assert all(summary["cpu_seconds_per_million"][kind] > 0 for kind in ("driver", "jvm", "worker"))
+    assert summary["peak_bytes"] > 200e6
+    assert {(m["records"], m["round"]) for m in found["measurements"]} == {(4000, 1)}
+    assert "4k lines" in the_page(tmp_path).text or "0.004M lines" in the_page(tmp_path).text
+
+
 def test_what_is_not_understood_is_said(tmp_path: Path) -> None:
     for arguments, says in (
         (["nowhere"], "no scenario 'nowhere'"),

@@ -1,0 +1,103 @@
+"""What comes back from a ship's Spark job, with Spark's own workers; what they do there is shipping's business, and tested elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from shipper.config.models import Pipeline
+from spark_jobs import sink
+from spark_jobs.session import session
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    source: Any = {"path": "/logs/"}
+    found = session(
+        Pipeline.model_validate(
+            {"pipeline": "sink", "source": source, "topic": "t", "clusters": ["c"], "runner": {"driver_memory": "1g", "cores": 2}}
+        )
+    )
+    yield found
+    found.stop()
+
+
+def test_receipts_of_tasks_that_are_done_are_there_once_also_when_another_one_fails_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    receipts = spark.sparkContext.accumulator([], sink._Listed())
+
+    def work(receipts: Any, folder: str, fails: bool, batches: Any) -> Any:
+        import time
+        from pathlib import Path
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for _ in batches:
+            pass
+        task, done = context.partitionId(), Path(folder) / "done"
+        if task == 0 and context.attemptNumber() == 0:
+            receipts.add(["of an attempt that failed"])
+            raise ValueError("another attempt mends it")
+        if task == 1:
+            until = time.monotonic() + 60
+            while not done.exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            time.sleep(0.5)  # so that the driver has heard of the other one
+            if fails:
+                raise ValueError("no attempt mends it")
+        receipts.add([f"of task {task}"])
+        if task == 0:
+            done.touch()
+        return iter(())
+
+    frame = spark.range(0, 100, 1, 2)
+    frame.mapInArrow(functools.partial(work, receipts, str(tmp_path), False), "nothing boolean").collect()
+    assert sorted(receipts.value) == ["of task 0", "of task 1"]
+    (tmp_path / "done").unlink()
+    receipts = spark.sparkContext.accumulator([], sink._Listed())
+    with pytest.raises(PySparkException, match="no attempt mends it"):
+        frame.mapInArrow(functools.partial(work, receipts, str(tmp_path), True), "nothing boolean").collect()
+    assert receipts.value == ["of task 0"]
+
+
+def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(spark: SparkSession, tmp_path: Path) -> None:
+    """What is larger than a megabyte pyspark would put into a file, and an order has passwords."""
+    canary = b"canary-7d1f" * 200_000
+
+    def work(packed: bytes, batches: Any) -> Any:
+        for _ in batches:
+            pass
+        assert len(packed) == 2_200_000
+        return iter(())
+
+    spark.range(0, 10, 1, 2).mapInArrow(functools.partial(work, canary), "nothing boolean").collect()
+    conf = spark.sparkContext.getConf()
+    folder = Path(str(spark.sparkContext._jvm.org.apache.spark.util.Utils.getLocalDir(spark.sparkContext._jsc.sc().conf())))  # type: ignore[union-attr]
+    assert conf.get("spark.broadcast.UDFCompressionThreshold") == "1g"
+    assert folder.is_dir()
+    assert not [path for path in folder.rglob("*") if path.is_file() and b"canary-7d1f" in path.read_bytes()]
+
+
+def test_workers_that_are_started_ahead_are_those_that_ship(spark: SparkSession, tmp_path: Path) -> None:
+    sink.start_workers(spark, 2)
+
+    def work(batches: Any) -> Any:
+        import sys
+
+        for _ in batches:
+            pass
+        assert "spark_jobs.sink_task" in sys.modules
+        return iter(())
+
+    spark.range(0, 10, 1, 2).mapInArrow(work, "nothing boolean").collect()
