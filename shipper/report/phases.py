@@ -37,11 +37,16 @@ class Phases:
             self._open.pop()
 
     def move(self, seconds: float, of: str, to: str) -> None:
-        """``seconds`` that were counted for ``of`` belong to ``to``, as somebody else has found: at most as many as there are."""
+        """``seconds`` that were counted for ``of`` belong to ``to``, which came before it, as somebody else has found: at most as many as
+        there are."""
         seconds = min(max(0.0, seconds), self._seconds.get(of, 0.0))
-        if seconds:
-            self._seconds[of] -= seconds
-            self._seconds[to] = self._seconds.get(to, 0.0) + seconds
+        if not seconds:
+            return
+        left = self._seconds[of] - seconds
+        self.add(to, seconds)
+        if list(self._seconds).index(to) > list(self._seconds).index(of):
+            del self._seconds[of]
+        self._seconds[of] = left
 
     def add(self, name: str, seconds: float) -> None:
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds

@@ -63,6 +63,7 @@ def test_seconds_are_moved_as_far_as_they_are_there() -> None:
     phases = Phases(Clock())
     phases.add("shipping", 3.0)
     phases.move(1.0, of="shipping", to="starting tasks")
+    assert list(phases.seconds()) == ["starting tasks", "shipping"], "in the order in which they were"
     phases.move(-1.0, of="shipping", to="starting tasks")
     phases.move(99.0, of="shipping", to="elsewhere")
     assert phases.seconds() == {"starting tasks": 1.0, "elsewhere": 2.0}
