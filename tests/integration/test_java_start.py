@@ -154,6 +154,17 @@ def test_no_step_imports_what_it_does_not_use(world: World) -> None:
     assert len(idle) < _MOST_MODULES, f"{len(idle)} modules; before, 2,600"
 
 
+def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
+    """Every JVM of Spark's warns of its incubator modules and its log level, and Airflow showed that in yellow in each task."""
+    steps = ["plan", "gate_source", "ship:local", "gate_delivery:local", "report"]
+    command = [sys.executable, "-m", "spark_jobs", "--config", str(world.root / "config"), "--pipeline", world.name]
+    command += ["--window", WINDOW, "--run-id", "words", *steps]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    ours = ("plan: ", "gate_source: ", "local: ", "ship to local: ", "gate_delivery of local: ", "report: ")
+    assert [line for line in done.stderr.splitlines() if not line.startswith(ours)] == []
+
+
 COMPILER = """
 import sys
 from pathlib import Path

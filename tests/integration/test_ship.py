@@ -139,7 +139,13 @@ def test_a_file_that_is_replaced_after_it_was_shipped_stops_the_run(make_world):
     world.fails(code=1, says=r"a\.log was replaced after being shipped.*on_replaced")
     assert world.read() == Counter([b"one"])
     world.write_pipeline(source={"path": "logs", "settle": "0s", "on_replaced": "skip"})
-    assert world.run()["delivered"] == 0
+    left_alone = world.shipper("run", world.name, "--window", WINDOW)
+    assert left_alone.returncode == 0, left_alone.stderr
+    said = " ".join(left_alone.stderr.split())
+    assert "1 file was replaced after being shipped and left alone (`on_replaced: skip`)" in said
+    assert "a.log" in said
+    assert "the ledger holds all 0 records of 0 files" in said, "the one that was left alone is not counted as there"
+    assert world.read() == Counter([b"one"])
 
 
 def test_the_plan_says_what_is_there_and_what_is_left_and_sends_nothing(make_world):

@@ -111,6 +111,18 @@ def test_what_was_delivered_before_an_error_is_accounted_for(ship: Ship, monkeyp
     assert ship.there() == [_RECORDS // 2, _RECORDS // 2]
 
 
+def test_what_an_earlier_attempt_of_the_same_run_sent_is_said_to_be_its(ship: Ship) -> None:
+    """An orphan may finish the work; the attempt after it would say that all was there before."""
+    first = ship.run(topics=ship.topics[:1])
+    again = ship.run(topics=ship.topics[:1])
+    assert (first.delivered, again.delivered, again.before) == (_RECORDS, 0, _RECORDS)
+    assert f"{_RECORDS:,} of the records that were there were sent by an earlier attempt of this very run" in " ".join(
+        again.notes
+    )
+    other = ship.run(topics=ship.topics[:1], run_id="another")
+    assert "earlier attempt" not in " ".join(other.notes)
+
+
 def test_a_ledger_that_cannot_be_read_at_the_end_costs_the_timeline_alone(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = ship._tasks
 

@@ -83,6 +83,19 @@ def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait() -> None:
         assert not job.stopped.wait(3)
 
 
+def test_lines_have_figures_and_nothing_is_said_once_and_not_every_five_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job(order(60))
+    with job.progress:
+        time.sleep(1.0)
+        silent = capsys.readouterr().err
+        job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
+        time.sleep(1.0)
+    spoken = capsys.readouterr().err
+    assert silent.count("nothing is committed yet") == 1, silent
+    assert "0 records" not in silent
+    assert "c: 10 records (100 B), 0% of 0 splits" in spoken
+
+
 def test_a_line_that_cannot_be_printed_does_not_end_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "say", lambda text: 1 / 0)
     job = Job(order(60))

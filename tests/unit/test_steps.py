@@ -12,8 +12,8 @@ import pytest
 from shipper.config.models import Cluster, Pipeline
 from shipper.errors import Superseded
 from shipper.plan.window import Window
-from shipper.report.results import PlanResult, RunFolder, ShipResult, StepResult
-from shipper.runner import GATE_DELIVERY, PLAN, SHIP
+from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport, ShipResult, StepResult
+from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from spark_jobs import steps
 from spark_jobs.context import RunContext
@@ -85,3 +85,15 @@ def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
         steps.run_step(context, step, cluster)
     [left] = Path(context.folder.uri).glob("*.json")
     assert f"stopped by SIGTERM; {says}" in left.read_text()
+
+
+def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(context: RunContext) -> None:
+    """Whoever reads report.json would take a failed run for a good one."""
+    times = {"started_at": START, "finished_at": START}
+    context.folder.write("plan", PlanResult(**context.common("plan"), **times, source="logs"))
+    context.folder.write("gate_source", GateResult(**context.common("gate_source"), **times))
+    context.folder.write("ship.near", shipped(context, START, "failed", "the cluster went away"))
+    assert steps.run_step(context, REPORT, None) == 0, "the step itself has done its work"
+    found = context.folder.find("report", RunReport)
+    assert found is not None
+    assert (found.status, found.error) == ("failed", "ship:near: the cluster went away")
