@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 from shipper.config.sql import column
 from shipper.plan.formats import HEAD_BYTES, recognise
 from shipper.report.results import PlannedFile
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.listing import list_files
 from spark_jobs.marks import BROKEN, MARK, TOO_LONG, unmarked
 from spark_jobs.pieces import LineLimits, PieceReport, file_pieces, reading
 
@@ -192,3 +194,17 @@ def test_a_file_that_was_replaced_or_removed_after_the_plan_is_said_to_be(spark,
     assert lines(rows) == [b"one"]
     assert "it is gone" in reports[0].problem
     assert "replaced or written to after it was planned" in reports[1].problem
+
+
+def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_path):
+    """A window of a million files would be refused only when all of them were listed, and made into objects."""
+    for n in range(500):
+        (tmp_path / f"{n:03}.log").touch()
+        (tmp_path / f"{n:03}.tmp").touch()
+    hadoop = Hadoop.of(spark)
+    found = list_files(hadoop, [str(tmp_path)], recursive=False, include="*.log", most=20)
+    assert found.too_many
+    assert sum(file.name.endswith(".log") for file in found.files) == 21
+    everything = list_files(hadoop, [str(tmp_path)], recursive=False, include="*.log", most=500)
+    assert not everything.too_many
+    assert sum(file.name.endswith(".log") for file in everything.files) == 500

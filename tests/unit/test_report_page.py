@@ -593,3 +593,23 @@ def test_window_over_two_days_shows_both_dates() -> None:
     report = samples.shipped()
     later = report.model_copy(update={"window_end": report.window_start + dt.timedelta(days=2, seconds=30)})
     assert "2026-11-21 11:00 – 2026-11-23 11:00:30 UTC" in Page(later).text("header")
+
+
+def test_of_a_failed_run_cause_remedy_and_command_stand_together_at_the_top() -> None:
+    page = Page(samples.gate_closed())
+    verdict = page.text("#verdict")
+    assert [verdict.index(title) for title in ("Why", "What now", "Again")] == sorted(
+        verdict.index(title) for title in ("Why", "What now", "Again")
+    )
+    assert "shipper run web_access --window" in verdict
+
+
+def test_records_that_all_go_one_way_need_no_picture_of_it() -> None:
+    one = samples.shipped()
+    one.ships[0].topics = one.ships[0].topics[:1]
+    one.ships[0].topics[0].before = 0
+    one.ships[0].filtered, one.ships[0].quarantined, one.ships[0].read = {}, {}, one.ships[0].topics[0].delivered
+    for gate in one.delivery_gates:
+        gate.topics = gate.topics[:1]
+    assert 'class="flow-picture"' not in Page(one).html
+    assert 'class="flow-picture"' in Page(samples.shipped()).html
