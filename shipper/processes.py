@@ -85,8 +85,29 @@ def session_members(session: int) -> list[int]:
     return _running(_SESSION, session) if sys.platform.startswith("linux") else []
 
 
+def descendants(pid: int) -> list[int]:
+    """All processes below ``pid``, by who started whom, zombies too. One whose parent is gone already is not found, unless ``pid`` has adopted it."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _parents():
+        children.setdefault(parent, []).append(child)
+    found, left = [], [pid]
+    while left:
+        below = children.get(left.pop(), [])
+        found += below
+        left += below
+    return found
+
+
+def _parents() -> list[tuple[int, int]]:
+    """Of each process."""
+    if sys.platform.startswith("linux"):
+        return [(pid, int(stat[_PARENT])) for pid in _pids() if (stat := _stat(pid))]
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True).stdout
+    return [(int(pid), int(parent)) for pid, parent in map(str.split, listed.splitlines())]
+
+
 #: Places in what :func:`_stat` returns, and the letters of a process that only waits to be reaped.
-_STATE, _GROUP, _SESSION = 0, 2, 3
+_STATE, _PARENT, _GROUP, _SESSION = range(4)
 _DEAD = "ZX"
 
 
@@ -106,9 +127,12 @@ def age_seconds() -> float:
 
 def _running(place: int, of: int) -> list[int]:
     """By /proc: the processes that have ``of`` at ``place``."""
-    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-    rows = [(pid, stat) for pid in pids if (stat := _stat(pid))]
+    rows = [(pid, stat) for pid in _pids() if (stat := _stat(pid))]
     return [pid for pid, stat in rows if int(stat[place]) == of and stat[_STATE] not in _DEAD]
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def _look_up(pid: int) -> tuple[str, str] | None:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from shipper.bench.machine import process_seconds
 from shipper.config import load_cluster, load_pipeline, resolve_uri
 from shipper.plan.window import parse_window
+from shipper.processes import descendants
 from shipper.report.results import RunFolder, ShipResult
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP, new_run_id
 from spark_jobs.context import RunContext
@@ -75,31 +76,14 @@ def _cpu_seconds() -> dict[tuple[str, int], float]:
     """Until now, by kind and process: this one, its JVM, and Spark's daemons of Python workers, each with all workers that it had
     (a daemon may end, and another one take its place)."""
     used = {("driver", os.getpid()): process_seconds(os.getpid())}
-
-    def add(pid: int, daemon: int | None) -> None:
-        daemon = daemon or (pid if b"pyspark" in _command(pid) else None)
-        account = ("worker", daemon) if daemon else ("jvm", pid)
-        used[account] = used.get(account, 0.0) + process_seconds(pid, with_reaped_children=daemon is not None)
-        for child in _children(pid):
-            add(child, daemon)
-
-    for child in _children(os.getpid()):
-        add(child, None)
+    below = descendants(os.getpid())
+    daemons = {pid: {pid, *descendants(pid)} for pid in below if b"pyspark.daemon" in _command(pid)}
+    of_daemon = {pid: daemon for daemon, pids in daemons.items() for pid in pids}
+    for pid in below:
+        account = ("worker", of_daemon[pid]) if pid in of_daemon else ("jvm", pid)
+        seconds = process_seconds(pid, with_reaped_children=pid in of_daemon)
+        used[account] = used.get(account, 0.0) + seconds
     return used
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [
-            int(child) for thread in Path(f"/proc/{pid}/task").iterdir() for child in (thread / "children").read_text().split()
-        ]
-    except OSError:
-        return []
-
-
-def _descendants(pid: int) -> list[int]:
-    found = _children(pid)
-    return found + [deeper for child in found for deeper in _descendants(child)]
 
 
 def _command(pid: int) -> bytes:
@@ -112,7 +96,7 @@ def _command(pid: int) -> bytes:
 
 def _worker_peak_bytes() -> int | None:
     peaks = []
-    for pid in _descendants(os.getpid()):
+    for pid in descendants(os.getpid()):
         if b"pyspark" in _command(pid):
             try:
                 status = Path(f"/proc/{pid}/status").read_text()

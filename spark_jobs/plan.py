@@ -225,7 +225,7 @@ class AskedCluster:
         folder = context.ledger_folder(cluster.name)
         ledger = LedgerLog(connections.client, cluster, pipeline.name, folder)
         ledger.lies_at(self._plan.source_root, pipeline.source.formerly)
-        self._known = known = connections.client.facts(list(dict.fromkeys([ledger.topic, *pipeline.needed_topics()])))
+        self._known = known = connections.client.facts([ledger.topic, *pipeline.needed_topics()])
         self._found.missing_topics = missing_topics(pipeline, known)
         there = ledger.exists_by(known)
         late = self._back.for_cluster(self.name) if self._back else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from shipper.bench.plan import Scenario
 from shipper.bench.results import Case, Contender, Measurement
@@ -12,6 +13,7 @@ from shipper.bench.world import World
 
 _BATCHES_PER_TRANSACTION = 7
 Say = Callable[[str], None]
+Turned = TypeVar("Turned")
 
 
 def measure(
@@ -42,10 +44,10 @@ def measure(
                     yield measured
 
 
-def turned(senders: Sequence[Sender], round_number: int) -> list[Sender]:
+def turned(contenders: Sequence[Turned], round_number: int) -> list[Turned]:
     """Begins with another one each round, so that none always follows the same neighbour."""
-    first = round_number % len(senders) if senders else 0
-    return [*senders[first:], *senders[:first]]
+    first = round_number % len(contenders) if contenders else 0
+    return [*contenders[first:], *contenders[:first]]
 
 
 def _measure(world: World, sender: Sender, case: Case, records: int, round_number: int, *, exactly: bool) -> Measurement:

@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from shipper import runner
-from shipper.bench.bare import Say, line_of
-from shipper.bench.end_to_end import SINK_OPTIONS, SPARK_SINK
+from shipper.bench.bare import Say, line_of, turned
+from shipper.bench.end_to_end import SPARK_SINK, sink_jars, sink_options
 from shipper.bench.files import Files
 from shipper.bench.machine import process_seconds
 from shipper.bench.plan import Scenario, Shipment
 from shipper.bench.results import Case, Measurement
 from shipper.bench.world import World
 from shipper.config import load_pipeline
+from shipper.processes import descendants
 
 _LOOKS_EVERY_SECONDS = 0.1
 _MEMORY_EVERY = 5
@@ -41,9 +42,7 @@ def measure(
     scenario: Scenario, folder: Path, peers_folder: Path | None, ours: list[Shipment], *, with_peers: bool, say: Say
 ) -> Iterator[Measurement]:
     """No round is a warm-up: a process that has just started is what is measured."""
-    jars = sorted((peers_folder / "spark").glob("*.jar")) if with_peers and peers_folder else []
-    if with_peers and not jars:
-        say("without Spark's Kafka sink: name the folder of the peers' build.sh in --peers")
+    jars = sink_jars(peers_folder, say) if with_peers else []
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     contenders: list[Shipment | None] = [*ours, *([None] if jars else [])]
     cases = scenario.axes.cases()
@@ -54,8 +53,7 @@ def measure(
     with World(folder / "kafka", scenario.axes.replicas) as world:
         for round_number in range(1, scenario.rounds + 1):
             for case in cases:
-                first = round_number % len(contenders)
-                for shipment in [*contenders[first:], *contenders[:first]]:
+                for shipment in turned(contenders, round_number):
                     measured = _measure(world, files, case, case.lines or scenario.lines, shipment, jars, round_number)
                     say(line_of(measured))
                     yield measured
@@ -99,13 +97,10 @@ def _ours(world: World, files: Files, case: Case, lines: int, shipment: Shipment
 
 
 def _sink(world: World, files: Files, case: Case, lines: int, topic: str, jars: list[Path]) -> tuple[list[str], dict[str, str]]:
-    options = SINK_OPTIONS | {
-        "kafka.bootstrap.servers": world.bootstrap(case),
-        "kafka.compression.type": case.compression,
-        "topic": topic,
-    }
     script = Path(__file__).resolve().parents[2] / "spark_jobs" / "bench_sink.py"
-    told = json.dumps({"input": str(files.folder(lines)), "options": options, "jars": [str(jar) for jar in jars]})
+    told = json.dumps(
+        {"input": str(files.folder(lines)), "options": sink_options(world, case, topic), "jars": [str(jar) for jar in jars]}
+    )
     return [sys.executable, str(script), told], {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
@@ -122,13 +117,14 @@ class _Family:
 
     peak_bytes: int = 0
     """Most memory at once (PSS: what is shared counts once)."""
-    _cpu: dict[tuple[int, str], tuple[str, float]] = field(default_factory=dict)
+    _cpu: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """Process → its kind (exec changes it, not the clock) and seconds, as of the last look."""
     _before: set[int] = field(default_factory=set)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def __enter__(self) -> _Family:
-        self._before = set(_descendants(os.getpid()))
+        self._before = set(descendants(os.getpid()))
         self._thread = threading.Thread(target=self._watch, name="family", daemon=True)
         self._thread.start()
         return self
@@ -137,7 +133,7 @@ class _Family:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
-        for pid in set(_descendants(os.getpid())) - self._before:  # adopted, and gone or going
+        for pid in set(descendants(os.getpid())) - self._before:  # adopted, and gone or going
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
@@ -145,10 +141,10 @@ class _Family:
         looks = 0
         while True:
             over = self._over.wait(_LOOKS_EVERY_SECONDS)
-            members = [pid for pid in _descendants(os.getpid()) if pid not in self._before]
+            members = [pid for pid in descendants(os.getpid()) if pid not in self._before]
             for pid in members:
                 if command := _command(pid):
-                    self._cpu[pid, command] = _kind(command), process_seconds(pid)
+                    self._cpu[pid] = _kind(command), process_seconds(pid)
             if looks % _MEMORY_EVERY == 0:
                 self.peak_bytes = max(self.peak_bytes, sum(map(_pss, members)))
             looks += 1
@@ -157,10 +153,7 @@ class _Family:
 
     def cpu_seconds(self) -> dict[str, float]:
         found = {"driver": 0.0, "jvm": 0.0, "worker": 0.0}
-        latest: dict[int, tuple[str, float]] = {
-            pid: used for (pid, _), used in self._cpu.items()
-        }  # exec changes the command, not the clock
-        for kind, seconds in latest.values():
+        for kind, seconds in self._cpu.values():
             found[kind] += seconds
         return found
 
@@ -169,21 +162,6 @@ def _kind(command: str) -> str:
     if "pyspark.daemon" in command or "pyspark.worker" in command:
         return "worker"
     return "jvm" if "java" in command.partition(" ")[0].rpartition("/")[2] else "driver"
-
-
-def _descendants(pid: int) -> list[int]:
-    parents: dict[int, list[int]] = {}
-    for entry in (path.name for path in Path("/proc").iterdir()):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                stat = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-                parents.setdefault(int(stat[1]), []).append(int(entry))
-    found, left = [], [pid]
-    while left:
-        children = parents.get(left.pop(), [])
-        found += children
-        left += children
-    return found
 
 
 def _command(pid: int) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shipper import runner
-from shipper.bench.bare import Say, line_of
+from shipper.bench.bare import Say, line_of, turned
 from shipper.bench.files import Files
 from shipper.bench.plan import Scenario, Shipment, merged
 from shipper.bench.results import Case, Contender, Measurement
@@ -28,7 +28,7 @@ from shipper.errors import ShipperError
 
 SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches")
 _STOP_SECONDS = 10.0
-SINK_OPTIONS = {"kafka.acks": "all", "kafka.linger.ms": "100", "kafka.batch.size": "1000000"}
+_SINK_OPTIONS = {"kafka.acks": "all", "kafka.linger.ms": "100", "kafka.batch.size": "1000000"}
 
 
 class BenchJobFailed(ShipperError):
@@ -55,13 +55,26 @@ def _settings(told: str, pipeline: Mapping[str, Any]) -> str:
     return "; ".join(part for part in ("exactly once", told, json.dumps(pipeline) if pipeline else "") if part)
 
 
+def sink_jars(peers_folder: Path | None, say: Say) -> list[Path]:
+    """Of Spark's Kafka sink, as the peers' build.sh left them; none, and a word about it, if it did not."""
+    jars = sorted((peers_folder / "spark").glob("*.jar")) if peers_folder else []
+    if not jars:
+        say("without Spark's Kafka sink: name the folder of the peers' build.sh in --peers")
+    return jars
+
+
+def sink_options(world: World, case: Case, topic: str) -> dict[str, str]:
+    """For Spark's Kafka sink."""
+    return _SINK_OPTIONS | {
+        "kafka.bootstrap.servers": world.bootstrap(case), "kafka.compression.type": case.compression, "topic": topic
+    }  # fmt: skip
+
+
 def measure(
     scenario: Scenario, folder: Path, peers_folder: Path | None, ours: list[Shipment], *, with_peers: bool, say: Say
 ) -> Iterator[Measurement]:
     """Round 0 is the warm-up: the first job of a Spark session takes twice as long."""
-    jars = sorted((peers_folder / "spark").glob("*.jar")) if with_peers and peers_folder else []
-    if with_peers and not jars:
-        say("without Spark's Kafka sink: name the folder of the peers' build.sh in --peers")
+    jars = sink_jars(peers_folder, say) if with_peers else []
     say(f"writing {scenario.lines:,} log lines")
     files = Files(folder)
     files.folder(scenario.lines)
@@ -74,8 +87,7 @@ def measure(
         with bench.job():
             for round_number in range(scenario.rounds + 1):
                 for case in cases:
-                    first = round_number % len(contenders)
-                    for contender in [*contenders[first:], *contenders[:first]]:
+                    for contender in turned(contenders, round_number):
                         measured = bench.measure(case, contender, round_number)
                         say(line_of(measured))
                         yield measured
@@ -149,15 +161,10 @@ class _Bench:
         return {"do": "ship", "pipeline": self._pipelines[case, contender], "window": window}
 
     def _sink_command(self, case: Case) -> dict[str, Any]:
-        options = SINK_OPTIONS | {
-            "kafka.bootstrap.servers": self._world.bootstrap(case),
-            "kafka.compression.type": case.compression,
-            "topic": self._topics[case, SPARK_SINK],
-        }
         return {
             "do": "kafka_sink",
             "input": str(self._files.folder(self._scenario.lines)),
-            "options": options,
+            "options": sink_options(self._world, case, self._topics[case, SPARK_SINK]),
             "records": self._scenario.lines,
         }
 

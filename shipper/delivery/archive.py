@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from shipper.config.models import Cluster, Pipeline
-from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_folder import LedgerFolder
 from shipper.delivery.ledger_lane import lane_settings, write_as_lane
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.takeover import fence_earlier_runs, transactional_id
+from shipper.delivery.takeover import sole_run, transactional_id
 from shipper.errors import ClusterError, WindowError
 from shipper.ledger.records import Archive, ChunkValue, Replay, decode, encode_archive, subject
 from shipper.ledger.shards import Unusable, sha256
@@ -52,11 +51,8 @@ def archive(
     say: Callable[[str], None],
 ) -> Archived:  # fmt: skip
     """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError, Superseded, OSError."""
-    delivery = pipeline.delivery
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
-    with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
-        generation = fence_earlier_runs(ledger, settings, cluster.name, run_id, tasks=1, lanes=1)
-        lease.generation = generation
+    with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
         read = ledger.records(wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
         chosen = old_chunks(pipeline.name, read, before)
         left = sum(1 for _ in _live_chunks(pipeline.name, read)) - len(chosen)

@@ -29,11 +29,12 @@ class Connections:
 
     def begin_reading(self) -> None:
         """Of the ledger."""
-        self._begin("reading", writes=False)
+        self._begin("reading", CONTROL, CHUNKS)
 
     def begin_writing(self, lanes: Mapping[str, Sequence[int]]) -> None:
         """Of the ledger; ``lanes``: those of earlier runs that will have to be fenced, as far as anyone knows."""
-        self._begin("reading and writing", writes=True)
+        self.begin_reading()
+        self._begin("writing")
         if self._fences is None:
             self._fences = Fences(lane_settings(self.cluster, self._pipeline, _BATCH_BYTES), self._topic)
             self._fences.connect(ids_of(self._pipeline.name, lanes))
@@ -48,15 +49,12 @@ class Connections:
         for begun in self._begun.values():
             begun.join()
 
-    def _begin(self, what: str, *, writes: bool) -> None:
-        if what not in self._begun and "reading and writing" not in self._begun:
+    def _begin(self, what: str, *partitions: int) -> None:
+        """To read ``partitions`` of the ledger or, if there are none, to write it."""
+        if what not in self._begun:
             ledger = LedgerLog(self.client, self.cluster, self._pipeline.name)
             begun = threading.Thread(
-                target=ledger.connect,
-                args=(() if self._begun else (CONTROL, CHUNKS),),
-                kwargs={"writes": writes},
-                name="connect",
-                daemon=True,
+                target=lambda: ledger.connect(partitions, writes=not partitions), name=f"connect for {what}", daemon=True
             )
             self._begun[what] = begun
             begun.start()

@@ -97,13 +97,12 @@ class LedgerLog:
     def cluster(self) -> str:
         return self._cluster.name
 
-    def exists(self, beside: Sequence[str] = ()) -> bool:
-        """Whether the topic is there. ``beside``: topics that :meth:`weaknesses` compares it with. Raises ClusterError if it is there but
-        cannot serve as a ledger."""
-        return self.exists_by(self._client.facts(list(dict.fromkeys([self.topic, *beside]))))
+    def exists(self) -> bool:
+        """Whether the topic is there. Raises ClusterError if it is there but cannot serve as a ledger."""
+        return self.exists_by(self._client.facts([self.topic]))
 
     def exists_by(self, known: dict[str, TopicFacts]) -> bool:
-        """As :meth:`exists`, by what the cluster was asked already."""
+        """As :meth:`exists`, by what the cluster was asked already; :meth:`weaknesses` compares the ledger with the other topics in it."""
         self._facts = known
         facts = known.get(self.topic)
         if facts is None:
@@ -123,7 +122,7 @@ class LedgerLog:
         return True
 
     def weaknesses(self) -> list[str]:
-        """In what the ledger is less durable than the data that it knows of, by what :meth:`exists` was told. Losing it means that
+        """In what the ledger is less durable than the data that it knows of, by what :meth:`exists_by` was told. Losing it means that
         everything is sent again."""
         facts, beside = self._facts.get(self.topic), [each for topic, each in self._facts.items() if topic != self.topic]
         if facts is None:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from shipper.config.models import Cluster, Pipeline
-from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_lane import lane_settings, write_as_lane
 from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.takeover import fence_earlier_runs, transactional_id
+from shipper.delivery.takeover import sole_run, transactional_id
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.ledger.control import dropped_in
 from shipper.ledger.records import CHUNKS, CONTROL, Dropped, Subject, decode, encode_dropped, subject
@@ -104,11 +103,8 @@ def repair(
             f"cluster {cluster.name}: {ledger.topic} {where} is a {lost.kind} record ({lost.path or 'of the pipeline'}), and what its key said "
             f"before cannot be found any more: passed over, {_WHAT_IS_LOST[lost.kind]}. Nothing was changed. Say --forget if that is right."
         )
-    delivery = pipeline.delivery
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
-    with HeldLease(mended, dropped.run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
-        generation = fence_earlier_runs(mended, settings, cluster.name, dropped.run_id, tasks=1, lanes=1)
-        lease.generation = generation
+    with sole_run(mended, settings, cluster, pipeline, dropped.run_id, say) as generation:
         latest = _latest(mended, chosen)  # now that nobody else can write
         behind = "nothing: a later record of the same key is there"
         if latest is None or latest.offset < chosen.record.offset:

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from shipper.config.mapping import LINES_HEADER
 from shipper.config.models import Cluster, Pipeline
 from shipper.config.quarantine import UNREADABLE
-from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_lane import lane_settings, right_of, within
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.delivery.preflight import is_transactional
-from shipper.delivery.takeover import fence_earlier_runs, transactional_id
+from shipper.delivery.takeover import sole_run, transactional_id
 from shipper.errors import ClusterError, UsageError
 from shipper.ledger.checksum import spark_hash
 from shipper.ledger.ordinals import decode_ordinals
@@ -177,11 +176,9 @@ def replay(
     LeaseHeld, ClusterError, Superseded, OutcomeUnknown; then the same replay again sends the rest."""
     _check_topics(pipeline, cluster, client.topics(), wanted)
     transactional = is_transactional(client, cluster, pipeline, ledger.topic)
-    settings, delivery = lane_settings(cluster, pipeline, _BATCH_BYTES, transactional=transactional), pipeline.delivery
+    settings = lane_settings(cluster, pipeline, _BATCH_BYTES, transactional=transactional)
     found = Replayed()
-    with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
-        found.generation = fence_earlier_runs(ledger, settings, cluster.name, run_id, tasks=1, lanes=1)
-        lease.generation = found.generation
+    with sole_run(ledger, settings, cluster, pipeline, run_id, say) as found.generation:
         paths = {repaired.place.file for repaired in wanted}
         known = in_quarantine(ledger.records(paths, wait_seconds=settings.transaction_timeout_ms / 1000 + 15))
         chunks = _chunks(known, cluster.name, wanted)

@@ -34,10 +34,13 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from shipper.config.models import Cluster, Pipeline
+from shipper.delivery.lease import HeldLease
 from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.ledger.chunks import Chunks
@@ -258,6 +261,20 @@ def _say_that_they_are_fenced(ledger: LedgerLog, cluster: str, generation: int, 
             *(encode_fenced(ledger.pipeline, name, number, None) for number, name in earlier),
         ]
     )
+
+
+@contextmanager
+def sole_run(
+    ledger: LedgerLog, settings: LaneSettings, cluster: Cluster, pipeline: Pipeline, run_id: str, say: Callable[[str], None]
+) -> Iterator[int]:
+    """A run that ships no file, and writes to the ledger with one lane: holds the lease, and yields its generation with the lanes of all
+    earlier runs fenced. Raises LeaseHeld, ClusterError."""
+    delivery = pipeline.delivery
+    with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
+        lease.generation = fence_earlier_runs(
+            ledger, settings, cluster.name, run_id, tasks=1, lanes=1, known=lease.control, also=[lease.held()]
+        )
+        yield lease.generation
 
 
 def take_over(

@@ -24,7 +24,7 @@ from typing import Any
 
 from shipper.dev.ports import LOOPBACK, free_port
 from shipper.errors import ShipperError, UsageError
-from shipper.processes import ProcessId
+from shipper.processes import ProcessId, descendants
 
 READY_WITHIN_SECONDS = 150.0
 STOP_WITHIN_SECONDS = 20.0
@@ -89,7 +89,10 @@ class Airflow:
         """Ends all of it: TERM to the group, KILL after a while, and then what its tasks started in groups of their own."""
         if self._process is None:
             return
-        family = _descendants(self._process.pid)
+        family = []
+        for pid in descendants(self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                family.append(ProcessId.of(pid))
         for signum, patience in ((signal.SIGTERM, STOP_WITHIN_SECONDS), (signal.SIGKILL, 5.0)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signum)
@@ -179,27 +182,3 @@ def _settings(home: Path, dags: Path, url: str) -> dict[str, str]:
     # `standalone` starts its parts by the name of `airflow`; loopback must not go through a proxy.
     others = {"AIRFLOW_HOME": str(home), "PATH": path, "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
     return others | {f"AIRFLOW__{name}": value for name, value in ours.items()}
-
-
-def _descendants(pid: int) -> list[ProcessId]:
-    """All processes below ``pid``, by who started whom. One whose parent is gone already is not found."""
-    parents = _parents()
-    family = {pid}
-    while found := {child for child, parent in parents.items() if parent in family} - family:
-        family |= found
-    processes = []
-    for child in family - {pid}:
-        with contextlib.suppress(ProcessLookupError):
-            processes.append(ProcessId.of(child))
-    return processes
-
-
-def _parents() -> dict[int, int]:
-    if not sys.platform.startswith("linux"):
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-        return {int(child): int(parent) for child, parent in map(str.split, listed.stdout.splitlines())}
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    return parents

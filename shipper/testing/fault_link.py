@@ -308,6 +308,8 @@ class Pipe:
         cut = 0
         for part in self._frames.parts(data):
             # Cut only where a time changes: most often all that was read is one item.
+            if part.head is not None and self._link.exchanges is not None:
+                self._note(part.head, self._link.exchanges)
             hold = part.head is not None and self._wants_to_hold(part.head)
             slow = part.ends and self._direction == "up" and self._link.shape.request_seconds > 0
             if hold and part.start > cut:
@@ -335,7 +337,6 @@ class Pipe:
     def _wants_to_hold(self, head: tuple[int, ...]) -> bool:
         """Looks at the head of a request or response; a hold is for one only."""
         link = self._link
-        self._note(head)
         if self._direction == "down":
             if self._connection.awaited is None or head[1] != self._connection.awaited:
                 return False
@@ -351,10 +352,8 @@ class Pipe:
         link.hold_request = None
         return True
 
-    def _note(self, head: tuple[int, ...]) -> None:
-        exchanges, now = self._link.exchanges, self._loop.time()
-        if exchanges is None:
-            return
+    def _note(self, head: tuple[int, ...], exchanges: list[Exchange]) -> None:
+        now = self._loop.time()
         if self._direction == "down":
             if (asked := self._connection.asked.pop(head[1], None)) is not None:
                 asked.answered = now + self._link.shape.one_way_seconds
