@@ -1,5 +1,5 @@
 """``python -m shipper`` is the ``shipper`` command."""
 
-from shipper.cli import main
+from shipper.cli.main import main
 
 main()

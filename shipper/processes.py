@@ -1,6 +1,6 @@
 """Processes known by more than their number.
 
-Standard library only: the file also runs by itself, as the watchdog of :func:`shipper.dev.process.spawn`.
+Standard library only: the file also runs by itself, as the watchdog of :func:`shipper_tools.dev.process.spawn`.
 """
 
 from __future__ import annotations

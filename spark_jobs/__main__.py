@@ -22,12 +22,12 @@ from shipper.config.loading import references
 from shipper.config.models import Pipeline, Source
 from shipper.config.spark_settings import deciding
 from shipper.errors import ShipperError
-from shipper.plan.window import parse_window
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
 from shipper.report.results import RunFolder
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP
 from shipper.stopping import Stopped, raise_when_stopped
+from shipper.windows.window import parse_window
 from spark_jobs.context import Clusters, RunContext, say
 from spark_jobs.java import begin_java
 from spark_jobs.settings import set_environment, spark_settings
@@ -87,7 +87,7 @@ def _set_up_logging() -> None:
             handler.setFormatter(_WithoutStacks(form))
             # py4j's own words on a JVM that is gone; see spark_jobs.reason for ours.
             handler.addFilter(lambda record: record.getMessage() != "Exception while sending command.")
-        for name in ("shipper.kafka", "shipper.readback"):
+        for name in ("shipper.kafka", "shipper.verify.readback"):
             logging.getLogger(name).setLevel(logging.ERROR)
         # pyspark's server for accumulators prints a stack when the JVM goes.
         socketserver.BaseServer.handle_error = lambda self, request, client_address: None  # type: ignore[method-assign]

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shipper.config.quarantine import Quarantine
-from shipper.delivery.order import Receipt, SplitReceipt
-from shipper.delivery.remaining import Remaining
-from shipper.plan.files import split_hash
+from shipper.driver.files import split_hash
+from shipper.driver.pending import Remaining
 from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
-from shipper.terms import FileId
+from shipper.types import FileId
+from shipper.worker.receipt import Receipt, SplitReceipt
 from spark_jobs.context import RunContext, file_id
 
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.models import Cluster, Pipeline
-from shipper.delivery.connections import Connections
-from shipper.delivery.ledger_folder import LedgerFolder
+from shipper.driver.connections import Connections
+from shipper.driver.files import split_starts
 from shipper.errors import ConfigError
-from shipper.plan.files import split_starts
-from shipper.plan.window import Window
+from shipper.ledger.folder import LedgerFolder
 from shipper.report.phases import Phases
 from shipper.report.results import PlannedFile, RunFolder
 from shipper.terminal import visible
-from shipper.terms import FileId
+from shipper.types import FileId
+from shipper.windows.window import Window
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.java import end_java
 from spark_jobs.settings import set_environment, spark_settings

@@ -12,7 +12,7 @@ from shipper.config import sql
 from shipper.config.check_base import RecordCheck
 from shipper.config.models import Pipeline
 from shipper.config.quarantine import UNPARSEABLE, UNROUTABLE
-from spark_jobs.marks import MARK
+from shipper.worker.marks import MARK
 from spark_jobs.parsing import is_parsed
 
 #: A name that no column of a pipeline can have.

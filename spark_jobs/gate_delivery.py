@@ -6,18 +6,18 @@ import datetime as dt
 
 from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
-from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ShipperError
 from shipper.ledger.figures import LedgerFigures, figures
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
-from shipper.readback import ReadBack
 from shipper.report.coverage import coverage
 from shipper.report.results import DeliveryGateResult, GateResult, PlanResult, ShipResult, as_gated
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
-from spark_jobs.accounting import account
+from shipper.verify.readback import ReadBack
+from shipper.verify.reconcile import account
+from shipper.verify.recount import look
 from spark_jobs.context import RunContext, file_id
 from spark_jobs.gates.delivery import Evidence, evaluate_delivery
-from spark_jobs.read_back import look
 
 _LEDGER_WAIT_SECONDS = 60.0
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shipper.delivery.preflight import Sample
+from shipper.driver.files import ListedFile
+from shipper.driver.formats import HEAD_BYTES, PLAIN, recognise
+from shipper.driver.preflight import Sample
 from shipper.errors import SourceError
-from shipper.plan.files import ListedFile
-from shipper.plan.formats import HEAD_BYTES, PLAIN, recognise
 from shipper.report.results import PlannedFile
-from shipper.terms import FileId
+from shipper.types import FileId
 from spark_jobs import packed
 from spark_jobs.hadoop import Hadoop
 

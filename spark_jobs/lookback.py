@@ -14,14 +14,14 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shipper.delivery.remaining import Remaining
-from shipper.plan.files import ListedFile, NotTaken
-from shipper.plan.schedule import Ticks
-from shipper.plan.window import Window, source_paths
+from shipper.driver.files import ListedFile, NotTaken
+from shipper.driver.pending import Remaining
 from shipper.report.beginning import beginnings
 from shipper.report.results import LeftOut, LookedBack
 from shipper.report.window_runs import not_again
-from shipper.terms import FileId
+from shipper.types import FileId
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window, source_paths
 from spark_jobs.context import RunContext
 
 

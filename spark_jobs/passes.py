@@ -12,16 +12,17 @@ from pyspark.sql import functions as F
 from shipper.config.delivery_checks import ChecksumCheck
 from shipper.config.models import Cluster, Pipeline
 from shipper.config.sql import column
-from shipper.delivery.lease import HeldLease
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import Receipt, ShipOrder, SplitReceipt, TopicReceipt
-from shipper.delivery.sealed import unsealed
 from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
-from shipper.producer.pool import LaneSample
+from shipper.ledger.lease import HeldLease
+from shipper.ledger.log import LedgerLog
 from shipper.report.results import PlannedFile
+from shipper.worker.marks import BROKEN, MARK
+from shipper.worker.order import ShipOrder
+from shipper.worker.pool import LaneSample
+from shipper.worker.receipt import Receipt, SplitReceipt, TopicReceipt
+from shipper.worker.sealed import unsealed
 from spark_jobs.context import RunContext
 from spark_jobs.fates import counts_fates
-from spark_jobs.marks import BROKEN, MARK
 from spark_jobs.pieces import LineLimits, PieceReport, file_pieces, reading
 from spark_jobs.progress import Progress
 from spark_jobs.reason import of_exception

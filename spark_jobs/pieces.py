@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shipper.plan.files import split_hash, split_starts
-from shipper.plan.formats import PLAIN
+from shipper.driver.files import split_hash, split_starts
+from shipper.driver.formats import PLAIN
 from shipper.report.results import PlannedFile
-from shipper.terms import FileId
+from shipper.types import FileId
 from spark_jobs import packed
 from spark_jobs.java import afterwards
 

@@ -9,20 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from shipper.config import resolve_uri
-from shipper.delivery.connections import Connections
-from shipper.delivery.ledger_identity import LedgerIdentity
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.preflight import Sample, missing_topics, missing_topics_message, preflight
-from shipper.delivery.remaining import Remaining, remaining, shipped_under_another
+from shipper.driver.connections import Connections
+from shipper.driver.files import ListedFile, NotTaken, select
+from shipper.driver.pending import Remaining, remaining, shipped_under_another
+from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
 from shipper.errors import ShipperError, SourceError
+from shipper.kafka.client import TopicFacts
 from shipper.ledger.chunks import Chunks
+from shipper.ledger.identity import LedgerIdentity
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.state import LedgerState
-from shipper.plan.files import ListedFile, NotTaken, select
-from shipper.plan.schedule import Ticks
-from shipper.plan.window import source_paths, source_root
-from shipper.producer.client import TopicFacts
 from shipper.report.results import ClusterPlan, LeftOut, PlannedFile, PlanResult
-from shipper.terms import FileId
+from shipper.types import FileId
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import source_paths, source_root
 from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.listing import list_files, look_at, qualified_folder, take_sample
 from spark_jobs.lookback import LookBack, late_files, look_back

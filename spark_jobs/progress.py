@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import NamedTuple
 
 from shipper.config.units import format_bytes, format_duration
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import Receipt, ShipOrder
 from shipper.errors import DeliveryError, ShipperError
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, decode
-from shipper.producer.pool import LaneSample
 from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
-from shipper.terms import LogRecord
+from shipper.types import LogRecord
+from shipper.worker.order import ShipOrder
+from shipper.worker.pool import LaneSample
+from shipper.worker.receipt import Receipt
 from spark_jobs.context import say
 
 _EVERY_SECONDS = 5.0

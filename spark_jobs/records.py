@@ -14,8 +14,8 @@ from shipper.config.route import Route
 from shipper.config.rules import reserved_topics
 from shipper.config.sql import column
 from shipper.errors import ConfigError
+from shipper.worker.marks import MARK
 from spark_jobs.fates import FATE, counts, fate, is_dropped, quarantine_checks
-from spark_jobs.marks import MARK
 from spark_jobs.parsing import PARSED, with_parsed
 
 #: Names that no column of a pipeline can have.

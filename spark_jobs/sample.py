@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shipper.plan.files import split_starts
+from shipper.driver.files import split_starts
 from shipper.report.results import PlannedFile
 from spark_jobs.pieces import FilePiece, piece_at
 

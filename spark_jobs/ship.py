@@ -15,13 +15,9 @@ from typing import TYPE_CHECKING
 
 from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
-from shipper.delivery.lease import HeldLease
-from shipper.delivery.ledger_identity import LedgerIdentity
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import BundleOrder, OrderedSplit, QuarantineOrder, Receipt, ShipOrder
-from shipper.delivery.preflight import Preflight, Sample, preflight
-from shipper.delivery.remaining import Remaining, remaining, shipped_under_another
-from shipper.delivery.takeover import Fences, Takeover, take_over
+from shipper.driver.files import split_hash
+from shipper.driver.pending import Remaining, remaining, shipped_under_another
+from shipper.driver.preflight import Preflight, Sample, preflight
 from shipper.errors import (
     DeliveryError,
     OutcomeUnknown,
@@ -31,14 +27,19 @@ from shipper.errors import (
     TooManyQuarantined,
     TopicMissing,
 )
+from shipper.kafka.lookup import TopicLookup
 from shipper.ledger.chunks import SplitState
+from shipper.ledger.identity import LedgerIdentity
+from shipper.ledger.lease import HeldLease
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, Void, encode_chunk, encode_void
-from shipper.plan.files import split_hash
-from shipper.producer.lookup import TopicLookup
-from shipper.readback import ReadBack
+from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.report.results import GateResult, PlannedFile, PlanResult, ShipResult, as_gated, write_checksum
 from shipper.stopping import Stopped
-from shipper.terms import FileId, SplitId
+from shipper.types import FileId, SplitId
+from shipper.verify.readback import ReadBack
+from shipper.worker.order import BundleOrder, OrderedSplit, QuarantineOrder, ShipOrder
+from shipper.worker.receipt import Receipt
 from spark_jobs.account import added, file_accounts, too_many_quarantined, topic_accounts
 from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.listing import empty_files, look_at
@@ -343,7 +344,11 @@ class _Ship:
             generation=taken.generation,
             chunks_end=taken.chunks_end,
             ledger_topic=self._ledger.topic,
-            preflight=self._preflight,
+            settings=self._preflight.settings,
+            limits=self._preflight.limits,
+            lanes=self._preflight.tuning.lanes,
+            batch_bytes=self._preflight.tuning.batch_bytes,
+            chunk_size_bytes=self._preflight.tuning.chunk_bytes,
             deadline_seconds=pipeline.delivery.metadata_wait_seconds,
             topics=fixed_topics(pipeline),
             listed=frozenset(pipeline.listed_topics()),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from shipper.config.models import Cluster
-    from shipper.delivery.order import ShipOrder
+    from shipper.worker.order import ShipOrder
 
 
 def start_workers(spark: SparkSession, tasks: int) -> None:
@@ -38,7 +38,7 @@ def start_workers(spark: SparkSession, tasks: int) -> None:
 
 
 def _get_ready(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from spark_jobs import sink_task
+    from shipper.worker import task as sink_task
 
     sink_task.get_ready()
     for _ in batches:  # a worker that was not told that there is no more is not used again
@@ -73,8 +73,23 @@ class Sink:
 
 def _ship(packed: bytes, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """One task. Raises only what another attempt may mend, and not in the last one; everything else is in the receipt."""
-    from spark_jobs.sink_task import ship_task
+    from pyspark import TaskContext
+
+    from shipper.worker.task import TaskError, ship_task
 
     order, cluster = pickle.loads(packed)
-    receipts.add([json.dumps(asdict(ship_task(order, cluster, batches)))])
+    context: Any = TaskContext.get()
+    task = context.partitionId()
+    try:
+        receipt = ship_task(order, cluster, batches, task, context.taskAttemptId(), context.attemptNumber())
+    except TaskError:
+        raise
+    except Exception as error:
+        from shipper.errors import DeliveryError
+        from shipper.worker.sealed import sealed
+        from spark_jobs.reason import of_python  # brings what a worker does not need otherwise
+
+        told = DeliveryError(f"task {task}: {of_python(error)}. What was committed is in the ledger; run again")
+        raise TaskError(sealed(told, order.seal)) from error
+    receipts.add([json.dumps(asdict(receipt))])
     return iter(())

@@ -21,10 +21,10 @@ from shipper.config.sql import column
 from shipper.errors import SourceError
 from shipper.report.past import past_runs
 from shipper.report.results import PastRun, PlannedFile, PlanResult
+from shipper.worker.marks import BROKEN, MARK
 from spark_jobs.context import RunContext
 from spark_jobs.duplicates import duplicates
 from spark_jobs.listing import look_at
-from spark_jobs.marks import BROKEN, MARK
 from spark_jobs.pieces import LineLimits, file_pieces, reading
 from spark_jobs.records import gate_frame
 from spark_jobs.sample import Piece, pieces, to_read

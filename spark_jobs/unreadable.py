@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 
-from shipper.delivery.order import Receipt
+from shipper.driver.formats import PLAIN, UNREADABLE
 from shipper.ledger.records import Doubt, encode_doubt
-from shipper.plan.formats import PLAIN, UNREADABLE
 from shipper.report.results import PlannedFile
-from shipper.terms import FileId
+from shipper.types import FileId
+from shipper.worker.receipt import Receipt
 from spark_jobs.context import RunContext, file_id, say
 from spark_jobs.pieces import FilePiece, LineLimits, PieceReport, file_pieces, reading
 

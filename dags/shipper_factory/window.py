@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from shipper.errors import WindowError
-from shipper.plan.window import Window, parse_moment
+from shipper.windows.window import Window, parse_moment
 
 _REMEDY = 'trigger it with {"window_start": "2026-11-01T06:00:00Z", "window_end": "2026-11-01T07:00:00Z"}'
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from shipper.ledger.ordinals import decode_ordinals
 from shipper.ledger.records import ChunkKey, ChunkValue, Doubt, Void, decode
-from shipper.terms import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, SplitId
 
 
 def covered(first: int, value: ChunkValue) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from shipper.ledger.records import (
     Source,
     decode,
 )
-from shipper.terms import LogRecord
+from shipper.types import LogRecord
 
 #: Name of the cluster → (tasks, lanes per task).
 ToFence = dict[str, tuple[int, int]]

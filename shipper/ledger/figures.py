@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.records import ChunkValue
-from shipper.terms import FileId
+from shipper.types import FileId
 
 _UINT64 = 1 << 64
 

@@ -10,7 +10,7 @@ from typing import Literal
 from shipper.ledger.chunks import Chunks, complete_as_cut, covered
 from shipper.ledger.records import ChunkKey, ChunkValue, subject
 from shipper.ledger.state import LedgerRecords, voids_in
-from shipper.terms import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, SplitId
 
 SplitStarts = Callable[[FileId], Sequence[int]]
 """File → first byte of each of its splits, as the pipeline would cut it now. Only for files whose chunks do not say how they were cut."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.strict import Check, Shape, Unsound, is_count, is_moment, is_path, is_text, is_topic, parse
-from shipper.terms import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, SplitId
 
 CONTROL, CHUNKS = 0, 1
 PARTITIONS = 2

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shipper.ledger.records import ChunkKey, Entry, ReplayKey
-from shipper.terms import FileId, SplitId
+from shipper.types import FileId, SplitId
 
 
 @dataclass(frozen=True)

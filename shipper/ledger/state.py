@@ -14,7 +14,7 @@ from shipper.ledger.chunks import Chunks
 from shipper.ledger.control import Control
 from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Doubt, Entry, Void, decode, subject
 from shipper.ledger.roots import Roots, moved
-from shipper.terms import FileId, LogRecord
+from shipper.types import FileId, LogRecord
 
 
 @dataclass

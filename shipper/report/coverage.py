@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shipper.plan.window import Window
 from shipper.report.results import Coverage, LeftFile, PlanResult, Uncovered
+from shipper.windows.window import Window
 
 
 def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Coverage:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from shipper.config.models import Pipeline
-from shipper.plan.schedule import Ticks
-from shipper.plan.window import Window
 from shipper.report.beginning import read_beginnings
 from shipper.report.results import Coverage, Gap, LeftFile
 from shipper.report.window_runs import WindowRun, contains, source_closed, window_names, window_runs
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window
 
 #: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks at everything.
 _REPORT_DAYS, _REPORT_WINDOWS = 7, 200

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shipper.errors import StepResultError, UsageError, why_system
 from shipper.ledger.records import Void
-from shipper.terms import FileId
+from shipper.types import FileId
 
 Status = Literal["succeeded", "failed", "skipped"]
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import fsspec
 from pydantic import BaseModel, ValidationError
 
-from shipper.plan.window import Window, parse_window
 from shipper.report.results import Coverage, RunFolder
+from shipper.windows.window import Window, parse_window
 
 _AT_ONCE = 16
 """On an object store each look takes a round trip."""

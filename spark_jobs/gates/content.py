@@ -30,9 +30,9 @@ from shipper.config.checks import (
     UniqueCheck,
 )
 from shipper.config.units import write_size
-from shipper.plan.window import parse_window
 from shipper.report.markup import plural
 from shipper.report.results import PlanResult
+from shipper.windows.window import parse_window
 from spark_jobs.gates.finding import Bound, Finding
 from spark_jobs.gates.words import between, figure, listed, rate, share
 from spark_jobs.records import TOPIC_COLUMN

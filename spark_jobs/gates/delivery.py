@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from shipper.config.delivery_checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.report.results import CheckResult
-from spark_jobs.accounting import Account, Figure, Sum
+from shipper.verify.reconcile import Account, Figure, Sum
 from spark_jobs.gates.question import Answer, Question
 from spark_jobs.gates.verdict import unevaluated
 from spark_jobs.gates.words import rate

@@ -32,15 +32,17 @@ import pyarrow as pa
 import xxhash
 
 from shipper.config.models import Cluster
-from shipper.delivery.lease import HeldLease
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import Receipt, ShipOrder
 from shipper.errors import ShipperError, of_kind
-from shipper.plan.window import parse_window
-from shipper.producer.producer import LaneProducer
-from shipper.producer.transaction import Transactions
+from shipper.kafka.producer import LaneProducer
+from shipper.kafka.transaction import Transactions
+from shipper.ledger.lease import HeldLease
+from shipper.ledger.log import LedgerLog
 from shipper.report.results import ClusterPlan, GateResult, PlannedFile, PlanResult, RunFolder, ShipResult
-from spark_jobs import expressions, passes, sink_task
+from shipper.windows.window import parse_window
+from shipper.worker import task as sink_task
+from shipper.worker.order import ShipOrder
+from shipper.worker.receipt import Receipt
+from spark_jobs import expressions, passes
 from spark_jobs import ship as ship_step
 from spark_jobs.context import RunContext
 from spark_jobs.progress import Progress
@@ -196,13 +198,8 @@ def work(
 
 def write(numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int) -> Receipt:
     """What the sink's writer does in one task."""
-    spark_task = SimpleNamespace(
-        partitionId=lambda: task,
-        attemptNumber=lambda: attempt,
-        taskAttemptId=lambda: task + numbered.tasks * attempt,
-    )
-    sink_task.TaskContext = SimpleNamespace(get=lambda: spark_task)
-    return sink_task.ship_task(order, cluster, batches(numbered, order, task))
+    of_all = task + numbered.tasks * attempt
+    return sink_task.ship_task(order, cluster, batches(numbered, order, task), task, of_all, attempt)
 
 
 def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:

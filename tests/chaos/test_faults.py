@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from shipper_tools.testing.fault_proxy import FaultProxy
+from shipper_tools.testing.kafka_cluster import BROKERS
 
-from shipper.testing.fault_proxy import FaultProxy
-from shipper.testing.kafka_cluster import BROKERS
 from tests.chaos.numbered import Kill
 from tests.chaos.world import END_TXN, Pipe, Ship
 

@@ -9,18 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Producer
+from shipper_tools.testing.console_consumer import read_topic
 
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.replay import Place, Repaired, Replayed, replay
+from shipper.driver.replay import Place, Repaired, Replayed, replay
 from shipper.errors import ShipperError
+from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import connection
+from shipper.kafka.producer import LaneProducer, LaneSettings
+from shipper.kafka.transaction import RightToShip, Transactions
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.ordinals import encode_ordinals
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
-from shipper.producer.client import ClusterClient
-from shipper.producer.connection import connection
-from shipper.producer.producer import LaneProducer, LaneSettings
-from shipper.producer.transaction import RightToShip, Transactions
-from shipper.terms import FileId, SplitId
-from shipper.testing.console_consumer import read_topic
+from shipper.types import FileId, SplitId
 from tests.chaos.world import END_TXN, Pipe
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from shipper_tools.testing.kafka_cluster import BROKERS
 
 from shipper.errors import ShipperError
-from shipper.producer.transaction import Transactions
-from shipper.testing.kafka_cluster import BROKERS
+from shipper.kafka.transaction import Transactions
 from tests.chaos import ship_numbered
 from tests.chaos.world import Pipe
 

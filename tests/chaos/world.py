@@ -18,14 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.takeover import transactional_id
-from shipper.dev.ports import LOOPBACK
+from shipper_tools.dev.ports import LOOPBACK
+from shipper_tools.testing.console_consumer import read_topic
+from shipper_tools.testing.fault_proxy import FaultProxy
+from shipper_tools.testing.kafka_cluster import KafkaCluster
+
+from shipper.kafka.client import ClusterClient
 from shipper.ledger.chunks import Chunks
-from shipper.producer.client import ClusterClient
-from shipper.testing.console_consumer import read_topic
-from shipper.testing.fault_proxy import FaultProxy
-from shipper.testing.kafka_cluster import KafkaCluster
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.takeover import transactional_id
 from tests.chaos.numbered import Numbered, identity_of
 
 END_TXN = 26

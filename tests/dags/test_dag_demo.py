@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+from shipper_tools.demo.config import CLUSTER, PIPELINE, TOPICS, write_config
+from shipper_tools.demo.services import SERVICES
+
 from shipper.config import load_all
-from shipper.demo.config import CLUSTER, PIPELINE, TOPICS, write_config
-from shipper.demo.services import SERVICES
-from shipper.plan.window import Window, source_paths
+from shipper.windows.window import Window, source_paths
 
 HOUR = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 

@@ -12,8 +12,8 @@ from dag_world import Config
 from test_dag_bag import bag, serialized
 
 from shipper.config.models import Schedule
-from shipper.plan.schedule import Ticks
-from shipper.plan.window import Window
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 

@@ -16,9 +16,9 @@ import pytest
 from dag_world import DAGS, Config, FakeSpark, told
 from otlp import Received, receiver
 from rich.console import Console
+from shipper_tools.demo.airflow import Airflow, AirflowError
+from shipper_tools.demo.watch import follow
 
-from shipper.demo.airflow import Airflow, AirflowError
-from shipper.demo.watch import follow
 from shipper.report.markup import window as window_in_words
 
 pytestmark = [pytest.mark.airflow, pytest.mark.scheduler]

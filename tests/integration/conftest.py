@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.dev.kafka import KafkaServer
 from tests import warm
 
 #: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.

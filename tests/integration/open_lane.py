@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from shipper.producer.connection import Until
-from shipper.producer.producer import LaneSettings
-from shipper.producer.transaction import RightToShip, Transactions
+from shipper.kafka.connection import Until
+from shipper.kafka.producer import LaneSettings
+from shipper.kafka.transaction import RightToShip, Transactions
 
 
 def within(seconds: float = 20) -> Until:

@@ -6,14 +6,14 @@ import time
 from collections import Counter
 
 from confluent_kafka import Consumer, TopicPartition
+from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.models import Cluster
-from shipper.dev.kafka import KafkaServer
-from shipper.producer.chunk import Chunk
-from shipper.producer.client import ClusterClient
-from shipper.producer.connection import connection
-from shipper.producer.pool import LaneOptions, LanePool, Settle
-from shipper.producer.producer import LaneSettings
+from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import connection
+from shipper.kafka.producer import LaneSettings
+from shipper.worker.chunk import Chunk
+from shipper.worker.pool import LaneOptions, LanePool, Settle
 
 LEDGER = "ledger"
 

@@ -14,10 +14,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from shipper.config.models import Pipeline
-from shipper.plan.files import split_starts
-from shipper.plan.window import Window
+from shipper.driver.files import split_starts
 from shipper.report.results import PlannedFile, PlanResult, RunFolder
 from shipper.runner import READER_JAR
+from shipper.windows.window import Window
 from spark_jobs.context import RunContext
 from spark_jobs.gates.listing import Listing
 from spark_jobs.gates.source import Evaluation, Source, evaluate_source

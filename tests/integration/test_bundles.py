@@ -4,12 +4,12 @@ import random
 from collections import Counter
 
 import pytest
+from shipper_tools.dev.kafka_tools import run_kafka_tool
+from shipper_tools.testing.bundles import unbundle
+from shipper_tools.testing.console_consumer import read_records
 
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.dev.kafka_tools import run_kafka_tool
 from shipper.ledger.chunks import Chunks
-from shipper.testing.bundles import unbundle
-from shipper.testing.console_consumer import read_records
+from shipper.ledger.log import LedgerLog
 
 from .world import World, lines_of
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from shipper_tools.testing.secured_kafka import SecuredKafka
 
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError
-from shipper.producer.client import ClusterClient
-from shipper.testing.secured_kafka import SecuredKafka
+from shipper.kafka.client import ClusterClient
 
 pytestmark = [pytest.mark.kafka]
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from shipper_tools.testing.console_consumer import read_records
 
 from shipper.errors import ClusterError
-from shipper.testing.console_consumer import read_records
 
 from .world import World, lines_of
 

@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from shipper_tools.dev import servers, state
+from shipper_tools.dev.errors import DevServerError, PortTaken, ServerDied
+from shipper_tools.dev.jars import resolve_jars
+from shipper_tools.dev.java import find_java
+from shipper_tools.dev.kafka import JARS, KafkaServer, answers
+from shipper_tools.dev.kafka_tools import run_kafka_tool
+from shipper_tools.dev.ports import free_port
+from shipper_tools.dev.servers import ServerName
+from shipper_tools.testing.console_consumer import read_records, read_topic
 
-from shipper.dev import servers, state
-from shipper.dev.errors import DevServerError, PortTaken, ServerDied
-from shipper.dev.jars import resolve_jars
-from shipper.dev.java import find_java
-from shipper.dev.kafka import JARS, KafkaServer, answers
-from shipper.dev.kafka_tools import run_kafka_tool
-from shipper.dev.ports import free_port
-from shipper.dev.servers import ServerName
 from shipper.processes import ProcessId
-from shipper.testing.console_consumer import read_records, read_topic
 
 pytestmark = pytest.mark.kafka
 
@@ -60,7 +60,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def dev(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a dev command as a person would, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "shipper.dev", *arguments],
+        [sys.executable, "-m", "shipper_tools.dev", *arguments],
         env={**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200", **environ},
         capture_output=True,
         text=True,
@@ -145,7 +145,7 @@ def test_wrong_usage_is_exit_code_2(home: Path, arguments: list[str]) -> None:
 
 
 def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:
-    command = [sys.executable, "-m", "shipper.dev", "up", "kafka", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "shipper_tools.dev", "up", "kafka", "--port", "0", "--json"]
     both = [
         subprocess.Popen(command, env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
@@ -183,7 +183,7 @@ def sigint_heard() -> Iterator[None]:
 def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     for _ in range(5):
         with subprocess.Popen(
-            [sys.executable, "-m", "shipper.dev", "up", "kafka", "--port", "0"],
+            [sys.executable, "-m", "shipper_tools.dev", "up", "kafka", "--port", "0"],
             env={**os.environ, "SHIPPER_DEV_HOME": str(home)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -195,7 +195,7 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
             break
         # It was up already when the signal came, and rightly stays up.
         subprocess.run(
-            [sys.executable, "-m", "shipper.dev", "down"], env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, check=True
+            [sys.executable, "-m", "shipper_tools.dev", "down"], env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, check=True
         )
 
     assert up.returncode != 0
@@ -226,7 +226,7 @@ def test_topics_survive_a_restart_and_a_kill(tmp_path: Path) -> None:
 
 def test_a_broker_of_a_test_dies_with_the_test(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from shipper.dev.kafka import KafkaServer;"
+        "import sys, time; from pathlib import Path; from shipper_tools.dev.kafka import KafkaServer;"
         "server = KafkaServer(Path(sys.argv[1]), die_with_parent=True); server.start();"
         "process = server.processes[0]; print(process.pid, process.started, flush=True); time.sleep(600)"
     )

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.ports import free_port
+from shipper_tools.testing.console_consumer import read_topic
+from shipper_tools.testing.fault_link import Exchange
+from shipper_tools.testing.fault_proxy import FaultProxy
 
-from shipper.delivery.order import Receipt, ShipOrder
-from shipper.dev.kafka import KafkaServer
-from shipper.dev.ports import free_port
-from shipper.producer.client import ClusterClient
+from shipper.kafka.client import ClusterClient
 from shipper.report.phases import Phases
-from shipper.testing.console_consumer import read_topic
-from shipper.testing.fault_link import Exchange
-from shipper.testing.fault_proxy import FaultProxy
+from shipper.worker.order import ShipOrder
+from shipper.worker.receipt import Receipt
 from tests.chaos import ship_numbered
 from tests.chaos.numbered import Numbered
 

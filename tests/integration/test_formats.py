@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.plan.formats import HEAD_BYTES, recognise
+from shipper.driver.formats import HEAD_BYTES, recognise
 
 from .world import World, lines_of
 

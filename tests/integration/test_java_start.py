@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.dev.kafka import KafkaServer
 from shipper.runner import READER_JAR
 from spark_jobs import class_data, java_command
 from spark_jobs.settings import spark_settings

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from shipper.delivery.lease import HeldLease
-from shipper.delivery.ledger_log import LedgerLog
+from shipper.ledger.lease import HeldLease
+from shipper.ledger.log import LedgerLog
 
 from .world import WINDOW, World, lines_of
 

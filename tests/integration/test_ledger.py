@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from shipper.delivery import archive as module
-from shipper.delivery.ledger_folder import LedgerFolder
-from shipper.delivery.ledger_lane import right_of, within
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.takeover import announce, fence_earlier_runs, take_over, transactional_id
 from shipper.errors import ArchiveMissing, ClusterError, ClusterRefuses, OutcomeUnknown, Superseded
+from shipper.kafka import transaction
+from shipper.kafka.connection import KafkaFault, connection
+from shipper.kafka.producer import LaneSettings
+from shipper.kafka.transaction import Transactions
+from shipper.ledger import archive as module
+from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, encode_chunk
-from shipper.plan.window import parse_moment
-from shipper.producer import transaction
-from shipper.producer.connection import KafkaFault, connection
-from shipper.producer.producer import LaneSettings
-from shipper.producer.transaction import Transactions
-from shipper.terms import FileId, SplitId
+from shipper.ledger.takeover import announce, fence_earlier_runs, take_over, transactional_id
+from shipper.ledger.writing import right_of, within
+from shipper.types import FileId, SplitId
+from shipper.windows.window import parse_moment
 
 from .open_lane import OpenLane
 from .test_kill import wait_until

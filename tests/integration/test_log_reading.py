@@ -7,14 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.ports import free_port
 
 from shipper.config.models import Cluster
-from shipper.dev.kafka import KafkaServer
-from shipper.dev.ports import free_port
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
-from shipper.producer.client import ClusterClient
-from shipper.producer.connection import KafkaFault, connection
-from shipper.producer.producer import LaneSettings
+from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import KafkaFault, connection
+from shipper.kafka.producer import LaneSettings
 from tests.integration.open_lane import OpenLane
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shipper.delivery.ledger_log import LedgerLog
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkValue, decode
 from shipper.report.message import message
 from shipper.report.results import PlanResult, RunReport

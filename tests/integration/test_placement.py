@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from shipper_tools.dev.jars import resolve_jars
+from shipper_tools.dev.java import find_java
+from shipper_tools.dev.kafka import JARS, KafkaServer
+from shipper_tools.dev.kafka_tools import run_kafka_tool
 
 from shipper.config.models import Cluster
-from shipper.dev.jars import resolve_jars
-from shipper.dev.java import find_java
-from shipper.dev.kafka import JARS, KafkaServer
-from shipper.dev.kafka_tools import run_kafka_tool
-from shipper.producer.chunk import Chunk
-from shipper.producer.client import ClusterClient
-from shipper.producer.connection import connection
-from shipper.producer.pool import LaneOptions, LanePool
-from shipper.producer.producer import LaneSettings
+from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import connection
+from shipper.kafka.producer import LaneSettings
+from shipper.worker.chunk import Chunk
+from shipper.worker.pool import LaneOptions, LanePool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

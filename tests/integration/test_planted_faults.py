@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config import load_cluster
-from shipper.dev.kafka import KafkaServer
-from shipper.plan.window import parse_window
 from shipper.report.results import DeliveryGateResult, RunFolder
+from shipper.windows.window import parse_window
 from spark_jobs.context import RunContext
 from spark_jobs.steps import run_steps
 

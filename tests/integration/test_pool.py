@@ -23,15 +23,15 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.dev.kafka import KafkaServer
 from shipper.errors import DeliveryError, RecordTooLarge, TopicMissing
-from shipper.producer.chunk import Chunk
-from shipper.producer.connection import KafkaFault
-from shipper.producer.limits import TopicLimits
-from shipper.producer.lookup import TopicState
-from shipper.producer.pool import LanePool
-from shipper.producer.rate import RateLimit
+from shipper.kafka.connection import KafkaFault
+from shipper.kafka.limits import TopicLimits
+from shipper.kafka.lookup import TopicState
+from shipper.worker.chunk import Chunk
+from shipper.worker.pool import LanePool
+from shipper.worker.rate import RateLimit
 from tests.integration.open_lane import OpenLane
 
 from .pool_world import LEDGER, Ledger, Pool, chunk, values_of, wait_until

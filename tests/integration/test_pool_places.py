@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 import pytest
+from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.models import Pipeline
-from shipper.delivery.preflight import Sample, preflight
-from shipper.dev.kafka import KafkaServer
+from shipper.driver.preflight import Sample, preflight
 from shipper.errors import NoSuchPartition, RecordTooLarge, TopicMissing
-from shipper.producer.chunk import Chunk
-from shipper.producer.limits import DEFAULT_LIMIT_BYTES, TopicLimits
+from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits
+from shipper.worker.chunk import Chunk
 
 from .pool_world import Ledger, Pool, chunk, read_committed, wait_until
 

@@ -10,12 +10,12 @@ import pytest
 import xxhash
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.models import Cluster
-from shipper.dev.kafka import KafkaServer
 from shipper.errors import OutcomeUnknown
-from shipper.producer.client import ClusterClient
-from shipper.readback import ReadBack, Seen, Span, Taker, take_bundles, take_quarantined, take_records
+from shipper.kafka.client import ClusterClient
+from shipper.verify.readback import ReadBack, Seen, Span, Taker, take_bundles, take_quarantined, take_records
 
 pytestmark = pytest.mark.kafka
 _unique = itertools.count(1)

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from shipper.dev import servers
+from shipper_tools.dev import servers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 

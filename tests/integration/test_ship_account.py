@@ -15,14 +15,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.testing.console_consumer import read_records, read_topic
 
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import Receipt, ShipOrder
-from shipper.dev.kafka import KafkaServer
 from shipper.errors import ClusterError
-from shipper.producer.client import ClusterClient
+from shipper.kafka.client import ClusterClient
+from shipper.ledger.log import LedgerLog
 from shipper.report.results import ShipResult
-from shipper.testing.console_consumer import read_records, read_topic
+from shipper.worker.order import ShipOrder
+from shipper.worker.receipt import Receipt
 from spark_jobs import ship as ship_step
 from tests.chaos import ship_numbered
 from tests.chaos.numbered import Numbered, identity_of

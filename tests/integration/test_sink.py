@@ -97,7 +97,7 @@ def test_workers_that_are_started_ahead_are_those_that_ship(spark: SparkSession,
 
         for _ in batches:
             pass
-        assert "spark_jobs.sink_task" in sys.modules
+        assert "shipper.worker.task" in sys.modules
         return iter(())
 
     spark.range(0, 10, 1, 2).mapInArrow(work, "nothing boolean").collect()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.delivery.ledger_log import LedgerLog
+from shipper.ledger.log import LedgerLog
 from shipper.report.results import ShipResult
 
 from .world import WINDOW, World, lines_of

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.dev.kafka import KafkaServer
 from tests import warm
 
 from .world import WINDOW, World

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shipper_tools.testing.console_consumer import read_topic
+
 from shipper.config import load_pipeline
 from shipper.config.models import Cluster, Pipeline
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.producer.client import ClusterClient
-from shipper.testing.console_consumer import read_topic
+from shipper.kafka.client import ClusterClient
+from shipper.ledger.log import LedgerLog
 from tests import warm
 
 WINDOW = "2026-11-01T00:00/2026-11-02T00:00"

@@ -11,20 +11,19 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shipper_tools.testing.bundles import unbundle
 
 from shipper.config.mapping import LINES_HEADER
-from shipper.delivery.order import BundleOrder, OrderedSplit, Receipt, ShipOrder
-from shipper.delivery.preflight import Preflight
-from shipper.delivery.task import Records
-from shipper.plan.intervals import IntervalSet
-from shipper.producer.limits import TopicLimits
-from shipper.producer.producer import LaneSettings
-from shipper.producer.tuning import Tuning
-from shipper.terms import FileId, SplitId
-from shipper.testing.bundles import unbundle
-from spark_jobs import cutter
-from spark_jobs.bundles import bundled
-from spark_jobs.sorting import Limits
+from shipper.kafka.limits import TopicLimits
+from shipper.kafka.producer import LaneSettings
+from shipper.ledger.intervals import IntervalSet
+from shipper.types import FileId, SplitId
+from shipper.worker import cut as cutter
+from shipper.worker.assign import Limits
+from shipper.worker.bundles import bundled
+from shipper.worker.order import BundleOrder, OrderedSplit, ShipOrder
+from shipper.worker.receipt import Receipt
+from shipper.worker.shipment import Records
 
 LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))
 ODD = st.one_of(LINE, st.none(), st.binary(max_size=40), st.just(b"\n"))
@@ -104,7 +103,7 @@ def order(bundle: BundleOrder | None, *, bom: bool = False) -> ShipOrder:
     split = OrderedSplit(SplitId(FileId("a.log", 1, 1), 0), bom=bom, headers=(("file", b"a.log"),))
     return ShipOrder(
         pipeline="web", cluster="local", run_id="r", window="w", digest="d", generation=0, chunks_end=0, ledger_topic="l",
-        preflight=Preflight(LaneSettings({}, 1, "none", 1), Tuning(1, 100, 100, ""), {}, 0.0), deadline_seconds=1, topics=("t",),
+        settings=LaneSettings({}, 1, "none", 1), limits={}, lanes=1, batch_bytes=100, chunk_size_bytes=100, deadline_seconds=1, topics=("t",),
         splits={7: split}, bundle=bundle,
     )  # fmt: skip
 

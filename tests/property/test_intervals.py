@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.plan.intervals import IntervalSet
+from shipper.ledger.intervals import IntervalSet
 
 interval = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair)))
 

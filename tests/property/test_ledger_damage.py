@@ -5,14 +5,15 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.models import Cluster
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.remaining import remaining
+from shipper.driver.pending import remaining
 from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, SourceError
 from shipper.ledger.control import Control
 from shipper.ledger.figures import figures
 from shipper.ledger.inventory import Inventory, entries, findings
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -30,8 +31,7 @@ from shipper.ledger.records import (
     encode_generation,
     encode_lease,
 )
-from shipper.terms import FileId, LogRecord, SplitId
-from shipper.testing.memory_log import MemoryLog
+from shipper.types import FileId, LogRecord, SplitId
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 FILE = FileId("file:/logs/a", 10, 5)

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.models import Cluster
-from shipper.delivery.archive import old_chunks, write_archive
-from shipper.delivery.ledger_folder import LedgerFolder
-from shipper.delivery.ledger_log import LedgerLog
 from shipper.ledger import shards
+from shipper.ledger.archive import old_chunks, write_archive
 from shipper.ledger.control import Control
+from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -34,8 +35,7 @@ from shipper.ledger.records import (
     encode_lease,
     encode_void,
 )
-from shipper.terms import FileId, LogRecord, SplitId
-from shipper.testing.memory_log import MemoryLog
+from shipper.types import FileId, LogRecord, SplitId
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 PATHS = ["a/1", "a/2", "b\t\u00e4\n", "\u65e5\u672c", "z"]

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.producer.chunk import Chunk
-from shipper.producer.parking import Parking, Place
+from shipper.worker.chunk import Chunk
+from shipper.worker.parking import Parking, Place
 
 TOPICS, PARTITIONS, SEQUENCES = ("a", "b"), 3, 4
 

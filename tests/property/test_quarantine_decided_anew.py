@@ -11,17 +11,19 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.delivery.order import OrderedSplit, QuarantineOrder, Receipt
-from shipper.delivery.task import Records
+from shipper.kafka.limits import TopicLimits
 from shipper.ledger.checksum import spark_hash
 from shipper.ledger.chunks import Chunks
+from shipper.ledger.intervals import IntervalSet
 from shipper.ledger.ordinals import decode_ordinals, encode_ordinals
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
-from shipper.plan.intervals import IntervalSet
-from shipper.producer.limits import TopicLimits
-from shipper.terms import FileId, LogRecord, SplitId
-from spark_jobs import cutter, held
-from spark_jobs.sorting import Limits
+from shipper.types import FileId, LogRecord, SplitId
+from shipper.worker import cut as cutter
+from shipper.worker import rejected as held
+from shipper.worker.assign import Limits
+from shipper.worker.order import OrderedSplit, QuarantineOrder
+from shipper.worker.receipt import Receipt
+from shipper.worker.shipment import Records
 
 SPLIT = SplitId(FileId("a.log", 9, 9), 0)
 RULE, REASON = 0, 1
@@ -96,15 +98,12 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
             "fate": pa.array(fates, pa.int8()),
         }
     )
-    preflight = SimpleNamespace(
-        limits=dict.fromkeys(TOPICS, limit + 2048), settings=SimpleNamespace(compression="none"), transactional=True
-    )
     order: Any = SimpleNamespace(
         splits={7: OrderedSplit(SPLIT)}, topics=TOPICS, rules=("rule",), reasons=("check",), bundle=None,
-        quarantine=QuarantineOrder(quarantine, 100), preflight=preflight, pipeline="web", run_id="r",
+        quarantine=QuarantineOrder(quarantine, 100), limits=dict.fromkeys(TOPICS, limit + 2048), pipeline="web", run_id="r",
     )  # fmt: skip
     shipment: Any = Shipment(cluster, commits)
-    cutter.ship(cutter.pieces(iter([batch]), piece), order, shipment, Limits("none", TopicLimits(order.preflight.limits)))
+    cutter.ship(cutter.pieces(iter([batch]), piece), order, shipment, Limits("none", TopicLimits(order.limits)))
     return shipment
 
 

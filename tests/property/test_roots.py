@@ -6,19 +6,19 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.models import Cluster
-from shipper.delivery.ledger_folder import LedgerFolder
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.remaining import remaining
-from shipper.delivery.replay import Place, in_quarantine
+from shipper.driver.pending import remaining
+from shipper.driver.replay import Place, in_quarantine
 from shipper.errors import SourceError
+from shipper.ledger.folder import LedgerFolder
 from shipper.ledger.inventory import Inventory, entries
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Source, Void, encode_chunk, encode_source, encode_void
 from shipper.ledger.roots import Roots
-from shipper.plan.window import source_root
-from shipper.terms import FileId, SplitId
-from shipper.testing.memory_log import MemoryLog
+from shipper.types import FileId, SplitId
+from shipper.windows.window import source_root
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 OLD, NEW = "hdfs://nn1:8020/logs/web/", "hdfs://logs/web/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.producer.chunk import RECORD_OVERHEAD_BYTES, Chunk, isolating_rounds, rounds
+from shipper.worker.chunk import RECORD_OVERHEAD_BYTES, Chunk, isolating_rounds, rounds
 
 _chunk = st.builds(
     lambda topic, partition, sizes: Chunk(

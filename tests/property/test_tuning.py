@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.producer.tuning import SHORT_BATCH_BYTES, SHORT_LANES, Link, Wishes, tune
+from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_LANES, Link, Wishes, tune
 
 _links = st.builds(
     Link,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shipper.config.rules import check_source_placeholders
 from shipper.errors import WindowError
-from shipper.plan.window import Window, parse_window, source_paths
+from shipper.windows.window import Window, parse_window, source_paths
 
 HOUR = dt.timedelta(hours=1)
 hours = st.integers(0, 24 * 60).map(lambda n: dt.datetime(2026, 2, 20, tzinfo=dt.UTC) + n * HOUR)

@@ -9,9 +9,9 @@ import pytest
 
 from shipper.config import load_cluster, load_pipeline
 from shipper.config.models import Gates
-from shipper.plan.window import parse_window
 from shipper.report.results import GateResult, RunFolder, ShipResult
 from shipper.runner import GATE_SOURCE, PLAN, SHIP, new_run_id
+from shipper.windows.window import parse_window
 from spark_jobs.context import RunContext
 from spark_jobs.session import session
 from spark_jobs.steps import run_steps

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from shipper.delivery.ledger_folder import LedgerFolder
-from shipper.delivery.ledger_log import LedgerLog
+from shipper.kafka.client import ClusterClient
+from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
-from shipper.producer.client import ClusterClient
-from shipper.terms import FileId, SplitId
+from shipper.types import FileId, SplitId
 from tests.integration.conftest import kafka  # noqa: F401
 from tests.integration.world import WINDOW, World
 

@@ -6,8 +6,8 @@ from shipper.ledger.chunks import Chunks
 from shipper.ledger.figures import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
-from shipper.terms import FileId, SplitId
-from spark_jobs.accounting import account
+from shipper.types import FileId, SplitId
+from shipper.verify.reconcile import account
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 A, B = FileId("/a", 100, 1), FileId("/b", 100, 1)

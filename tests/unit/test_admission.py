@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from shipper.producer.admission import Admission
-from shipper.producer.parking import Place
+from shipper.worker.admission import Admission
+from shipper.worker.parking import Place
 
 
 def test_a_message_names_some_of_the_topics_that_log_lines_have_made() -> None:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from spark_jobs.ahead import Ahead
+from shipper.worker.prefetch import Ahead
 
 
 def test_everything_arrives_in_order():

@@ -9,9 +9,9 @@ import pytest
 
 from shipper.config import load_all, load_pipeline
 from shipper.ledger.records import ChunkKey, ChunkValue, decode, encode_chunk
-from shipper.producer.chunk import Chunk
-from shipper.producer.pool import Counts
-from shipper.terms import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, SplitId
+from shipper.worker.chunk import Chunk
+from shipper.worker.pool import Counts
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 

@@ -1,8 +1,8 @@
 import datetime as dt
 
-from shipper.console import Terminal
+from shipper.cli.console import Terminal
+from shipper.cli.show import show_run
 from shipper.report.results import CheckResult, DeliveryGateResult, RunReport
-from shipper.show import show_run
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 

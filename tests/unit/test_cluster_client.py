@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from shipper.config.models import Cluster, Pipeline
-from shipper.delivery.preflight import is_transactional
+from shipper.driver.preflight import is_transactional
 from shipper.errors import ClusterError, OutcomeUnknown
-from shipper.producer import client as module
-from shipper.producer.client import ClusterClient
-from shipper.producer.connection import KafkaFault
+from shipper.kafka import client as module
+from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import KafkaFault
 
 CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shipper.config.models import Pipeline
-from shipper.plan.window import Window
 from shipper.report.results import PlanResult, RunFolder
+from shipper.windows.window import Window
 from spark_jobs.context import Clusters, RunContext
 from spark_jobs.plan import AskedCluster
 

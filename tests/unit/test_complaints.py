@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from shipper.producer import connection
-from shipper.producer.connection import Complaints, KafkaFault
+from shipper.kafka import connection
+from shipper.kafka.connection import Complaints, KafkaFault
 
 SILENCE = KafkaFault("_TIMED_OUT", "no answer")
 

@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 from ruamel.yaml import YAML
-
-from shipper.dev import kafka
+from shipper_tools.dev import kafka
 
 ROOT = Path(__file__).resolve().parents[2]
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")

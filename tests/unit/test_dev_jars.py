@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from shipper.dev import ivy, pins
-from shipper.dev.errors import DevServerError, JarsUnavailable
-from shipper.dev.jars import cache_folder, resolve_jars
-from shipper.dev.java import find_java
-from shipper.dev.pins import Pin, digest, lock_file, read_lock
-from shipper.dev.ports import free_port
+from shipper_tools.dev import ivy, pins
+from shipper_tools.dev.errors import DevServerError, JarsUnavailable
+from shipper_tools.dev.jars import cache_folder, resolve_jars
+from shipper_tools.dev.java import find_java
+from shipper_tools.dev.pins import Pin, digest, lock_file, read_lock
+from shipper_tools.dev.ports import free_port
 
 JARS = {"alpha": b"the first jar", "beta": b"the second jar"}
 GROUP, VERSION = "org.example.things", "1.0"
@@ -121,8 +120,8 @@ def test_what_a_killed_fetch_left_does_not_count_as_done(repository: Repository)
 
 def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repository) -> None:
     code = (
-        "import sys; from pathlib import Path; from shipper.dev import pins; pins.LOCKS = Path(sys.argv[1]);"
-        "from shipper.dev.jars import resolve_jars; from shipper.dev.java import find_java;"
+        "import sys; from pathlib import Path; from shipper_tools.dev import pins; pins.LOCKS = Path(sys.argv[1]);"
+        "from shipper_tools.dev.jars import resolve_jars; from shipper_tools.dev.java import find_java;"
         "print(resolve_jars('things-1.0', find_java()))"
     )
     processes = [

@@ -3,9 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from shipper.dev.errors import JavaMissing
-from shipper.dev.java import find_java, parse_version
+from shipper_tools.dev.errors import JavaMissing
+from shipper_tools.dev.java import find_java, parse_version
 
 
 @pytest.mark.parametrize(

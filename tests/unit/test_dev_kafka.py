@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from shipper.dev.errors import DevServerError, ServerDied
-from shipper.dev.kafka import KafkaServer, answers, new_cluster_id
+from shipper_tools.dev.errors import DevServerError, ServerDied
+from shipper_tools.dev.kafka import KafkaServer, answers, new_cluster_id
 
 
 def test_a_cluster_id_is_never_taken_for_an_option() -> None:

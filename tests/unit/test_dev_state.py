@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from shipper_tools.dev import state
+from shipper_tools.dev.errors import DevServerError
+from shipper_tools.dev.flock import exclusive
+from shipper_tools.dev.ports import free_port, why_unusable
+from shipper_tools.dev.process import spawn
+from shipper_tools.dev.state import ServerState
 
-from shipper.dev import state
-from shipper.dev.errors import DevServerError
-from shipper.dev.flock import exclusive
-from shipper.dev.ports import free_port, why_unusable
-from shipper.dev.process import spawn
-from shipper.dev.state import ServerState
 from shipper.processes import ProcessId
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -110,7 +110,7 @@ def test_a_server_is_out_of_reach_of_the_terminals_ctrl_c(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("die_with_parent", "survives"), [(True, False), (False, True)])
 def test_a_killed_parent_takes_its_server_along_if_told_so(tmp_path: Path, die_with_parent: bool, survives: bool) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from shipper.dev.process import spawn;"
+        "import sys, time; from pathlib import Path; from shipper_tools.dev.process import spawn;"
         f"folder = Path({str(tmp_path)!r});"
         f"server = spawn({SLEEP!r}, cwd=folder, output=folder / 'out', die_with_parent={die_with_parent});"
         "print(server.id.pid, server.id.started, flush=True); time.sleep(60)"
@@ -147,7 +147,7 @@ def test_a_server_survives_the_thread_that_started_it(tmp_path: Path) -> None:
 
 def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from shipper.dev.flock import exclusive\n"
+        "import sys, time; from pathlib import Path; from shipper_tools.dev.flock import exclusive\n"
         "with exclusive(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     lock, waited = tmp_path / "lock", threading.Event()

@@ -12,9 +12,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-
-from shipper.testing.fault_proxy import FaultProxy, FaultProxyError
-from shipper.testing.kafka_frames import REQUEST_HEAD, FrameReader
+from shipper_tools.testing.fault_proxy import FaultProxy, FaultProxyError
+from shipper_tools.testing.kafka_frames import REQUEST_HEAD, FrameReader
 
 END_TXN, PRODUCE = 26, 0
 

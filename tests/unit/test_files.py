@@ -2,8 +2,8 @@ import datetime as dt
 
 import pytest
 
-from shipper.plan.files import ListedFile, select, split_hash, split_starts
-from shipper.terms import FileId
+from shipper.driver.files import ListedFile, select, split_hash, split_starts
+from shipper.types import FileId
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 

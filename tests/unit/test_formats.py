@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.plan.formats import HEAD_BYTES, READABLE, recognise
+from shipper.driver.formats import HEAD_BYTES, READABLE, recognise
 from shipper.report.results import PlannedFile, PlanResult
 
 FILES = Path(__file__).parents[1] / "data" / "formats"

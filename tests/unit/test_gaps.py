@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipper_tools.testing.report_samples import shipped
 
+from shipper.cli.gaps import LedgerHeld
 from shipper.config.models import Pipeline
-from shipper.gaps_command import LedgerHeld
 from shipper.ledger.inventory import Entry, Inventory
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.plan.window import Window
 from shipper.report.beginning import beginnings, read_beginnings
 from shipper.report.coverage import coverage
 from shipper.report.gaps import find_gaps, gaps_before, merged
@@ -35,8 +35,8 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.window_runs import not_again, window_runs
-from shipper.terms import FileId, SplitId
-from shipper.testing.report_samples import shipped
+from shipper.types import FileId, SplitId
+from shipper.windows.window import Window
 
 DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 LONG = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)

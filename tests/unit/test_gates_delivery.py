@@ -3,7 +3,7 @@ import time
 import pytest
 
 from shipper.config.delivery_checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
-from spark_jobs.accounting import LEDGER, RECEIPTS, SPARK, TOPIC, Account, Figure, Sum
+from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Account, Figure, Sum
 from spark_jobs.gates import suite
 from spark_jobs.gates.delivery import Evidence, evaluate_delivery
 from spark_jobs.gates.question import Answer

@@ -17,18 +17,18 @@ import confluent_kafka
 import pytest
 from pydantic import ValidationError
 
-from shipper import readback
 from shipper.config.kafka_properties import ALLOWED, FORBIDDEN, OWNED, UNSAFE, otherwise_unsafe
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, WrongProperties
-from shipper.producer import client, lookup, offline, producer
-from shipper.producer.client import ClusterClient
-from shipper.producer.connection import connection
-from shipper.producer.lookup import TopicLookup
-from shipper.producer.packed import library
-from shipper.producer.producer import LaneProducer, LaneSettings
-from shipper.producer.transaction import _TransactionalProducer
-from shipper.readback import ReadBack
+from shipper.kafka import client, lookup, offline, producer
+from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import connection
+from shipper.kafka.lookup import TopicLookup
+from shipper.kafka.packed import library
+from shipper.kafka.producer import LaneProducer, LaneSettings
+from shipper.kafka.transaction import _TransactionalProducer
+from shipper.verify import readback
+from shipper.verify.readback import ReadBack
 
 #: A value for each that librdkafka takes; others are text, of which it takes any.
 SAMPLES: dict[str, Any] = {

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from shipper.producer.connection import KafkaFault, call
-from shipper.producer.producer import LaneSettings
-from shipper.producer.transaction import _TransactionalProducer
+from shipper.kafka.connection import KafkaFault, call
+from shipper.kafka.producer import LaneSettings
+from shipper.kafka.transaction import _TransactionalProducer
 
 #: What a user may have set, to read less of it in the log or more.
 LOGGING: list[dict[str, object]] = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from shipper.delivery.lease import HeldLease
+from shipper.ledger.lease import HeldLease
 
 
 class Ledger:

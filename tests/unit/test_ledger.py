@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shipper.delivery.remaining import remaining
+from shipper.driver.pending import remaining
 from shipper.errors import DigestChanged, LedgerDamaged, SourceError
 from shipper.ledger.chunks import Chunks
 from shipper.ledger.control import Control, standing
@@ -30,7 +30,7 @@ from shipper.ledger.records import (
     encode_void,
 )
 from shipper.ledger.state import FileRecords, LedgerRecords, add_up, all_doubts
-from shipper.terms import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, SplitId
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
 SPLIT = SplitId(FILE, 0)

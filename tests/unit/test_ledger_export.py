@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from shipper import ledger_commands
+from shipper.cli import ledger as ledger_commands
 from shipper.ledger.control import Control
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
 from shipper.ledger.state import FileRecords, LedgerRecords
-from shipper.terms import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, SplitId
 
 HOSTILE = "/logs/x\x1b]52;c;aGk=\x07\u202egol\x9b31m é.log"
 VALUE = ChunkValue(last=9, end=True, records=9, bytes=90, checksum=1, digest="d", generation=1, run_id="r", window="w")

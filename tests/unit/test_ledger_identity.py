@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.models import Cluster
-from shipper.delivery.ledger_folder import LedgerFolder
-from shipper.delivery.ledger_identity import LedgerIdentity
-from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ClusterError, LedgerGone
+from shipper.kafka.client import TopicFacts
+from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.identity import LedgerIdentity
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS
-from shipper.producer.client import TopicFacts
-from shipper.testing.memory_log import MemoryLog
 from tests.unit.test_ledger_log import chunk
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})

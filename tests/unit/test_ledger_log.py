@@ -5,12 +5,13 @@ import time
 from dataclasses import replace
 
 import pytest
+from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.models import Cluster
-from shipper.delivery.ledger_folder import LedgerFolder
-from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ArchiveMissing
+from shipper.ledger.folder import LedgerFolder
 from shipper.ledger.inventory import Inventory, differences, entries, findings
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -29,8 +30,7 @@ from shipper.ledger.records import (
     encode_void,
 )
 from shipper.ledger.shards import SHARD_RECORDS
-from shipper.terms import FileId, LogRecord, SplitId
-from shipper.testing.memory_log import MemoryLog
+from shipper.types import FileId, LogRecord, SplitId
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w")

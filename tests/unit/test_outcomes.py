@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from shipper.producer.outcomes import NOT_HERE, OTHERWISE, TABLE, Action, Outcome, verdict
-from shipper.producer.outcomes_page import outcomes_page
+from shipper.kafka.outcomes import NOT_HERE, OTHERWISE, TABLE, Action, Outcome, verdict
+from shipper.kafka.outcomes_page import outcomes_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "outcomes.md"
 #: Every name that librdkafka gives to an error.

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.producer.packed import PackedProduce, library
-from spark_jobs.cutter import Column
+from shipper.kafka.packed import PackedProduce, library
+from shipper.worker.cut import Column
 
 _QUEUE_FULL = -184
 

@@ -6,9 +6,9 @@ import pytest
 
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.models import Pipeline
-from shipper.plan.window import Window
 from shipper.report.past import past_runs
 from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport, ShipResult
+from shipper.windows.window import Window
 from spark_jobs.context import RunContext
 from spark_jobs.source_view import SourceView
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 
+from shipper_tools.testing.report_samples import plan, step
+
 from shipper.report.page import render
 from shipper.report.phases import STARTING_PYTHON, Phases
 from shipper.report.results import RunReport
-from shipper.testing.report_samples import plan, step
 
 
 class Clock:

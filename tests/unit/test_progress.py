@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.delivery import Delivery
-from shipper.delivery.ledger_log import LedgerLog
-from shipper.delivery.order import Receipt, ShipOrder
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, encode_chunk
-from shipper.producer.pool import LaneSample
-from shipper.terms import FileId, SplitId
-from shipper.testing.memory_log import MemoryLog
+from shipper.types import FileId, SplitId
+from shipper.worker.order import ShipOrder
+from shipper.worker.pool import LaneSample
+from shipper.worker.receipt import Receipt
 from spark_jobs import progress
 from spark_jobs.progress import Progress, lane_timeline
 
@@ -31,9 +32,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
-    preflight: Any = SimpleNamespace(tuning=SimpleNamespace(chunk_bytes=1000, lanes=2))
+    settings: Any = SimpleNamespace()
     return ShipOrder(
-        "web", "c", "r", "w", "d", 3, 0, "ledger", preflight, 1, ("t",), {}, stall_seconds=stall_seconds, tasks=2, rate_limit_bytes=rate
+        "web", "c", "r", "w", "d", 3, 0, "ledger", settings, {}, 2, 1000, 1000, 1, ("t",), {}, stall_seconds=stall_seconds, tasks=2,
+        rate_limit_bytes=rate
     )  # fmt: skip
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from shipper.cli.ledger import _cell
+from shipper.cli.quarantine import _place
 from shipper.config import load_all, load_pipeline
 from shipper.config.models import Pipeline
 from shipper.config.parsing import ddl_names, regex_groups
-from shipper.delivery.archive import old_chunks
-from shipper.delivery.preflight import missing_topics
-from shipper.delivery.replay import Place, in_quarantine
+from shipper.driver.preflight import missing_topics
+from shipper.driver.replay import Place, in_quarantine
+from shipper.kafka.limits import TopicLimits
+from shipper.ledger.archive import old_chunks
 from shipper.ledger.control import Control
 from shipper.ledger.inventory import Inventory, absent_topics, entries, findings
 from shipper.ledger.records import (
@@ -30,14 +33,11 @@ from shipper.ledger.records import (
     subject,
 )
 from shipper.ledger.state import FileRecords, LedgerRecords
-from shipper.ledger_commands import _cell
-from shipper.plan.window import parse_moment
-from shipper.producer.limits import TopicLimits
-from shipper.quarantine_commands import _place
 from shipper.report.results import ShipResult, TopicAccount
-from shipper.terms import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, SplitId
+from shipper.windows.window import parse_moment
+from shipper.worker.assign import Limits
 from spark_jobs.account import too_many_quarantined
-from spark_jobs.sorting import Limits
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 WINDOW = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z"

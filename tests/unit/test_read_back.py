@@ -9,10 +9,10 @@ from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Pipeline
 from shipper.errors import StepResultError
 from shipper.ledger.figures import LedgerFigures, Tally
-from shipper.readback import UNKNOWN, Seen
 from shipper.report.results import Count, ShipResult, TopicAccount
-from spark_jobs.accounting import Account
-from spark_jobs.read_back import look
+from shipper.verify.readback import UNKNOWN, Seen
+from shipper.verify.reconcile import Account
+from shipper.verify.recount import look
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, Message
 
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
-from shipper.readback import ReadBack, Seen, Span, take_records
+from shipper.verify.readback import ReadBack, Seen, Span, take_records
 
 
 def record(offset: int, partition: int = 0, value: bytes = b"x") -> Message:

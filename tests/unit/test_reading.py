@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from shipper.delivery.order import Receipt, SplitReceipt
 from shipper.report.results import PlannedFile
-from spark_jobs.cutter import pieces
-from spark_jobs.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
+from shipper.worker.cut import pieces
+from shipper.worker.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
+from shipper.worker.receipt import Receipt, SplitReceipt
 from spark_jobs.pieces import PieceReport, file_pieces
 from spark_jobs.unreadable import broken_files, wrong_sizes
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shipper.delivery.record_store import RecordStore
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
 from shipper.ledger.shards import Origin
-from shipper.terms import FileId, LogRecord, SplitId
+from shipper.ledger.store import RecordStore
+from shipper.types import FileId, LogRecord, SplitId
 
 VALUE = ChunkValue(last=9, end=True, records=9, bytes=90, checksum=1, digest="d", generation=1, run_id="r", window="w")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from shipper_tools.testing import report_samples as samples
 
 from shipper.report.message import LONGEST, message, one_sentence
-from shipper.testing import report_samples as samples
 
 
 def test_closed_gate_is_told_by_its_check() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipper_tools.testing import report_samples as samples
 
 from shipper.report.results import RunReport
 from shipper.report.schema import NAME, report_schema, report_schema_text
-from shipper.testing import report_samples as samples
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "config" / "schema" / NAME
 ALL = [pytest.param(sample, id=sample.__name__) for sample in samples.SAMPLES]

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from shipper.delivery.sealed import new_seal, sealed, unsealed
 from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, of_kind
+from shipper.worker.sealed import new_seal, sealed, unsealed
 from spark_jobs.passes import _job_error
 
 HOSTILE = (
@@ -37,7 +37,7 @@ def test_a_log_line_cannot_write_the_error_of_a_run(line: str) -> None:
 def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
     order = SimpleNamespace(pipeline="web", seal=new_seal())
     said = 'cluster frankfurt: "x"\nis not there: täglich'
-    text = f"Job aborted …\nspark_jobs.sink_task.TaskError: {sealed(ClusterError(said), order.seal)}\n\n\tat org.apache"
+    text = f"Job aborted …\nshipper.worker.task.TaskError: {sealed(ClusterError(said), order.seal)}\n\n\tat org.apache"
     error = _job_error(RuntimeError(text), order, superseded=False)
     assert type(error) is ClusterError
     assert error.message == said

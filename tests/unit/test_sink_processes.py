@@ -18,8 +18,8 @@ def test_processes_that_only_plan_and_commit_import_nothing_of_shipper():
 def test_a_worker_makes_arrays_of_all_kinds_without_pandas_and_pandas_still_works_beside():
     arrays = "pa.array([1]).fill_null(0).to_numpy(); pa.array(np.arange(3)); pa.array([b'a', None]); pa.chunked_array([[1.5]]).to_numpy()"
     loaded = run(
-        "import sys; from spark_jobs import sink_task, cutter; import numpy as np, pyarrow as pa; "
-        f"sink_task._let_pyarrow_do_without_pandas(); {arrays}; print(*sys.modules); import pandas; pandas.DataFrame()"
+        "import sys; from shipper.worker import cut, task; import numpy as np, pyarrow as pa; "
+        f"task._let_pyarrow_do_without_pandas(); {arrays}; print(*sys.modules); import pandas; pandas.DataFrame()"
     )
     assert "pyarrow.lib" in loaded
     assert "pandas" not in loaded

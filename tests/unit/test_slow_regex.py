@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from shipper.cli import validate
+from shipper.cli.main import validate
 from shipper.config.slow_regex import slow
 from shipper.config.sql_patterns import patterns_in
 

@@ -11,10 +11,10 @@ import pytest
 
 from shipper.config.models import Cluster, Pipeline
 from shipper.errors import Superseded
-from shipper.plan.window import Window
 from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport, ShipResult, StepResult
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
+from shipper.windows.window import Window
 from spark_jobs import steps
 from spark_jobs.context import RunContext
 

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.models import Cluster
-from shipper.delivery import takeover
-from shipper.delivery.ledger_log import LedgerLog
 from shipper.errors import ClusterError
-from shipper.producer import transaction
-from shipper.producer.connection import KafkaFault
-from shipper.testing.memory_log import MemoryLog
+from shipper.kafka import transaction
+from shipper.kafka.connection import KafkaFault
+from shipper.ledger import takeover
+from shipper.ledger.log import LedgerLog
 
 
 class Coordinator:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from shipper.delivery import task as module
-from shipper.delivery.order import Receipt
-from shipper.delivery.task import TaskShipment
-from shipper.producer.chunk import Chunk
-from shipper.terms import LogRecord
+from shipper.types import LogRecord
+from shipper.worker import shipment as module
+from shipper.worker.chunk import Chunk
+from shipper.worker.receipt import Receipt
+from shipper.worker.shipment import TaskShipment
 
 
 def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from shipper.producer.limits import DEFAULT_LIMIT_BYTES, TopicLimits
-from shipper.producer.lookup import TopicState
-from shipper.producer.topics import Topics
+from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits
+from shipper.kafka.lookup import TopicState
+from shipper.worker.topics import Topics
 
 ALL = (0, 1, 2, 3)
 

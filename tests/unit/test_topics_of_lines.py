@@ -7,7 +7,7 @@ import pytest
 
 from shipper.config import load_all, load_pipeline
 from shipper.config.models import Cluster, Pipeline
-from shipper.delivery.replay import Place, Repaired, _check_topics
+from shipper.driver.replay import Place, Repaired, _check_topics
 from shipper.errors import ConfigError, UsageError
 
 HEAD = "pipeline: web\nsource: s3a://logs/web/\nclusters: [local, other]\nrecords: {columns: {service: value}}\n"

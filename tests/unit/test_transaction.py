@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from shipper.errors import Superseded
-from shipper.producer import transaction
-from shipper.producer.connection import KafkaFault, Until
-from shipper.producer.producer import LaneSettings, Sent
-from shipper.producer.transaction import RightToShip, Transactions
+from shipper.kafka import transaction
+from shipper.kafka.connection import KafkaFault, Until
+from shipper.kafka.producer import LaneSettings, Sent
+from shipper.kafka.transaction import RightToShip, Transactions
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SETTINGS = LaneSettings({}, 1000, "none", 10_000)
@@ -40,7 +40,7 @@ def test_only_one_module_begins_and_commits_transactions() -> None:
         if (getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)) in _OF_A_TRANSACTION
     }
     # The bench's other contenders are what shipper is compared with: they promise nothing.
-    assert {user for user in users if not user.startswith("shipper/bench/")} == {"shipper/producer/transaction.py"}
+    assert {user for user in users if not user.startswith("tools/shipper_tools/bench/")} == {"shipper/kafka/transaction.py"}
 
 
 class Scripted:

@@ -20,7 +20,7 @@ import struct
 import sys
 from pathlib import Path
 
-#: What reads the environment or looks at the streams when it is imported (`shipper.cli`, `shipper.console`) is left to each command.
+#: What reads the environment or looks at the streams when it is imported (`shipper.cli.main`, `shipper.cli.console`) is left to each command.
 IMPORTED = (
     "pandas", "pyarrow", "pyspark.sql", "pyspark.worker", "great_expectations", "rich.console", "rich.table", "typer",
     "spark_jobs.steps", "spark_jobs.plan", "spark_jobs.ship", "spark_jobs.gate_delivery", "spark_jobs.gates.source", "spark_jobs.source_view",

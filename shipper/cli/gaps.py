@@ -1,0 +1,150 @@
+"""``shipper gaps``: which windows of a schedule are not complete, and where."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shipper.cli.console import Config, Json, Terminal, print_json, table
+from shipper.cli.ledger import moment_or_age, open_ledgers
+from shipper.config import load_pipeline, resolve_uri
+from shipper.config.models import Pipeline
+from shipper.errors import ShipperError, UsageError
+from shipper.ledger.inventory import Inventory, entries
+from shipper.ledger.state import all_doubts
+from shipper.report.beginning import read_beginnings
+from shipper.report.gaps import Held, find_gaps, merged
+from shipper.report.markup import plural
+from shipper.report.results import Gap, LeftFile
+from shipper.report.window_runs import contains, window_runs
+from shipper.types import FileId
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window, parse_window
+
+EPILOG = "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json`"
+
+app = typer.Typer(name="gaps", add_completion=False, rich_markup_mode="markdown")
+out, err = Terminal(), Terminal(stderr=True)
+
+
+@app.command(epilog=EPILOG)
+def gaps(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    since: Annotated[
+        str | None,
+        typer.Option(help="A date, or an age such as 7d: the first window to look at.", show_default="the schedule's first run"),
+    ] = None,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Lists the windows of the schedule that are not complete on a cluster: that nobody ran, whose run failed, or of which a file was left behind.
+
+    By the results in `runs_uri`, and by the ledger where there are none. Exit code 1 if there are any.
+    """
+    spec = load_pipeline(config, pipeline)
+    if spec.schedule is None:
+        raise UsageError(f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing")
+    runs_uri = resolve_uri(config, spec.runs_uri)
+    first = _since(spec, runs_uri, since)
+    until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
+    windows = [window for window in Ticks(spec.schedule).windows(min(first.values()), until) if window.end <= until]
+    runs = window_runs(runs_uri, pipeline, spec.clusters, min(first.values()), dt.datetime.max.replace(tzinfo=dt.UTC))
+    ledgers = Ledgers(config, pipeline)
+    found = merged(find_gaps(windows, runs, first, ledgers.held))
+    if as_json:
+        document = {
+            "pipeline": pipeline,
+            "since": {cluster: at.isoformat() for cluster, at in first.items()},
+            "windows": len(windows),
+            "gaps": [gap.model_dump() for gap in found],
+            "problems": ledgers.problems,
+        }
+        print_json(document)
+    else:
+        _show(found, len(windows), min(first.values()))
+        for problem in ledgers.problems:
+            err.say(problem, "red")
+    raise typer.Exit(1 if found else 0)
+
+
+def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.datetime]:
+    """Cluster → begin of the first window that is looked at."""
+    if asked is not None:
+        return dict.fromkeys(spec.clusters, moment_or_age(asked, "--since"))
+    began = read_beginnings(runs_uri, spec.name)
+    start = spec.schedule.start if spec.schedule else None
+    found = {name: at for name in spec.clusters if (at := began.get(name, start if not began else None))}
+    if not found:
+        raise UsageError(
+            f"nobody knows since when pipeline {spec.name} is on its schedule: it has no `schedule.start`, and no run of the schedule has left "
+            f"a word in {runs_uri}. Say with --since from when on to look."
+        )
+    return found
+
+
+class Ledgers:
+    """The clusters' ledgers, each read once and only if somebody asks. One that cannot be read is a problem, and tells nothing."""
+
+    def __init__(self, config: Path, pipeline: str) -> None:
+        self.problems: list[str] = []
+        self._config, self._pipeline = config, pipeline
+        self.held = functools.cache(self._held)
+
+    def _held(self, cluster: str) -> Held | None:
+        try:
+            [ledger] = open_ledgers(self._config, self._pipeline, cluster)
+            read = ledger.read()
+            inventory = Inventory(doubts=all_doubts(read))
+            for of_path in entries(read):
+                inventory.add(of_path, self._pipeline, ledger.split_starts)
+        except ShipperError as error:
+            self.problems.append(error.message)
+            return None
+        return LedgerHeld(inventory)
+
+
+@dataclass
+class LedgerHeld:
+    """What one ledger says of windows and files."""
+
+    inventory: Inventory
+
+    def window_complete(self, window: Window) -> bool:
+        over = [tally for name, tally in self.inventory.windows.items() if contains(parse_window(name), window)]
+        return bool(over) and all(tally.complete == tally.files for tally in over)
+
+    def files_complete(self, files: Collection[LeftFile]) -> bool:
+        """A path alone does not tell: what was shipped from there may be the file that another one has replaced since."""
+        whole: dict[str, list[FileId]] = {}
+        for file, tally in self.inventory.files.items():
+            if tally.complete:
+                whole.setdefault(file.path, []).append(file)
+        return all(any(_is_there(left, file) for file in whole.get(left.path, ())) for left in files)
+
+
+def _is_there(left: LeftFile, shipped: FileId) -> bool:
+    if left.size_bytes is None:
+        return shipped.modified_ms >= left.modified_ms
+    return (shipped.size_bytes, shipped.modified_ms) == (left.size_bytes, left.modified_ms)
+
+
+def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:
+    looked = f"{plural(windows, 'window')} since {since:%Y-%m-%dT%H:%M:%SZ}"
+    if not found:
+        out.say(f"✓ Nothing is missing: {looked}, all complete on every cluster.", "green")
+        return
+    rows = table("cluster", "from/to", ">windows", "why")
+    for gap in found:
+        more = f" and {len(gap.paths) - 1:,} more" if len(gap.paths) > 1 else ""
+        rows.add_row(gap.cluster, gap.window, f"{gap.windows:,}", gap.why + (f": {gap.paths[0]}{more}" if gap.paths else ""))
+    out.show(rows)
+    total = sum(gap.windows for gap in found)
+    out.say(
+        f"{plural(total, 'gap')} in {looked}. A run of such a window ships what is missing: `shipper run … --window FROM/TO`."
+    )

@@ -1,0 +1,500 @@
+"""``shipper ledger show``, ``verify``, ``repair``, ``trust``, ``export`` and ``archive``."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import datetime as dt
+import getpass
+import io
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TextIO
+
+import typer
+
+from shipper.cli.console import Config, Json, Terminal, print_json, table
+from shipper.config import load_cluster, load_pipeline, resolve_uri
+from shipper.config.models import Cluster, Pipeline
+from shipper.config.units import format_bytes, parse_duration
+from shipper.driver.files import split_starts
+from shipper.errors import ClusterError, LedgerGone, UsageError, WindowError
+from shipper.kafka.client import ClusterClient
+from shipper.ledger.archive import archive as move_to_archive
+from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.identity import LedgerIdentity
+from shipper.ledger.inventory import Entry, Finding, Inventory, Tally, absent_topics, differences, entries, findings
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.records import ChunkValue, Dropped
+from shipper.ledger.repair import Damage, damage
+from shipper.ledger.repair import repair as take_out
+from shipper.ledger.state import LedgerRecords, all_doubts
+from shipper.ledger.trust import vouch_for
+from shipper.runner import new_run_id
+from shipper.terminal import visible
+from shipper.types import FileId
+from shipper.windows.window import parse_moment, parse_window
+
+app = typer.Typer(
+    name="ledger",
+    help="What a cluster holds of a pipeline, by its ledger: look, check, copy, tidy up.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+out = Terminal()
+err = Terminal(stderr=True)
+
+_SHOWN = 40
+
+Name = Annotated[str, typer.Argument(help="Name of the pipeline.")]
+ClusterName = Annotated[
+    str | None, typer.Option("--cluster", help="One of its clusters.", show_default="all; the only one, where one is needed")
+]
+
+
+@dataclass
+class OpenLedger:
+    """One pipeline's ledger on one cluster, with what is needed to read it."""
+
+    pipeline: Pipeline
+    cluster: Cluster
+    client: ClusterClient
+    folder: LedgerFolder
+    log: LedgerLog
+
+    def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
+        return self.log.records(wait_seconds=wait_seconds)
+
+    def check_identity(self) -> None:
+        """Raises LedgerGone if this is not the ledger that the pipeline has shipped with: it knows nothing of what was done before it."""
+        LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists=True)
+
+    def split_starts(self, file: FileId) -> range:
+        return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
+
+
+def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
+    """Raises UsageError, ConfigError, ClusterError."""
+    pipeline = load_pipeline(config, name)
+    if cluster_name is not None and cluster_name not in pipeline.clusters:
+        raise UsageError(f"pipeline {name} does not ship to cluster {cluster_name!r}; it has {', '.join(pipeline.clusters)}")
+    found = []
+    for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
+        cluster = load_cluster(config, chosen)
+        client = ClusterClient(cluster)
+        folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), name, chosen)
+        log = LedgerLog(client, cluster, name, folder)
+        log.lies_at(None, pipeline.source.formerly)
+        if not log.exists():
+            raise ClusterError(
+                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: nothing was ever shipped, or it was "
+                "deleted, or this user may not see it."
+            )
+        found.append(OpenLedger(pipeline, cluster, client, folder, log))
+    return found
+
+
+def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
+    clusters = load_pipeline(config, name).clusters
+    if cluster_name is None and len(clusters) > 1:
+        raise UsageError(f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster")
+    return open_ledgers(config, name, cluster_name)[0]
+
+
+def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
+    """For a command that decides by what the ledger knows. Raises LedgerGone, and as :func:`open_ledgers` does."""
+    found = open_one(config, name, cluster_name)
+    found.check_identity()
+    return found
+
+
+@app.command(
+    epilog="Examples: `shipper ledger show web_access` · `shipper ledger show web_access --cluster frankfurt --files "
+    "--window 2026-11-01T06:00/2026-11-01T07:00`"
+)
+def show(
+    pipeline: Name,
+    cluster: ClusterName = None,
+    window: Annotated[
+        str | None, typer.Option("--window", help="Only what was shipped under windows that lie in START/END.")
+    ] = None,
+    files: Annotated[bool, typer.Option("--files", help="A line for each file instead of each window.")] = False,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Says what is there, by window or file, which run shipped last, and who holds the lease."""
+    wanted = parse_window(window) if window else None
+    documents = {}
+    for ledger in open_ledgers(config, pipeline, cluster):
+        read = ledger.read()
+        inventory = Inventory(doubts=all_doubts(read))
+        for of_path in entries(read):
+            chosen = [e for e in of_path if wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)]
+            inventory.add(chosen, pipeline, ledger.split_starts)
+        if as_json:
+            documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)
+        else:
+            _print_inventory(ledger, read, inventory, files=files)
+    if as_json:
+        print_json(documents)
+
+
+def _lies_in(window: str, start: dt.datetime, end: dt.datetime) -> bool:
+    try:
+        found = parse_window(window)
+    except WindowError:
+        return False
+    return start <= found.start and found.end <= end
+
+
+def _document(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> dict[str, Any]:
+    control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
+    latest = control.generations.get(control.generation)
+    document: dict[str, Any] = {
+        "topic": ledger.log.topic,
+        "generation": control.generation,
+        "run_id": latest.run_id if latest else None,
+        "leases": [{**dataclasses.asdict(lease), "renewed_at": _moment(at)} for at, lease in control.claims()],
+        "begun": dataclasses.asdict(control.begun) if control.begun else None,
+        "archive": dataclasses.asdict(archived) if archived else None,
+        "snapshot": {"records": snapshot.records, "chunks_end": snapshot.chunks_end} if snapshot else None,
+        "chunks_end": read.chunks_end,
+        "windows": {window: _tally(tally) for window, tally in sorted(inventory.windows.items())},
+    }
+    if files:
+        document["files"] = [{**file._asdict(), **_tally(tally)} for file, tally in sorted(inventory.files.items())]
+    return document
+
+
+def _tally(tally: Tally) -> dict[str, Any]:
+    return dataclasses.asdict(tally)
+
+
+def _moment(timestamp_ms: int) -> str:
+    return f"{dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> None:
+    control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
+    out.say(f"{ledger.pipeline.name} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
+    latest = control.generations.get(control.generation)
+    out.print(f"generation {control.generation} of run {latest.run_id}" if latest else "never shipped")
+    if control.begun:
+        out.say(f"begun by run {control.begun.run_id} at {control.begun.at} in place of {control.begun.instead_of}")
+    for renewed_ms, lease in control.claims():
+        verb = "holds the lease" if lease.held else "waits for the lease"
+        who = f"run {lease.run_id} on {lease.host} (process {lease.pid})"
+        out.say(f"{who} {verb}; renewed {_moment(renewed_ms)}, lapses after {lease.seconds:g} s")
+    tail = f"snapshot of {snapshot.records:,} records" if snapshot else "no snapshot"
+    held = f", {archived.entries:,} in the archive (windows until {archived.before})" if archived else ""
+    out.print(f"{tail}{held}")
+    rows: list[tuple[str, Tally]] = sorted(inventory.windows.items(), reverse=True)
+    if files:
+        rows = [(file.path, tally) for file, tally in sorted(inventory.files.items())]
+    heads = (
+        ("records", "bytes", "chunks", "archived") if files else ("files", "complete", "records", "bytes", "chunks", "archived")
+    )
+    shown = table("file" if files else "window", *(f">{head}" for head in heads), "last run", *(["complete"] if files else []))
+    for name, tally in rows[:_SHOWN]:
+        counts = [f"{tally.records:,}", format_bytes(tally.bytes), f"{tally.chunks:,}", f"{tally.archived:,}"]
+        of_window = [] if files else [f"{tally.files:,}", f"{tally.complete:,}"]
+        shown.add_row(name, *of_window, *counts, tally.run_id, *(["yes" if tally.complete else "no"] if files else []))
+    out.show(shown)
+    if len(rows) > _SHOWN:
+        out.print(f"… and {len(rows) - _SHOWN:,} more; --window chooses, --json lists all.")
+
+
+@app.command(epilog="Example: `shipper ledger verify web_access` · in a script: `shipper ledger verify web_access --json | jq .`")
+def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("config"), as_json: Json = False) -> None:
+    """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if something is wrong.
+
+    Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`), chunks that overlap, counts or ends that
+    contradict each other, a file shipped under several transforms, a snapshot that differs from the topic, a topic that is gone, a ledger
+    that was made anew. A file
+    that is not finished is shown, and is not wrong: running its window again ships the rest.
+    """
+    documents = {}
+    wrong = 0
+    for ledger in open_ledgers(config, pipeline, cluster):
+        read, found = _verified(ledger)
+        wrong += sum(finding.severity == "wrong" for finding in found)
+        documents[ledger.cluster.name] = {
+            "chunks_end": read.chunks_end,
+            "snapshot": ledger.log.snapshot() is not None,
+            "findings": [dataclasses.asdict(finding) for finding in found],
+        }
+        if not as_json:
+            _print_findings(ledger, found)
+    if as_json:
+        print_json(documents)
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
+    topics = ledger.client.topics()
+    damaged = damage(ledger.log)
+    found: list[Finding] = [_damage_finding(one) for one in damaged]
+    try:
+        ledger.check_identity()
+    except LedgerGone as gone:
+        found.append(Finding("wrong", "ledger", ledger.log.topic, gone.message))
+    if any(not one.passed_over for one in damaged):
+        ledger.log = ledger.log.without(one.place for one in damaged)
+    read = ledger.read(wait_seconds=60)
+    absent: dict[tuple[str, str], None] = {}
+    for of_path in entries(read):
+        found += findings(of_path, ledger.split_starts)
+        absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
+    found += [Finding("wrong", "topic", topic, text) for topic, text in absent]
+    found += [
+        Finding("wrong", "doubt", file.path, f"run {doubt.run_id} found that {doubt.why} (`shipper ledger trust`)")
+        for file, doubt in all_doubts(read).items()
+    ]
+    if ledger.log.snapshot() is not None:
+        found += differences(read, ledger.log.records_of_topic(wait_seconds=60))
+    return read, found
+
+
+def _damage_finding(one: Damage) -> Finding:
+    where = f"partition:offset {one.partition}:{one.record.offset}"
+    if one.passed_over:
+        signed = f"{one.passed_over.by} at {one.passed_over.at}: {one.passed_over.reason}"
+        return Finding("passed over", "damage", where, f"{one.why}; passed over by {signed}")
+    return Finding("wrong", "damage", where, f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)")
+
+
+def _print_findings(ledger: OpenLedger, found: list[Finding]) -> None:
+    wrong = [finding for finding in found if finding.severity == "wrong"]
+    unfinished = [finding for finding in found if finding.severity == "unfinished"]
+    passed_over = [finding for finding in found if finding.severity == "passed over"]
+    for finding in [*wrong, *unfinished, *passed_over][:_SHOWN]:
+        style = {"wrong": "red", "unfinished": "yellow"}.get(finding.severity)
+        err.say(f"{finding.severity}  {finding.where}: {finding.text}", style)
+    if len(found) > _SHOWN:
+        err.print(f"… and {len(found) - _SHOWN:,} more; --json lists all.")
+    snapshot = "" if ledger.log.snapshot() else "; there is no snapshot to compare with"
+    mark, style = ("✗", "red") if wrong else ("✓", "green")
+    counts = f"{len(wrong)} wrong, {len(unfinished)} unfinished{snapshot}"
+    out.say(f"{mark} {ledger.pipeline.name} on {ledger.cluster.name}: {counts}", style)
+
+
+@app.command(epilog="Example: `shipper ledger repair web_access frankfurt --drop 1:4711 --reason 'written by a test of team x'`")
+def repair(
+    pipeline: Name,
+    cluster: Annotated[str, typer.Argument(help="One of its clusters.")],
+    drop: Annotated[str, typer.Option("--drop", help="PARTITION:OFFSET of the damaged record, as `verify` shows it.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why it is damaged, and who found out. Kept in the ledger.")],
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Also if what the record has replaced cannot be found any more, and is lost with it.")
+    ] = False,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Takes one damaged record of the ledger out of the way, for good; who, when and why stays in the ledger.
+
+    What the record's key said before is written once more behind it. Only records that `verify` calls damaged can be dropped. Needs the
+    lease: no ship may be under way.
+    """
+    found = re.fullmatch(r"(\d{1,9}):(\d{1,19})", drop, re.ASCII)
+    if found is None:
+        raise UsageError(
+            f"--drop {drop}: write PARTITION:OFFSET, for example 1:4711, as `shipper ledger verify {pipeline}` shows it"
+        )
+    if not reason.strip():
+        raise UsageError("--reason is empty: say why the record is damaged; it is kept in the ledger")
+    ledger = open_to_change(config, pipeline, cluster)
+    signed = Dropped(
+        getpass.getuser(), f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", reason.strip()[:1000], f"repair-{new_run_id()}"
+    )
+
+    def say(text: str) -> None:
+        err.say(text)
+
+    place = int(found[1]), int(found[2])
+    done = take_out(ledger.log, ledger.cluster, ledger.pipeline, place, signed, forget=forget, say=say)
+    if as_json:
+        print_json(dataclasses.asdict(done))
+    else:
+        out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is passed over; behind it: {done.behind}")
+
+
+@app.command(
+    epilog="Example: `shipper ledger trust web_access frankfurt s3a://logs/a.log --reason 'compared with the topic by hand'`"
+)
+def trust(
+    pipeline: Name,
+    cluster: Annotated[str, typer.Argument(help="One of its clusters.")],
+    file: Annotated[str, typer.Argument(help="Path of the file, as the error and `verify` name it.")],
+    reason: Annotated[str, typer.Option("--reason", help="How you know that all of it is there, once. Kept in the ledger.")],
+    config: Config = Path("config"),
+) -> None:
+    """Vouches for a file of which a ship has read other bytes than it has, after somebody has compared it with the topic.
+
+    Until then it counts as not shipped, and its window fails. The other way out is `shipper run … --reship`. Needs the lease: no ship may be under
+    way.
+    """
+    if not reason.strip():
+        raise UsageError("--reason is empty: say how you know that all of the file is there; it is kept in the ledger")
+    ledger = open_to_change(config, pipeline, cluster)
+    signed = f"{getpass.getuser()} at {dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}: {reason.strip()[:1000]}"
+
+    def say(text: str) -> None:
+        err.say(text)
+
+    doubt = vouch_for(ledger.log, ledger.pipeline, file, signed, f"trust-{new_run_id()}", say)
+    out.say(f"{file} counts as it was shipped by run {doubt.run_id}")
+
+
+@app.command(
+    epilog="Examples: `shipper ledger export web_access --to ledger.jsonl` · "
+    "`shipper ledger export web_access --format csv | gzip > ledger.csv.gz`"
+)
+def export(
+    pipeline: Name,
+    cluster: ClusterName = None,
+    to: Annotated[Path | None, typer.Option("--to", help="File to write.", show_default="standard output")] = None,
+    format: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="A JSON object or a CSV row for each.")] = "jsonl",
+    config: Config = Path("config"),
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
+) -> None:
+    """Writes every chunk that the ledger holds, archived and void ones included, one line each."""
+    if as_json and format == "csv":
+        raise UsageError("--json and --format csv contradict each other; leave one out")
+    ledger = open_one(config, pipeline, cluster)
+    read = ledger.read()
+    count = 0
+    with _written(to) as target:
+        rows = csv.DictWriter(target, _COLUMNS)
+        if format == "csv":
+            rows.writeheader()
+        for of_path in entries(read):
+            for row in map(_row, of_path):
+                count += 1
+                if format == "csv":
+                    rows.writerow({name: _cell(value) for name, value in row.items()})
+                else:
+                    target.write(json.dumps(row, ensure_ascii=target.isatty()) + "\n")
+    err.say(f"{count:,} chunks of {pipeline} on {ledger.cluster.name}" + (f" in {to}" if to else ""))
+
+
+def _cell(value: Any) -> Any:
+    """For CSV: JSON for what holds several values, and nothing that a spreadsheet would take for a formula."""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    file, value = entry.key.split.file, entry.value
+    return {
+        "path": file.path,
+        "size_bytes": file.size_bytes,
+        "modified_ms": file.modified_ms,
+        "split": entry.key.split.start,
+        "first": entry.key.first,
+        "topic": entry.key.topic,
+        **dataclasses.asdict(value),
+        "void": entry.void,
+        "archived": entry.archived,
+        "offset": entry.offset,
+        "written_at": _moment(entry.timestamp_ms),
+    }
+
+
+_COLUMNS = (
+    *("path", "size_bytes", "modified_ms", "split", "first", "topic"),
+    *(field.name for field in dataclasses.fields(ChunkValue)),
+    *("void", "archived", "offset", "written_at"),
+)
+
+
+class _Seen(io.TextIOBase):
+    """Standard output, where somebody looks at it: names of files do nothing to the terminal. What a program reads stays as it is."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(visible(text, keep="\r\n"))
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def _written(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
+    """Whole or not at all: nobody should take half an export for all of it."""
+    if path is None:
+        yield _Seen() if sys.stdout.isatty() else sys.stdout
+        return
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8", newline="") as target:
+            yield target
+        part.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@app.command(
+    epilog="Examples: `shipper ledger archive web_access --before 90d` · `shipper ledger archive web_access --before 2026-08-01`"
+)
+def archive(
+    pipeline: Name,
+    before: Annotated[str, typer.Option("--before", help="A date, or an age: windows that ended by then are moved.")],
+    cluster: ClusterName = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Also into a folder of this machine, which every machine that ships must then share.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also what has not ended yet: --before a day to come moves everything.")
+    ] = False,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Moves what the ledger says of old windows out of its topic, into files beside the runs.
+
+    The archive stays part of the ledger: running an old window again still sends nothing twice. It cannot be made anew, so `runs_uri` must
+    be a place that lasts, and that every machine which plans or ships this pipeline can read. Needs the lease: no ship may be under way.
+    """
+    ledger = open_to_change(config, pipeline, cluster)
+    moment = moment_or_age(before, "--before")
+    if "://" not in ledger.pipeline.runs_uri and not local:
+        raise UsageError(
+            f"`runs_uri: {ledger.pipeline.runs_uri}` of pipeline {pipeline} is a folder of this machine. The archive is part of the ledger and "
+            "cannot be made anew: if the folder is lost, nothing is shipped any more. Name a place that lasts (s3a://…, hdfs://…), or say "
+            "--local if this one does. "
+            "Nothing was changed."
+        )
+    if moment > dt.datetime.now(dt.UTC) and not yes:
+        raise UsageError(
+            f"--before {before} lies in the future: all that the ledger of {pipeline} holds would leave the topic. Say --yes if that is meant. "
+            "Nothing was changed."
+        )
+
+    def say(text: str) -> None:
+        err.say(text)
+
+    done = move_to_archive(ledger.log, ledger.folder, ledger.cluster, ledger.pipeline, moment, f"archive-{new_run_id()}", say)
+    if as_json:
+        print_json(dataclasses.asdict(done))
+    else:
+        text = f"{done.moved:,} records of {done.files:,} files moved; {done.left:,} are left in the topic, {done.archived:,} are in the archive"
+        out.say(f"{text} {done.manifest or ''}")
+
+
+def moment_or_age(text: str, option: str) -> dt.datetime:
+    """``2026-08-01``, or ``90d`` ago. Raises UsageError, which names the option."""
+    try:
+        return dt.datetime.now(dt.UTC) - dt.timedelta(seconds=parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        return parse_moment(text)
+    except WindowError as error:
+        raise UsageError(f"{option} {text}: neither a date (2026-08-01) nor an age (90d)") from error

@@ -1,0 +1,416 @@
+"""The command line: ``shipper validate · schema · plan · gates · run · gaps · ledger · quarantine · dev · demo``.
+
+Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
+errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.metadata
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import typer
+from typer.rich_utils import rich_format_error
+
+from shipper import runner
+from shipper.cli.console import Config, Json, Terminal, print_json
+from shipper.cli.lazy import LazyGroup
+from shipper.cli.show import accounting, show_gate, show_plan, show_run
+from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate, resolve_uri
+from shipper.config.environment import EVERYTHING, OF_AIRFLOW
+from shipper.config.loading import locate_property, missing_notifiers, references, slow_patterns
+from shipper.config.models import Runner
+from shipper.errors import ShipperError, StepResultError, UsageError
+from shipper.report import schema as report_schema
+from shipper.report.markup import plural
+from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport
+from shipper.stopping import Stopped, raise_when_stopped
+from shipper.terminal import write_anything
+from shipper.windows.window import parse_window
+
+out = Terminal()
+err = Terminal(stderr=True)
+
+
+#: For those who work on shipper, or try it out: in a checkout, or where the package shipper-tools is installed.
+_TOOLS = {
+    "bench": "shipper_tools.bench.command",
+    "dev": "shipper_tools.dev.commands",
+    "demo": "shipper_tools.demo.command",
+}
+
+
+class _Commands(LazyGroup):
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "ledger": "shipper.cli.ledger",
+        "quarantine": "shipper.cli.quarantine",
+        "gaps": "shipper.cli.gaps",
+        **(_TOOLS if find_spec("shipper_tools") else {}),
+    }
+
+
+app = typer.Typer(
+    name="shipper",
+    cls=_Commands,
+    help="Ships log files from HDFS and S3 to remote Kafka clusters, exactly once.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+WindowText = Annotated[str, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")]
+Scheduled = Annotated[
+    bool, typer.Option("--scheduled", help="As a run of the schedule: also ship what came late before it (`source.lookback`).")
+]
+Reship = Annotated[
+    bool, typer.Option("--reship", help="Send every file of the window once more, whole; readers will see their records twice.")
+]
+NewLedger = Annotated[
+    bool,
+    typer.Option(
+        "--new-ledger", help="Go on although the ledger is gone or was made anew: what it knew counts as never shipped."
+    ),
+]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why --reship: for the ledger and the report.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.say(f"shipper {importlib.metadata.version('shipper')}")
+        raise typer.Exit
+
+
+_WrongUsage: Any = typer.BadParameter.__base__  # typer exports no more of the family
+_WHY_ABOVE = "its last lines above say why; what was sent is in the ledger, and running the window again sends the rest"
+
+
+@app.callback()
+def options(
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Show Spark's stacks, and what lanes and the Kafka client do; the same as SHIPPER_LOG=info."
+        ),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Ships log files from HDFS and S3 to remote Kafka clusters, exactly once."""
+    if verbose:
+        os.environ.setdefault("SHIPPER_LOG", "info")
+
+
+@app.command(
+    epilog="Example: `shipper validate` · `shipper validate web_access` · `shipper validate --config /etc/shipper --no-sql`"
+)
+def validate(
+    pipeline: Annotated[
+        str | None, typer.Argument(help="One pipeline, and the clusters that it names.", show_default="all")
+    ] = None,
+    config: Config = Path("config"),
+    as_json: Json = False,
+    sql: Annotated[bool, typer.Option(help="Also let Spark analyse every SQL expression (takes seconds).")] = True,
+    runner_python: Annotated[
+        bool,
+        typer.Option(
+            "--runner-python",
+            help="Let the program that the first pipeline names as `runner.python` do that; else nothing is run.",
+        ),
+    ] = False,
+    secrets: Annotated[bool, typer.Option(help="Also ask whether variables and files that are referred to are there.")] = True,
+) -> None:
+    """Checks all pipelines and clusters, SQL expressions included, and shows every fault at once. Runs nothing that the configuration names."""
+    loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
+    if pipeline is not None:
+        loaded = _only(loaded, config, pipeline)
+    faults = [*loaded.faults, *_refused_properties(config, loaded)]
+    warnings = [*loaded.warnings, *slow_patterns(config, loaded), *missing_notifiers(config, loaded)]
+    sql_checked = bool(sql and loaded.pipelines)
+    if sql_checked:
+        err.say("Spark analyses the SQL expressions …", "dim")
+        faults += _sql_faults(config, loaded, pipeline, runner_python=runner_python)
+    if as_json:
+        print_json(
+            {
+                "faults": [str(fault) for fault in faults],
+                "places": [_place(fault) for fault in faults],
+                "warnings": [str(found) for found in warnings],
+                "pipelines": sorted(loaded.pipelines),
+                "sql_checked": sql_checked,
+            }
+        )
+    else:
+        for fault in faults:
+            err.say(str(fault), "red")
+        for warning in warnings:
+            err.say(f"warning: {warning}", "yellow")
+        pipelines, clusters = plural(len(loaded.pipelines), "pipeline"), plural(len(loaded.clusters), "cluster")
+        right = f"{pipelines} and {clusters} {'is' if (len(loaded.pipelines), len(loaded.clusters)) == (1, 0) else 'are'} right"
+        if faults:
+            err.say(f"{plural(len(faults), 'fault')}. {right} so far.", "bold red")
+        else:
+            out.say(f"✓ {right}" + ("." if sql_checked else " (SQL expressions were not analysed)."), "green")
+    raise typer.Exit(2 if faults else 0)
+
+
+def _only(loaded: LoadedConfig, config: Path, name: str) -> LoadedConfig:
+    """What is about one pipeline. Raises ConfigError if there is no such file."""
+    if name not in loaded.pipelines and name not in loaded.broken:
+        load_pipeline(config, name)
+    pipelines = {name: loaded.pipelines[name]} if name in loaded.pipelines else {}
+    wanted = {cluster for pipeline in pipelines.values() for cluster in pipeline.clusters}
+    clusters = {cluster: model for cluster, model in loaded.clusters.items() if cluster in wanted}
+    files = tuple(f"{cluster}.yaml" for cluster in wanted)
+    warnings = tuple(found for found in loaded.warnings if found.file.endswith(("/" + name + ".yaml", *files)))
+    return LoadedConfig(pipelines, clusters, loaded.broken.get(name, ()), loaded.broken, warnings)
+
+
+def _place(fault: ConfigFault) -> dict[str, str | int | None]:
+    return {"file": fault.file, "line": fault.line, "column": fault.column, "path": fault.field, "message": fault.message}
+
+
+def _refused_properties(config: Path, loaded: LoadedConfig) -> list[ConfigFault]:
+    """What librdkafka itself says of each cluster's properties; no server is asked."""
+    from shipper.kafka.offline import refusal
+
+    said = ((name, refusal(cluster)) for name, cluster in loaded.clusters.items())
+    return [locate_property(config, name, why) for name, why in said if why]
+
+
+def _sql_faults(config: Path, loaded: LoadedConfig, pipeline: str | None, *, runner_python: bool) -> list[ConfigFault]:
+    """Spark's own analysis of the expressions: by this very Python, since who checks a configuration need not trust it."""
+    job_runner = Runner(python=next(iter(loaded.pipelines.values())).runner.python if runner_python else None)
+    command = [job_runner.python or sys.executable, "-m", "spark_jobs", "--config", str(config), "check"]
+    command += ["--pipeline", pipeline] if pipeline else []
+    referred = {found.name for name in loaded.pipelines for found in references(config, name) if found.kind == "environment"}
+    try:
+        done = subprocess.run(
+            command, env=runner.environment(job_runner, referred), stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        failed, said = done.returncode != 0, done.stderr.decode(errors="replace")
+    except OSError as error:
+        failed, said = True, str(error)
+    if failed:
+        tail = said.strip().splitlines()[-1:] or ["no output"]
+        raise UsageError(
+            f"SQL expressions could not be analysed: {command[0]} -m spark_jobs failed ({tail[0]}). Install shipper[spark] there, take "
+            "the environment of `runner.python` with --runner-python, or leave them out with --no-sql."
+        )
+    found: dict[str, list[tuple[str, str]]] = json.loads(done.stdout)
+    return [locate(config, name, field, message) for name, faults in found.items() for field, message in faults]
+
+
+@app.command(epilog="Example: `shipper schema` writes the files · `shipper schema --check` fails if they are out of date")
+def schema(
+    config: Config = Path("config"),
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")] = False,
+) -> None:
+    """Writes the JSON Schemas that editors complete from, that of report.json, and the option reference, to CONFIG/schema/."""
+    folder = config / "schema"
+    files = {**generated_files(), report_schema.NAME: report_schema.report_schema_text()}
+    stale = [name for name, text in files.items() if not (folder / name).exists() or (folder / name).read_text() != text]
+    if check:
+        for name in stale:
+            err.say(f"{folder / name} is out of date; run `shipper schema`", "red")
+        raise typer.Exit(1 if stale else 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    out.say(f"{len(stale)} of {len(files)} files in {folder} were out of date and are written.")
+
+
+@app.command(epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
+def plan(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    window: WindowText,
+    config: Config = Path("config"),
+    scheduled: Scheduled = False,
+    reship: Reship = False,
+    new_ledger: NewLedger = False,
+    as_json: Json = False,
+) -> None:
+    """Shows what a run of the window would ship, and what each cluster holds already. Sends nothing."""
+    with tempfile.TemporaryDirectory(prefix="shipper-plan-") as folder:
+        job, run_folder = _job(
+            pipeline, window, config, (runner.PLAN,), reship=reship, scheduled=scheduled, new_ledger=new_ledger, runs_uri=folder
+        )
+        code = runner.run_job(job, stdout=sys.stderr.buffer)
+        result = run_folder.find(runner.PLAN, PlanResult)
+    if result is None:
+        raise StepResultError(_left_no_result("plan", code))
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        show_plan(result, out, err)
+    problems = [cluster.problem for cluster in result.clusters if cluster.problem]
+    if result.error and not problems:
+        err.say(result.error, "red")
+    raise typer.Exit(code or (1 if problems else 0))
+
+
+def _left_no_result(what: str, code: int) -> str:
+    return f"the {what} {runner.how_it_ended(code)} and left no result; {_WHY_ABOVE}"
+
+
+@app.command(epilog="Example: `shipper gates web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
+def gates(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    window: WindowText,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Runs the source gate alone, on all files of the window, shipped or not. Sends nothing and asks no cluster.
+
+    Exit code 1 if the gate is closed.
+    """
+    with tempfile.TemporaryDirectory(prefix="shipper-gates-") as folder:
+        steps = (runner.PLAN, runner.GATE_SOURCE)
+        job, run_folder = _job(pipeline, window, config, steps, reship=False, runs_uri=folder, source_only=True)
+        code = runner.run_job(job, stdout=sys.stderr.buffer)
+        result = run_folder.find(runner.GATE_SOURCE, GateResult)
+        if result is None:
+            plan = run_folder.find(runner.PLAN, PlanResult)
+            raise StepResultError((plan and plan.error) or _left_no_result("gate", code))
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        show_gate(result, out, err)
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Example: `shipper run web_access --window 2026-11-01T06:00/2026-11-01T07:00`; again: 0 sent")
+def run(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    window: WindowText,
+    config: Config = Path("config"),
+    scheduled: Scheduled = False,
+    reship: Reship = False,
+    reason: Reason = None,
+    new_ledger: NewLedger = False,
+    as_json: Json = False,
+) -> None:
+    """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without Airflow."""
+    if reason and not reship:
+        raise UsageError("--reason says why files are sent again; it needs --reship")
+    steps = tuple(runner.step_names(load_pipeline(config, pipeline).clusters))
+    job, folder = _job(pipeline, window, config, steps, reship=reship, scheduled=scheduled, reason=reason, new_ledger=new_ledger)
+    folder.make()
+    stopped: Stopped | None = None
+    try:
+        code = runner.run_job(job, stdout=sys.stderr.buffer)  # spark-submit sends its child's standard error there
+    except Stopped as error:
+        code, stopped = 128 + error.signum, error
+    result = folder.find(runner.REPORT, RunReport)
+    if result is None and stopped:
+        stopped.there = "what it sent until then is in the ledger"
+        raise stopped
+    if result is None:
+        raise StepResultError(f"the run {runner.how_it_ended(code)} and left no report in {folder.uri}; {_WHY_ABOVE}")
+    if as_json:
+        print_json(accounting(result))
+    else:
+        show_run(result, out, err)
+    raise typer.Exit(code)
+
+
+def _job(
+    name: str,
+    window: str,
+    config: Path,
+    steps: tuple[str, ...],
+    *,
+    reship: bool,
+    scheduled: bool = False,
+    reason: str | None = None,
+    new_ledger: bool = False,
+    runs_uri: str | None = None,
+    source_only: bool = False,
+) -> tuple[runner.Job, RunFolder]:
+    parsed = parse_window(window)
+    pipeline = load_pipeline(config, name)
+    if scheduled and pipeline.schedule is None:
+        raise UsageError(f"--scheduled: pipeline {name} has no `schedule`, so there are no windows before this one; leave it out")
+    if scheduled and reship:
+        raise UsageError(
+            "--scheduled and --reship contradict each other: a run that ships files again does not look back; choose one"
+        )
+    job = runner.Job(
+        pipeline,
+        config,
+        parsed.start,
+        parsed.end,
+        runner.new_run_id(),
+        steps,
+        reship=reship,
+        reship_reason=reason,
+        scheduled=scheduled,
+        new_ledger=new_ledger,
+        runs_uri=runs_uri,
+        source_only=source_only,
+        brief=True,
+    )
+    uri = runs_uri or resolve_uri(config, pipeline.runs_uri)
+    return job, RunFolder(uri, name, parsed.start, parsed.end, job.run_id)
+
+
+def main() -> None:
+    """Entry point of the ``shipper`` command: errors become one paragraph and an exit code, never a stack trace."""
+    write_anything()
+    raise_when_stopped()
+    try:
+        code = int(app(standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except Stopped as stopped:
+        code = _failed(stopped.message, 128 + stopped.signum)
+    except ShipperError as error:
+        code = _failed(error.message, error.exit_code)
+    except _WrongUsage as error:
+        if _wants_json():
+            code = _failed(error.format_message(), error.exit_code)
+        else:
+            rich_format_error(error)
+            code = error.exit_code
+    except typer.Abort:
+        code = 1
+    except OSError as error:
+        code = _output_is_gone(error)
+    sys.exit(code)
+
+
+def _wants_json() -> bool:
+    return "--json" in sys.argv
+
+
+def _failed(message: str, code: int) -> int:
+    """Says it on standard error, and, if a document was asked for, there too."""
+    with contextlib.suppress(OSError):  # a terminal that was closed
+        err.say(message, "red")
+    try:
+        if _wants_json():
+            print_json({"error": message, "exit_code": code})
+        sys.stdout.flush()
+    except OSError as error:
+        return _output_is_gone(error)
+    return code
+
+
+def _output_is_gone(error: OSError) -> int:
+    """Standard output is full, or nobody reads it any more. Python would try once more at the end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if error.errno == errno.EPIPE:
+        return 128 + signal.SIGPIPE
+    where = error.filename or "standard output"
+    with contextlib.suppress(OSError):
+        err.say(f"{where}: {error.strerror or error}", "red")
+    return 1

@@ -1,0 +1,299 @@
+"""``shipper quarantine list``, ``show`` and ``replay``."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime as dt
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from shipper.cli.console import Config, Json, Terminal, print_json
+from shipper.cli.ledger import ClusterName, Name, OpenLedger, open_ledgers, open_to_change
+from shipper.config.models import Pipeline
+from shipper.driver.replay import InQuarantine, KeptValues, Place, Repaired, in_quarantine
+from shipper.driver.replay import replay as send_repaired
+from shipper.errors import UsageError
+from shipper.runner import new_run_id
+from shipper.terminal import visible
+from shipper.types import HeadedRecord
+
+app = typer.Typer(
+    name="quarantine",
+    help="Records that could not be shipped: list, look, send repaired ones.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+out = Terminal()
+err = Terminal(stderr=True)
+
+_SHOWN = 40
+
+Reason = Annotated[str | None, typer.Option("--reason", help="Only records that are there for this reason.")]
+Run = Annotated[str | None, typer.Option("--run", help="Only records that this run sent there.")]
+File = Annotated[str | None, typer.Option("--file", help="Only records of files whose path has this in it.")]
+
+
+class Shown(BaseModel):
+    """A record in quarantine as `show --json` writes it and, repaired, `replay` reads it. Bytes that are no UTF-8 are in base64."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pipeline: str
+    cluster: str
+    file: str
+    split: int = Field(ge=0)
+    record: int = Field(ge=1)
+    reason: str = ""
+    run: str = ""
+    at: str = ""
+    replayed: str | None = None
+    """The replay that sent it to its topic."""
+    cut: bool = False
+    """Whether `value` may be only the beginning of what the record had."""
+    topic: str | None = None
+    value: str | None = None
+    value_base64: str | None = None
+    key: str | None = None
+    key_base64: str | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.file, self.split, self.record)
+
+
+@app.command(
+    name="list", epilog="Examples: `shipper quarantine list web_access` · `shipper quarantine list web_access --reason too_large`"
+)
+def list_(
+    pipeline: Name, cluster: ClusterName = None, reason: Reason = None, run: Run = None, file: File = None,
+    config: Config = Path("config"), as_json: Json = False,
+) -> None:  # fmt: skip
+    """Says what is in quarantine, by run, file and reason, and how much of it was replayed. Asks the ledger only."""
+    documents = {}
+    for ledger in open_ledgers(config, pipeline, cluster):
+        rows = [
+            row
+            for row in _rows(in_quarantine(ledger.read()))
+            if reason in (None, *row["reasons"]) and run in (None, row["run"]) and (file or "") in row["file"]
+        ]
+        documents[ledger.cluster.name] = rows
+        if not as_json:
+            _print_rows(ledger, rows)
+    if as_json:
+        print_json(documents)
+
+
+def _rows(found: InQuarantine) -> list[dict[str, Any]]:
+    """One for each run and file."""
+    reasons: dict[tuple[str, str], Counter[str]] = {}
+    topics: dict[tuple[str, str], set[str]] = {}
+    replayed: Counter[tuple[str, str]] = Counter()
+    for chunk in found.chunks:
+        group = chunk.value.run_id, chunk.key.split.file.path
+        reasons.setdefault(group, Counter()).update(chunk.value.reasons or {})
+        topics.setdefault(group, set()).add(chunk.key.topic)
+    for key in found.replays:
+        place = Place(key.split.file.path, key.split.start, key.ordinal + 1)
+        if quarantined := found.find(place):
+            replayed[quarantined.value.run_id, place.file] += 1
+    return [
+        {
+            "run": group[0],
+            "file": group[1],
+            "reasons": dict(counts),
+            "records": counts.total(),
+            "replayed": replayed[group],
+            "topics": sorted(topics[group]),
+        }
+        for group, counts in sorted(reasons.items())
+    ]
+
+
+def _print_rows(ledger: OpenLedger, rows: list[dict[str, Any]]) -> None:
+    total, replayed = sum(row["records"] for row in rows), sum(row["replayed"] for row in rows)
+    out.print(f"{ledger.pipeline.name} on {ledger.cluster.name}: {total:,} records in quarantine, {replayed:,} of them replayed")
+    for row in rows[:_SHOWN]:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in row["reasons"].items())
+        after = f" ({row['replayed']:,} replayed)" if row["replayed"] else ""
+        out.say(f"  {reasons}{after}: {row['file']}, run {row['run']}, in {', '.join(row['topics'])}")
+    if len(rows) > _SHOWN:
+        out.print(f"… and {len(rows) - _SHOWN:,} more; --run, --file and --reason choose, --json lists all.")
+
+
+@app.command(
+    epilog="Examples: `shipper quarantine show web_access --reason unparseable` · "
+    "`shipper quarantine show web_access --json > bad.jsonl`, then repair `value`, and `shipper quarantine replay web_access bad.jsonl`"
+)
+def show(
+    pipeline: Name, cluster: ClusterName = None, reason: Reason = None, run: Run = None, file: File = None,
+    replayed: Annotated[bool, typer.Option("--replayed", help="Records that were replayed, too.")] = False,
+    config: Config = Path("config"),
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line, for `replay`.")] = False,
+) -> None:  # fmt: skip
+    """Shows the records: why, from where, and what was kept of them. Reads the quarantine topic; what its retention has deleted is gone.
+
+    Exit code 1 if values there are not those that shipper put there, by the ledger's checksums.
+    """
+    forged = False
+    for ledger in open_ledgers(config, pipeline, cluster):
+        count, kept = 0, KeptValues()
+        for shown in _shown(ledger, kept):
+            wanted = reason in (None, shown.reason) and run in (None, shown.run) and (file or "") in shown.file
+            if not wanted or (shown.replayed and not replayed):
+                continue
+            count += 1
+            if as_json:
+                print_json(shown.model_dump(exclude_none=True), indent=None)
+            elif count <= _SHOWN:
+                _print_record(shown)
+        text = f"{count:,} records of {pipeline} in quarantine on {ledger.cluster.name}"
+        text += "; --json shows all" if count > _SHOWN and not as_json else ""
+        err.say(text)
+        for sentence in kept.wrong():
+            forged = True
+            err.say(f"{ledger.cluster.name}: {sentence}", "red")
+    raise typer.Exit(1 if forged else 0)
+
+
+def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
+    """Every record in quarantine that counts: one of a file that was shipped anew since is there, and in no count."""
+    known, topics = in_quarantine(ledger.read()), ledger.client.topics()
+    for topic in known.topics:
+        for records in ledger.client.headed(topic) if topic in topics else ():
+            for record in records:
+                headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
+                if headers.get("shipper-pipeline") != ledger.pipeline.name:
+                    continue
+                place = _place(headers)
+                chunk = place and known.find(place)
+                if place and chunk and chunk.value.run_id == headers.get("shipper-run"):
+                    kept.add(chunk, place, record.value)
+                    yield _as_shown(ledger, place, record, headers, known.replay_of(place) is not None, known)
+
+
+def _place(headers: dict[str, str]) -> Place | None:
+    """None for a record that somebody else wrote there, with some of our headers or with numbers that are none."""
+    try:
+        return Place(headers["shipper-file"], int(headers["shipper-split"]), int(headers["shipper-record"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _as_shown(
+    ledger: OpenLedger, place: Place, record: HeadedRecord, headers: dict[str, str], is_replayed: bool, known: InQuarantine
+) -> Shown:
+    replay = known.replay_of(place) if is_replayed else None
+    keep = ledger.pipeline.quarantine.keep_bytes if ledger.pipeline.quarantine else 0
+    return Shown(
+        pipeline=ledger.pipeline.name,
+        cluster=ledger.cluster.name,
+        file=place.file,
+        split=place.split,
+        record=place.record,
+        reason=headers.get("shipper-reason", ""),
+        run=headers.get("shipper-run", ""),
+        at=f"{dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
+        replayed=replay.run_id if replay else None,
+        cut=len(record.value or b"") >= keep,
+        topic=headers.get("shipper-topic"),
+        **_text("value", record.value),
+    )
+
+
+def _text(name: str, value: bytes | None) -> dict[str, Any]:
+    if value is None:
+        return {}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def _print_record(shown: Shown) -> None:
+    to = f", for topic {shown.topic}" if shown.topic else ""
+    after = f", replayed by {shown.replayed}" if shown.replayed else ""
+    out.say(f"{shown.reason}: {shown.place}{to}; run {shown.run}, {shown.at}{after}", "bold")
+    value = shown.value if shown.value_base64 is None else base64.b64decode(shown.value_base64).hex(" ")
+    out.say(f"  {visible(value or '')}" + (" …" if shown.cut and value else ""))
+
+
+@app.command(epilog="Example: `shipper quarantine replay web_access repaired.jsonl`; again: all skipped")
+def replay(
+    pipeline: Name,
+    file: Annotated[
+        Path, typer.Argument(help="JSON lines as `show --json` writes them, with repaired `value` and `topic`; `-` reads standard input.")
+    ],
+    cluster: ClusterName = None,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Sends repaired records to their topic, each exactly once: one that was replayed before is skipped, and said.
+
+    A line's `value` (or `value_base64`) is sent as it stands, with `key` (or `key_base64`) if given, to `topic`. Lines of records that are
+    to stay in quarantine are left out of the file. Needs the lease: no ship may be under way.
+    """
+    ledger = open_to_change(config, pipeline, cluster)
+    wanted = list(_repaired(file, ledger.pipeline, ledger.cluster.name))
+
+    def say(text: str) -> None:
+        err.say(text)
+
+    done = send_repaired(ledger.log, ledger.client, ledger.cluster, ledger.pipeline, wanted, f"replay-{new_run_id()}", say)
+    for place, before in done.skipped.items():
+        say(f"skipped: {place} was sent by {before}")
+    if as_json:
+        skipped = [{**dataclasses.asdict(place), "replayed": before} for place, before in done.skipped.items()]
+        print(json.dumps({"sent": [dataclasses.asdict(place) for place in done.sent], "skipped": skipped}, indent=1))
+    else:
+        out.print(f"{len(done.sent):,} records sent, {len(done.skipped):,} were sent before")
+
+
+def _repaired(file: Path, pipeline: Pipeline, cluster: str) -> Iterator[Repaired]:
+    """Raises UsageError for the first line that cannot be sent, and names it."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield _checked(Shown.model_validate_json(line), pipeline, cluster)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise UsageError(f"{file}:{number}: {field + ': ' if field else ''}{first['msg']}. Nothing was sent.") from error
+        except ValueError as error:
+            raise UsageError(f"{file}:{number}: {error}. Nothing was sent.") from error
+
+
+def _checked(shown: Shown, pipeline: Pipeline, cluster: str) -> Repaired:
+    """Raises ValueError."""
+    for name, given, ours in (("pipeline", shown.pipeline, pipeline.name), ("cluster", shown.cluster, cluster)):
+        if given != ours:
+            raise ValueError(f"it is of {name} {given}, not of {ours}")
+    if shown.topic is None:
+        raise ValueError("`topic` is missing: say where the record goes")
+    if not {"value", "value_base64"} & shown.model_fields_set:
+        raise ValueError("`value` is missing: say what is to be sent; null for a record without a value")
+    if shown.cut:
+        raise ValueError("`cut`: the value may be only the beginning of the record; put the whole one there, and remove `cut`")
+    value, key = _bytes("value", shown.value, shown.value_base64), _bytes("key", shown.key, shown.key_base64)
+    return Repaired(shown.place, shown.topic, value, key)
+
+
+def _bytes(name: str, text: str | None, encoded: str | None) -> bytes | None:
+    if text is not None and encoded is not None:
+        raise ValueError(f"`{name}` and `{name}_base64` contradict each other; leave one")
+    if encoded is not None:
+        return base64.b64decode(encoded, validate=True)
+    return None if text is None else text.encode()

@@ -1,0 +1,163 @@
+"""What `shipper plan`, `gates` and `run` show of their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from shipper.cli.console import Terminal, table
+from shipper.config.units import format_bytes, format_duration
+from shipper.report.markup import plural
+from shipper.report.results import ClusterPlan, GateResult, PlanResult, RunReport, ShipResult
+from shipper.report.sections import unsafe_note
+from shipper.windows.window import Window
+
+_SHOWN = 20
+_RATE_AFTER_SECONDS = 1.0
+"""Seconds of sending below which a rate would be a guess."""
+
+
+def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
+    if result.status == "failed" and not result.files:
+        return
+    window = Window(result.window_start, result.window_end)
+    late = f" ({len(result.late_files):,} of them late)" if result.late_files else ""
+    size = (
+        f"{plural(len(result.files), 'file')}{late}, {format_bytes(result.total_bytes)}, {plural(result.total_splits, 'split')}"
+    )
+    out.say(f"{result.pipeline} {window}   {size}", "bold")
+    out.say(f"from {result.source}  to {', '.join(result.topics)}  transform {result.transform_digest}")
+    if result.left_out:
+        first = result.left_out[0]
+        out.say(f"{plural(len(result.left_out), 'file')} left out; the first: {first.path}: {first.reason}")
+    if result.looked_back:
+        back = result.looked_back
+        out.say(f"looked back to {back.start:%Y-%m-%dT%H:%M:%SZ}: {plural(back.windows, 'window')}, {plural(back.files, 'file')}")
+    clusters = table("cluster", ">files there", ">begun", ">left", ">bytes left", ">records there", "missing topics")
+    for cluster in result.clusters:
+        clusters.add_row(*_plan_row(cluster))
+    out.show(clusters)
+    files = table("file", ">bytes", ">splits")
+    for file in result.files[:_SHOWN]:
+        files.add_row(file.path, f"{file.size_bytes:,}", str(file.splits))
+    out.show(files)
+    if len(result.files) > _SHOWN:
+        out.say(f"… and {len(result.files) - _SHOWN:,} more; --json lists all.")
+    for cluster in result.clusters:
+        if cluster.tuning:
+            out.say(f"{cluster.cluster}: {cluster.tuning}")
+        for note in cluster.notes:
+            out.say(f"{cluster.cluster}: {note}")
+    for cluster in result.clusters:
+        if cluster.unsafe_properties:
+            err.say(f"{cluster.cluster}: {unsafe_note(cluster.unsafe_properties)}", "yellow")
+        for text in cluster.warnings:
+            err.say(f"{cluster.cluster}: {text}", "yellow")
+        if cluster.problem:
+            err.say(cluster.problem, "red")
+
+
+def _plan_row(cluster: ClusterPlan) -> list[str]:
+    missing = ", ".join(cluster.missing_topics) or "—"
+    if cluster.problem and not cluster.missing_topics:
+        return [cluster.cluster, "?", "?", "?", "?", "?", "?"]
+    counts = (cluster.complete_files, cluster.partial_files, cluster.left_files)
+    return [cluster.cluster, *(f"{n:,}" for n in counts), format_bytes(cluster.left_bytes), f"{cluster.records_there:,}", missing]
+
+
+def show_gate(result: GateResult, out: Terminal, err: Terminal) -> None:
+    window = Window(result.window_start, result.window_end)
+    scans = "no scan of the lines" if not result.scans else f"{plural(result.scans, 'scan')} of the lines"
+    out.say(f"{result.pipeline} {window}   {result.scope or 'nothing was looked at'}   {scans}", "bold")
+    checks = table("", "check", "severity", "expected", "observed")
+    for check in result.checks:
+        mark = Text("✓", "green") if check.passed else Text("✗", "red") if check.severity == "block" else Text("!", "yellow")
+        checks.add_row(mark, check.check, check.severity, check.expected, check.observed)
+    if result.checks:
+        out.show(checks)
+    if result.error:
+        err.say(result.error, "red")
+    elif result.status == "skipped":
+        out.say(f"skipped: {result.scope}")
+    else:
+        out.say("✓ The gate is open.", "green")
+
+
+def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
+    topics = table("cluster", "topic", ">delivered", ">before", ">bytes")
+    for ship in result.ships:
+        for topic in ship.topics:
+            size = format_bytes(topic.delivered_bytes)
+            topics.add_row(ship.cluster, topic.topic, f"{topic.delivered:,}", f"{topic.before:,}", size)
+    if topics.row_count:
+        out.show(topics)
+    for ship in result.ships:
+        out.say(f"{ship.cluster}: {ship.delivered:,} records sent{_rate(ship)}; {ship.before:,} were there before.")
+        if ship.late_files:
+            files, windows = plural(ship.late_files, "file"), plural(ship.late_windows, "earlier window")
+            out.say(f"{ship.cluster}: of these, {plural(ship.late_records, 'record')} from {files} of {windows} that came late.")
+        for what, counts in (("filtered", ship.filtered), ("quarantined", ship.quarantined)):
+            if counts:
+                named = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+                out.say(f"{ship.cluster}: {sum(counts.values()):,} {what}: {named}")
+        for note in ship.notes:
+            out.say(f"{ship.cluster}: {note}")
+    _show_closed(result, err)
+    if result.first_cause:
+        err.say(f"FAILED  {result.first_cause}", "bold red")
+    out.say(f"report: {result.page}")
+
+
+def _rate(ship: ShipResult) -> str:
+    if not ship.ship_seconds or ship.ship_seconds < _RATE_AFTER_SECONDS:
+        return ""
+    return f" in {format_duration(ship.ship_seconds)}: {ship.delivered / ship.ship_seconds:,.0f} records/s"
+
+
+def _show_closed(result: RunReport, err: Terminal) -> None:
+    """What a closed gate found, line by line: its message names five at most."""
+    closed = table("gate", "check that does not hold", "expected", "observed")
+    for gate in filter(None, (result.gate_source, *result.delivery_gates)):
+        for check in gate.checks:
+            if not check.passed:
+                closed.add_row(f"{gate.step} {gate.cluster or ''}".strip(), check.check, check.expected, check.observed)
+    if closed.row_count:
+        err.show(closed)
+
+
+def accounting(result: RunReport) -> dict[str, Any]:
+    """What `shipper run --json` prints."""
+    ledger = {(gate.cluster, topic.topic): topic.ledger for gate in result.delivery_gates for topic in gate.topics}
+    clusters = {
+        ship.cluster: {
+            "status": ship.status,
+            "error": ship.error,
+            "read": ship.read,
+            "unread": ship.unread,
+            "delivered": ship.delivered,
+            "before": ship.before,
+            "filtered": ship.filtered,
+            "quarantined": ship.quarantined,
+            "ship_seconds": ship.ship_seconds,
+            "topics": {
+                topic.topic: {
+                    "delivered": topic.delivered,
+                    "before": topic.before,
+                    "bytes": topic.delivered_bytes,
+                    "ledger": ledger.get((ship.cluster, topic.topic)),
+                }
+                for topic in ship.topics
+            },
+        }
+        for ship in result.ships
+    }
+    return {
+        "pipeline": result.pipeline,
+        "window": str(Window(result.window_start, result.window_end)),
+        "run_id": result.run_id,
+        "status": "failed" if result.first_cause else "succeeded",
+        "error": result.first_cause,
+        "clusters": clusters,
+        "report": result.page,
+    }

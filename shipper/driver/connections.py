@@ -1,0 +1,60 @@
+"""The connections of one process to one cluster, brought up before they are needed: a far cluster takes a second or two for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from shipper.config.models import Cluster, Pipeline
+from shipper.kafka.client import ClusterClient
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.records import CHUNKS, CONTROL
+from shipper.ledger.takeover import Fences, ids_of
+from shipper.ledger.writing import lane_settings
+
+_BATCH_BYTES = 1_000_000
+
+
+class Connections:
+    """Shared by all steps that a process runs. What is begun in vain ends with the process, and nobody waits for it."""
+
+    def __init__(self, cluster: Cluster, pipeline: Pipeline) -> None:
+        """Connects nobody yet. Raises ClusterError for settings that librdkafka does not take."""
+        self.cluster = cluster
+        self.client = ClusterClient(cluster)
+        self._pipeline = pipeline
+        self._topic = cluster.ledger_topic(pipeline.name)
+        self._begun: dict[str, threading.Thread] = {}
+        self._fences: Fences | None = None
+
+    def begin_reading(self) -> None:
+        """Of the ledger."""
+        self._begin("reading", CONTROL, CHUNKS)
+
+    def begin_writing(self, lanes: Mapping[str, Sequence[int]]) -> None:
+        """Of the ledger; ``lanes``: those of earlier runs that will have to be fenced, as far as anyone knows."""
+        self.begin_reading()
+        self._begin("writing")
+        if self._fences is None:
+            self._fences = Fences(lane_settings(self.cluster, self._pipeline, _BATCH_BYTES), self._topic)
+            self._fences.connect(ids_of(self._pipeline.name, lanes))
+
+    def take_fences(self) -> Fences | None:
+        """For one ship; None if nobody began."""
+        fences, self._fences = self._fences, None
+        return fences
+
+    def wait(self) -> None:
+        """Until the ledger can be read and written, or cannot: whoever does hears why."""
+        for begun in self._begun.values():
+            begun.join()
+
+    def _begin(self, what: str, *partitions: int) -> None:
+        """To read ``partitions`` of the ledger or, if there are none, to write it."""
+        if what not in self._begun:
+            ledger = LedgerLog(self.client, self.cluster, self._pipeline.name)
+            begun = threading.Thread(
+                target=lambda: ledger.connect(partitions, writes=not partitions), name=f"connect for {what}", daemon=True
+            )
+            self._begun[what] = begun
+            begun.start()

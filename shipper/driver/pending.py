@@ -1,0 +1,155 @@
+"""What is left to ship: the plan's files minus what the ledger holds. Pure; the plan and the ship use the same arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shipper.config.models import SMALLEST_SPLIT_BYTES
+from shipper.driver.files import split_starts
+from shipper.errors import DigestChanged, SourceError
+from shipper.ledger.chunks import Chunks, SplitState, complete_as_cut
+from shipper.types import FileId, SplitId
+
+
+@dataclass
+class Remaining:
+    """The window's files, sorted by what the cluster holds of them."""
+
+    complete: list[FileId] = field(default_factory=list)
+    older: list[FileId] = field(default_factory=list)
+    """Of ``complete``: shipped under another transform than the pipeline's own now."""
+    left: list[FileId] = field(default_factory=list)
+    """Not, or not entirely, there; in the plan's order."""
+    partial: list[FileId] = field(default_factory=list)
+    """Of ``left``: begun."""
+    skipped: list[FileId] = field(default_factory=list)
+    """Replaced after they were shipped, and left alone since the pipeline says `on_replaced: skip`."""
+    void: list[FileId] = field(default_factory=list)
+    """Identities whose chunks must be declared void before shipping: what `reship` ships anew, and what was replaced."""
+    refused: dict[FileId, str] = field(default_factory=dict)
+    """Of the late files, those that cannot be shipped, and why. The window's own raise."""
+    records_there: dict[FileId, int] = field(default_factory=dict)
+    """Of each file that is complete or begun, what is on the cluster."""
+
+
+def remaining(
+    splits_of: Mapping[FileId, Sequence[int]],
+    chunks: Chunks,
+    *,
+    digest: str,
+    reship: bool,
+    on_replaced: Literal["fail", "skip", "reship"],
+    reshipped: Collection[FileId] = (),
+    late: Collection[FileId] = (),
+    spark: str | None = None,
+) -> Remaining:
+    """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has declared void before, in
+    an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window.
+
+    A file that is complete is done, under whatever transform it was shipped; one that was begun under another cannot be finished.
+    Raises DigestChanged, SourceError; then nothing may be sent."""
+    found = Remaining()
+    changed: list[FileId] = []
+    other_spark: list[FileId] = []
+    replaced: list[FileId] = []
+    doubted: list[FileId] = []
+    cut_then = chunks.splits_of({file for file in splits_of if chunks.digests.get(file, {digest}) - {digest}})
+    for file, starts in splits_of.items():
+        splits = [SplitId(file, start) for start in starts]
+        states = [chunks.splits.get(split) for split in splits]
+        known = chunks.files_of_path.get(file.path, set())
+        begun, others = file in known, known - {file}
+        if reship and file not in reshipped:
+            found.void += {*known, file}
+            found.left.append(file)
+        elif doubt := chunks.doubts.get(file):
+            if file in late:
+                found.refused[file] = f"what run {doubt.run_id} shipped of it is in doubt: {doubt.why}"
+            else:
+                doubted.append(file)
+        elif begun and chunks.digests[file] - {digest}:
+            there = [chunks.splits[split] for split in cut_then[file]]
+            if _complete_as_cut(file, there):
+                found.complete.append(file)
+                found.older.append(file)
+                found.records_there[file] = sum(state.records for state in there)
+            elif file in late:
+                found.refused[file] = "it was shipped in part under another transform, and cannot be finished under this one"
+            else:
+                changed.append(file)
+        elif others and not begun:
+            if on_replaced == "skip":
+                found.skipped.append(file)
+                continue
+            if on_replaced == "reship":
+                found.void += {*others, file}
+                found.left.append(file)
+            elif file in late:
+                found.refused[file] = (
+                    "it was replaced after it was shipped: size or modification time differ from what the ledger holds"
+                )
+            else:
+                replaced.append(file)
+        elif all(state is not None and state.complete for state in states):
+            found.complete.append(file)
+            found.records_there[file] = sum(state.records for state in states if state)
+        elif begun and spark and chunks.sparks.get(file, {spark}) != {spark}:
+            if file in late:
+                found.refused[file] = (
+                    "it was shipped in part under another version of Spark, and cannot be finished under this one"
+                )
+            else:
+                other_spark.append(file)
+        else:
+            found.left.append(file)
+            if begun:
+                found.partial.append(file)
+                found.records_there[file] = sum(state.records for state in states if state)
+    if doubted:
+        doubt = chunks.doubts[doubted[0]]
+        raise SourceError(
+            f"{_some(doubted)} shipped in doubt: run {doubt.run_id} found that {doubt.why}. Nothing was sent. Compare the file with the topic. Is "
+            "something missing or wrong, ship it whole again with --reship (readers then see it twice); is all of it there, say so with "
+            "`shipper ledger trust`."
+        )
+    if changed:
+        raise DigestChanged(
+            f"{_some(changed)} shipped in part under another transform (format, split_size, records or routes changed since), so nobody "
+            "could tell which records are there. Restore the old transform to finish them, or ship them whole again with --reship "
+            "(readers then see them twice)."
+        )
+    if other_spark:
+        versions = sorted(set().union(*(chunks.sparks[file] for file in other_spark)) - {spark})
+        raise DigestChanged(
+            f"{_some(other_spark)} begun with Spark {' and '.join(versions)}, and this is Spark {spark}, which may make other records of the "
+            "same lines. Finish them with the Spark that began them (`runner.python`), or ship them whole again with --reship (readers then "
+            "see them twice)."
+        )
+    if replaced:
+        raise SourceError(
+            f"{_some(replaced)} replaced after being shipped: size or modification time differ from what the ledger holds. Nothing was "
+            "sent. Find out who rewrites finished files; or set `source.on_replaced` to skip or reship."
+        )
+    return found
+
+
+def shipped_under_another(count: int) -> str:
+    """The note on complete files of another transform."""
+    files = "1 file was" if count == 1 else f"{count:,} files were"
+    return (
+        f"{files} shipped whole before `records`, `routes`, `format` or `split_size` were changed, and done: what they became then stays. "
+        "`--reship` sends them anew, by the present ones."
+    )
+
+
+def _complete_as_cut(file: FileId, states: Sequence[SplitState]) -> bool:
+    """A ledger of before ChunkValue.splits does not say into how many a larger file was cut, and then nobody knows."""
+    smallest = split_starts(file.path, file.size_bytes, SMALLEST_SPLIT_BYTES)
+    return complete_as_cut(states, 1 if len(smallest) == 1 else None)
+
+
+def _some(files: Sequence[FileId]) -> str:
+    first = files[0].path
+    return f"{first} was" if len(files) == 1 else f"{first} and {len(files) - 1} more files were"

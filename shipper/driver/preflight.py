@@ -1,0 +1,112 @@
+"""What is asked of a cluster before anything is sent to it: topics, limits, transactions, distance."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from shipper.config.models import Cluster, Pipeline
+from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, Link, Tuning, Wishes, tune
+from shipper.errors import NoSuchPartition, TopicMissing
+from shipper.kafka.client import ClusterClient, TopicFacts
+from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
+from shipper.kafka.producer import LaneSettings
+from shipper.ledger.writing import lane_settings
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a look at the beginning of some files says."""
+
+    ratio: float = 1.0
+    """Uncompressed bytes per compressed byte, with the pipeline's codec."""
+    long_lines: bool = False
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """Picklable. Holds secrets in ``settings``: never log it."""
+
+    settings: LaneSettings
+    tuning: Tuning
+    limits: Mapping[str, int]
+    """Topic → max.message.bytes."""
+    rtt_seconds: float
+
+    @property
+    def transactional(self) -> bool:
+        return self.settings.transactional
+
+
+def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
+    """Topics that the pipeline needs and the cluster does not have."""
+    return [topic for topic in pipeline.needed_topics() if topic not in known]
+
+
+def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str]) -> str:
+    names = ", ".join(missing)
+    return (
+        f"cluster {cluster}: topic {names} of pipeline {pipeline.name} is not there. Create it "
+        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or `quarantine` in pipelines/{pipeline.name}.yaml."
+    )
+
+
+def preflight(
+    client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sample: Sample, *, known: Mapping[str, TopicFacts] | None = None
+) -> Preflight:
+    """Measures the way to the cluster and sizes the lanes. ``known``: facts of topics, if the cluster was asked a moment ago. Raises
+    TopicMissing, ClusterError."""
+    if known is None:
+        known = client.facts(list(pipeline.needed_topics()))
+    known = {topic: known[topic] for topic in pipeline.needed_topics() if topic in known}
+    if missing := missing_topics(pipeline, known):
+        raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
+    _check_partitions(cluster, pipeline, known)
+    delivery = pipeline.delivery
+    limits = {topic: facts.max_message_bytes for topic, facts in known.items()}
+    some_topic = next(iter(limits), cluster.ledger_topic(pipeline.name))
+    rtt_seconds = client.rtt_seconds(some_topic)
+    wishes = Wishes(delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes)
+    if delivery.tuning == "off":
+        wishes = Wishes(
+            wishes.lanes or SHORT_LANES,
+            wishes.batch_bytes or min(SHORT_BATCH_BYTES, wishes.chunk_bytes or SHORT_BATCH_BYTES),
+            wishes.chunk_bytes or max(SHORT_CHUNK_BYTES, wishes.batch_bytes or 0),
+        )
+    limit = min((limits[topic] for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES)
+    link = Link(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
+    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, wishes)
+    # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still one request.
+    batch_bytes = tuning.batch_bytes + tuning.batch_bytes // 8
+    transactional = is_transactional(client, cluster, pipeline, some_topic)
+    settings = lane_settings(cluster, pipeline, batch_bytes, transactional=transactional)
+    return Preflight(settings, tuning, limits, rtt_seconds)
+
+
+def is_transactional(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str) -> bool:
+    """Whether the pipeline ships exactly once to the cluster. ``topic``: any that is there. Raises ClusterError."""
+    match pipeline.delivery.guarantee:
+        case "exactly_once":
+            return True
+        case "prefer_exactly_once":
+            return client.has_transactions(topic, f"{pipeline.name}.{cluster.name}.preflight")
+    return False
+
+
+def _check_partitions(cluster: Cluster, pipeline: Pipeline, known: Mapping[str, TopicFacts]) -> None:
+    """Raises ClusterError if `delivery.partitions` names some that a topic does not have."""
+    listed = pipeline.delivery.partitions
+    if not isinstance(listed, tuple):
+        return
+    lacking = {topic: [number for number in listed if number >= facts.partitions] for topic, facts in known.items()}
+    faults = [
+        f"{topic} has {known[topic].partitions} (numbered from 0), and no {', '.join(map(str, numbers))}"
+        for topic, numbers in lacking.items()
+        if numbers
+    ]
+    if faults:
+        raise NoSuchPartition(
+            f"cluster {cluster.name}: `delivery.partitions` of pipeline {pipeline.name} names partitions that are not there: "
+            f"{'; '.join(faults)}. Nothing was sent. Correct the list in the pipeline's file (it holds for every topic of "
+            "the pipeline, the quarantine too), or add the partitions."
+        )

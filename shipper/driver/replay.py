@@ -1,0 +1,277 @@
+"""Records that leave quarantine: repaired by a person, sent to their topic exactly once.
+
+A replay is a run of its own that sends a few records: it takes the lease, announces a generation and fences all lanes before it, and
+only then reads the ledger. Each record that it sends has a record in the ledger, in the same transaction, and there is one for each
+quarantined record at most; so a replay that was killed, or is started twice, sends what is missing and says what it left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shipper.config.mapping import LINES_HEADER
+from shipper.config.models import Cluster, Pipeline
+from shipper.config.quarantine import UNREADABLE
+from shipper.driver.preflight import is_transactional
+from shipper.errors import ClusterError, UsageError
+from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import KafkaFault
+from shipper.kafka.transaction import Transactions
+from shipper.ledger.checksum import spark_hash
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.ordinals import decode_ordinals
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Replay, ReplayKey, encode_replay
+from shipper.ledger.roots import Roots
+from shipper.ledger.state import LedgerRecords, voids_in
+from shipper.ledger.takeover import sole_run, transactional_id
+from shipper.ledger.writing import lane_settings, right_of, within
+from shipper.types import FileId
+
+_BATCH_BYTES = 1_000_000
+_MOST_RECORDS = 1_000
+_LANE_SECONDS = 60.0
+_ABORT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which record of which file, as the headers of the quarantine topic say it."""
+
+    file: str
+    split: int
+    """Byte at which its split starts."""
+    record: int
+    """Its number in the split, from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.file} (split at byte {self.split}), record {self.record}"
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What is to be sent."""
+
+    place: Place
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.value or b"") + len(self.key or b"")
+
+
+@dataclass(frozen=True)
+class QuarantineChunk:
+    """Records of one split that were quarantined in one transaction, by the ledger."""
+
+    key: ChunkKey
+    value: ChunkValue
+
+    @property
+    def intervals(self) -> list[tuple[int, int]]:
+        return decode_ordinals(self.value.ordinals or "")
+
+
+@dataclass
+class InQuarantine:
+    """What the ledger says of one pipeline's quarantine on one cluster."""
+
+    chunks: list[QuarantineChunk] = field(default_factory=list)
+    replays: dict[ReplayKey, Replay] = field(default_factory=dict)
+    roots: Roots = field(default_factory=Roots)
+    _of_split: dict[tuple[str, int], list[QuarantineChunk]] = field(default_factory=dict, repr=False)
+
+    def add(self, chunk: QuarantineChunk) -> None:
+        self.chunks.append(chunk)
+        split = chunk.key.split
+        self._of_split.setdefault((split.file.path, split.start), []).append(chunk)
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({chunk.key.topic for chunk in self.chunks})
+
+    def find(self, place: Place) -> QuarantineChunk | None:
+        """The chunk that the record was quarantined with; the latest, if the file was replaced or shipped anew since."""
+        ordinal = place.record - 1
+        hits = [
+            chunk
+            for chunk in self._of_split.get((self.roots.now(place.file), place.split), ())
+            if any(first <= ordinal < last for first, last in chunk.intervals)
+        ]
+        return max(hits, key=lambda chunk: chunk.value.generation, default=None)
+
+    def replay_of(self, place: Place) -> Replay | None:
+        chunk = self.find(place)
+        return self.replays.get(_key(chunk, place)) if chunk else None
+
+
+def _key(chunk: QuarantineChunk, place: Place) -> ReplayKey:
+    return ReplayKey(chunk.key.split, place.record - 1)
+
+
+class KeptValues:
+    """Whether the quarantine topic holds what was put there. Anybody who may write to it can forge shipper's headers, and a person repairs and
+    replays what is read from it; the ledger, which fewer may write to, has a checksum of each chunk's values."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[ChunkKey, int], dict[int, int]] = {}
+        self._wrong: dict[tuple[ChunkKey, int], None] = {}
+
+    def add(self, chunk: QuarantineChunk, place: Place, value: bytes | None) -> None:
+        which, found = (chunk.key, chunk.value.generation), spark_hash(value)
+        hashes = self._hashes.setdefault(which, {})
+        if place.record in hashes:
+            right = hashes[place.record] == found  # at least once may put the same one there twice
+        else:
+            hashes[place.record] = found
+            right = len(hashes) < chunk.value.records or sum(hashes.values()) % 2**64 == chunk.value.checksum
+        if not right:
+            self._wrong[which] = None
+
+    def wrong(self) -> list[str]:
+        """A sentence for each chunk that holds something else. One of which retention has removed a record cannot be judged."""
+        return [
+            f"{key.split.file.path} (split at byte {key.split.start}): topic {key.topic} has other values than were put there, by the "
+            "ledger's checksum: somebody else writes to it. Take the records from the file itself."
+            for key, _ in self._wrong
+        ]
+
+
+def in_quarantine(read: LedgerRecords) -> InQuarantine:
+    found = InQuarantine(roots=read.roots)
+    for _, of_path in read.by_path():
+        voids = voids_in(of_path)
+
+        def counts(file: FileId, generation: int, voids: Mapping[FileId, object] = voids) -> bool:
+            void = voids.get(file)
+            return void is None or generation >= getattr(void, "generation", 0)
+
+        for _, entry in of_path:
+            match entry:
+                case (ChunkKey() as key, ChunkValue() as value):
+                    if value.reasons is not None and counts(key.split.file, value.generation):
+                        found.add(QuarantineChunk(key, value))
+                case (ReplayKey() as replayed, Replay() as replay):
+                    if counts(replayed.split.file, replay.generation):
+                        found.replays[replayed] = replay
+    return found
+
+
+@dataclass
+class Replayed:
+    sent: list[Place] = field(default_factory=list)
+    skipped: dict[Place, str] = field(default_factory=dict)
+    """Record → the replay that sent it before."""
+    generation: int = 0
+
+
+def replay(
+    ledger: LedgerLog, client: ClusterClient, cluster: Cluster, pipeline: Pipeline, wanted: Sequence[Repaired], run_id: str,
+    say: Callable[[str], None],
+) -> Replayed:  # fmt: skip
+    """Raises UsageError for a record that is not in quarantine, or a topic that is none of the pipeline's; then nothing was sent. Raises
+    LeaseHeld, ClusterError, Superseded, OutcomeUnknown; then the same replay again sends the rest."""
+    _check_topics(pipeline, cluster, client.topics(), wanted)
+    transactional = is_transactional(client, cluster, pipeline, ledger.topic)
+    settings = lane_settings(cluster, pipeline, _BATCH_BYTES, transactional=transactional)
+    found = Replayed()
+    with sole_run(ledger, settings, cluster, pipeline, run_id, say) as found.generation:
+        paths = {repaired.place.file for repaired in wanted}
+        known = in_quarantine(ledger.records(paths, wait_seconds=settings.transaction_timeout_ms / 1000 + 15))
+        chunks = _chunks(known, cluster.name, wanted)
+        left = []
+        for repaired in wanted:
+            before = known.replays.get(_key(chunks[repaired.place], repaired.place))
+            if before is None:
+                left.append(repaired)
+            else:
+                found.skipped[repaired.place] = before.run_id
+        lane = transactional_id(pipeline.name, cluster.name, 0, 0)
+        transactions = Transactions(settings, lane, ledger.topic, right_of(ledger, found.generation))
+        try:
+            _send(ledger, transactions, pipeline, chunks, left, run_id, found)
+        except KafkaFault as fault:
+            raise ClusterError(
+                f"cluster {cluster.name}: {len(found.sent)} of {len(left)} records are certainly sent, then: {fault}. Run the same "
+                "command again: only what is left will be sent."
+            ) from fault
+        finally:
+            transactions.close(within(_ABORT_SECONDS))
+    return found
+
+
+def _check_topics(pipeline: Pipeline, cluster: Cluster, known: Mapping[str, int], wanted: Iterable[Repaired]) -> None:
+    for topic in dict.fromkeys(repaired.topic for repaired in wanted):
+        if re.fullmatch(cluster.reserved_topics, topic):
+            raise UsageError(f"topic {topic!r} is a ledger, or Kafka's own, and not for records. Nothing was sent.")
+        if not any(route.matches(topic) for route in pipeline.routes) or (
+            pipeline.quarantine and topic == pipeline.quarantine.topic
+        ):
+            raise UsageError(f"topic {topic!r} is no topic that pipeline {pipeline.name} routes to. Nothing was sent.")
+        if topic not in known:
+            raise UsageError(f"topic {topic!r} is not on cluster {cluster.name}. Nothing was sent.")
+
+
+def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> dict[Place, QuarantineChunk]:
+    found: dict[Place, QuarantineChunk] = {}
+    for repaired in wanted:
+        place = repaired.place
+        chunk = known.find(place)
+        if chunk is None:
+            raise UsageError(f"{place} is not in quarantine on cluster {cluster}, by the ledger. Nothing was sent.")
+        if UNREADABLE in (chunk.value.reasons or {}):
+            raise UsageError(
+                f"{place} stands for a whole file that could not be read, and is no record to send. Nothing was sent. Repair the file and run "
+                "its window again: changed, it is a new file, and is shipped."
+            )
+        if place in found:
+            raise UsageError(f"{place} is given twice. Nothing was sent: leave one of them.")
+        found[place] = chunk
+    return found
+
+
+def _send(
+    ledger: LedgerLog, transactions: Transactions, pipeline: Pipeline, chunks: Mapping[Place, QuarantineChunk],
+    left: Sequence[Repaired], run_id: str, found: Replayed,
+) -> None:  # fmt: skip
+    headers = [(LINES_HEADER, b"1")] if pipeline.records.bundle is not None else []
+    for batch in _batches(left):
+        until = within(_LANE_SECONDS)
+        lane = transactions.begin(until)
+        with lane.faults():
+            for repaired in batch:
+                lane.produce_patiently(until, repaired.topic, repaired.value, repaired.key, headers=headers)
+        lane.flush(until)
+        with lane.faults():
+            for repaired in batch:
+                chunk = chunks[repaired.place]
+                value = Replay(
+                    repaired.topic,
+                    repaired.size_bytes,
+                    spark_hash(repaired.value),
+                    found.generation,
+                    run_id,
+                    chunk.value.window,
+                )
+                key, encoded = encode_replay(pipeline.name, _key(chunk, repaired.place), value)
+                lane.produce_patiently(until, ledger.topic, encoded, key, CHUNKS)
+        lane.flush(until)
+        transactions.commit(until)
+        found.sent += [repaired.place for repaired in batch]
+
+
+def _batches(left: Iterable[Repaired]) -> Iterator[list[Repaired]]:
+    """One transaction each."""
+    batch: list[Repaired] = []
+    for repaired in left:
+        if batch and (
+            len(batch) == _MOST_RECORDS or sum(one.size_bytes for one in batch) + repaired.size_bytes > _BATCH_BYTES // 2
+        ):
+            yield batch
+            batch = []
+        batch.append(repaired)
+    if batch:
+        yield batch

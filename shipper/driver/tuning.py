@@ -1,0 +1,95 @@
+"""How many lanes, how large batches: arithmetic on what was measured of the link. Pure.
+
+A lane has one batch per partition in flight, and a transaction of n batches takes n + 4 round trips (the partition joins the
+transaction; each batch; the same for the ledger's record; the commit), and half as long again for filling, compressing and the
+broker's work where a link is full (measured: 1.8 s instead of 1.15 s for 4 batches over 140 ms). So lanes make up for the rest::
+
+    in flight = lanes × batch  ≥  rate × round trip × 1.5 × (n + 4) / n
+
+For a given memory most bytes flow with three or four batches in a transaction: with one, librdkafka holds a copy of the whole of it.
+
+Figures that are not arithmetic were measured on two cores with 137-byte log lines, zstd (bench/results).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shipper.kafka.limits import BATCH_OVERHEAD_BYTES
+
+SHORT_LINK_SECONDS = 0.003
+#: Below it the processor is the limit, and small batches are kinder to its cache: 0.83 CPU s per million lines with 0.5 MB, 1.2 with 4 MB.
+SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES = 500_000, 8_000_000, 2
+_LONG_BATCH_BYTES = 2_000_000
+_BATCHES_PER_TRANSACTION = 3
+_WORK = 1.5
+#: A task (one core) makes no more than this, uncompressed, so more need not be in flight.
+_TASK_BYTES_PER_SECOND = 80_000_000
+#: Compression of a batch varies around the sample's; a batch that is too large costs a transaction.
+_RATIO_MARGIN = 0.6
+_MOST_LANES = 128
+
+
+@dataclass(frozen=True)
+class Link:
+    """What was measured of the way to a cluster."""
+
+    rtt_seconds: float
+    bandwidth_bytes_per_second: float
+    ratio: float
+    """Uncompressed bytes per byte on the wire, of a sample."""
+    limit_bytes: int
+    """Smallest max.message.bytes of the topics."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is set by hand; None: to be sized."""
+
+    lanes: int | None = None
+    batch_bytes: int | None = None
+    chunk_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Per Spark task."""
+
+    lanes: int
+    batch_bytes: int
+    chunk_bytes: int
+    why: str
+    """One paragraph for people."""
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self.lanes * self.batch_bytes
+
+
+def tune(link: Link, tasks: int, memory_bytes: int, wishes: Wishes = Wishes()) -> Tuning:
+    """Sizes for each of ``tasks`` tasks so that the link is full. ``memory_bytes``: most bytes of chunks under way in a task."""
+    short = link.rtt_seconds < SHORT_LINK_SECONDS
+    fits = int((link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN))
+    batch = wishes.batch_bytes or min(SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, wishes.chunk_bytes or fits)
+    rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
+    chunk = wishes.chunk_bytes or max(batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch)
+    lanes = wishes.lanes or max(1, min(_lanes(link, rate, batch, chunk), memory_bytes // chunk))
+    if not wishes.chunk_bytes and lanes * chunk > memory_bytes:
+        chunk = max(batch, memory_bytes // lanes)
+    return Tuning(lanes, batch, chunk, _why(link, tasks, rate, Tuning(lanes, batch, chunk, "")))
+
+
+def _lanes(link: Link, rate: float, batch: int, chunk: int) -> int:
+    batches = max(1.0, chunk / batch)
+    needed = rate * link.rtt_seconds * _WORK * (batches + 4) / batches / batch
+    return max(SHORT_LANES, min(_MOST_LANES, math.ceil(needed)))
+
+
+def _why(link: Link, tasks: int, rate: float, found: Tuning) -> str:
+    return (
+        f"round trip {link.rtt_seconds * 1000:.1f} ms, a sample compresses {link.ratio:.1f} : 1, topics take batches of {link.limit_bytes:,} bytes; "
+        f"{tasks} × {found.lanes} lanes × {found.batch_bytes / 1e6:.2f} MB are {tasks * found.in_flight_bytes / 1e6:.1f} MB in flight (uncompressed) "
+        f"for {tasks * rate / 1e6:.0f} MB/s × round trip = {tasks * rate * link.rtt_seconds / 1e6:.1f} MB; "
+        f"{found.chunk_bytes / 1e6:.1f} MB a transaction"
+    )

@@ -1,0 +1,160 @@
+"""A connection to Kafka: its settings, how a fault of librdkafka leaves it, and what can be heard of it besides.
+
+Everything that goes wrong in this package is a KafkaFault that carries librdkafka's name of the error; what a fault means is
+decided in one table, :mod:`shipper.kafka.outcomes`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from shipper.config.client_settings import client_settings, refused, revealed
+from shipper.config.models import Cluster
+from shipper.kafka.outcomes import Action, verdict
+
+log = logging.getLogger("shipper.kafka")
+Client = TypeVar("Client")
+
+SLICE_SECONDS = 1.0
+_BELIEVED_SECONDS = 60.0
+
+#: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to stop meanwhile.
+Until = Callable[[], float]
+
+
+def slice_of(until: Until) -> float:
+    return max(0.05, min(SLICE_SECONDS, until() - time.monotonic()))
+
+
+class KafkaFault(Exception):
+    """An error of librdkafka or of the broker, by its name in librdkafka (``_TIMED_OUT``, ``UNKNOWN_TOPIC_OR_PART``)."""
+
+    def __init__(
+        self, name: str, text: str, *, retriable: bool = False, topic: str | None = None, value: bytes | None = None
+    ) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+        self.text = text
+        self.retriable = retriable
+        self.topic = topic
+        self.value = value
+        """The value of the record that failed, if one did."""
+
+
+def fault_of(error: KafkaError, topic: str | None = None, value: bytes | None = None) -> KafkaFault:
+    return KafkaFault(error.name(), error.str(), retriable=error.retriable(), topic=topic, value=value)
+
+
+def call(operation: Any, *arguments: Any) -> Any:
+    try:
+        return operation(*arguments)
+    except KafkaException as error:
+        raise fault_of(error.args[0]) from error
+    except SystemError as error:
+        # What confluent-kafka makes of a fatal error that comes together with a delivery report; now and then it loses which.
+        fatal = error.__cause__
+        raise (fault_of(fatal.args[0]) if isinstance(fatal, KafkaException) else KafkaFault("_FATAL", str(error))) from error
+
+
+#: What goes to a log rests on these; librdkafka's defaults, and nobody else's to set. See also :func:`heard`.
+_HEARD = {"log_level": 6, "log.connection.close": True, "log.queue": False}
+
+
+def connection(cluster: Cluster) -> dict[str, Any]:
+    """Settings shared by every client of the cluster. Secrets in it are hidden; :func:`made` reveals them to the client alone."""
+    return {
+        "client.id": "shipper",
+        "socket.keepalive.enable": True,
+        # The default of 100 ms also delays a client's very first connection to a broker that it has just heard of.
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 2000,
+        **client_settings(cluster),
+    }
+
+
+def made(kind: Callable[..., Client], cluster: str, settings: Mapping[str, Any], ours: Mapping[str, Any], logger: Any) -> Client:
+    """A client with ``settings`` as :func:`connection` gives them, and ``ours``, which hold whatever those say. Raises WrongProperties."""
+    ours = {**_HEARD, **ours}
+    try:
+        # Ours are set last: librdkafka has several names for some settings, and the last one counts.
+        theirs = {name: value for name, value in revealed(settings).items() if name not in ours}
+        return kind({**theirs, **ours}, logger=logger)
+    except (KafkaException, TypeError, ValueError) as error:
+        fault = error.args[0] if error.args else error
+        # The original holds values, and a traceback would show it.
+        raise refused(cluster, settings, fault.str() if isinstance(fault, KafkaError) else str(fault)) from None
+
+
+def heard(connection: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that let an :class:`Ear` hear every connection that breaks, whatever ``connection`` says of logging.
+
+    librdkafka (2.16, rdkafka_broker.c, `rd_kafka_broker_set_error`): the FAIL line of the log is left out below `log_level`, without
+    `log.connection.close`, for a connection that librdkafka closes itself (the coordinator moved), and when a broker's last error was the same
+    and not 30 s ago. Its twin for `debug=broker` is written always. Such a producer writes some two lines more per request.
+    """
+    contexts = {context.strip() for context in str(connection.get("debug") or "").split(",")} - {""}
+    return {"debug": ",".join(sorted(contexts | {"broker"})), "log_level": 7}
+
+
+class Ear:
+    """Passes librdkafka's log on, and hears in it what no callback tells: that a connection broke or a request got no answer."""
+
+    _LOST = ("FAIL", "REQTMOUT")
+
+    def __init__(self, debug: bool) -> None:
+        """``debug``: pass on also what librdkafka says at level debug."""
+        self.lost = False
+        self._least = logging.DEBUG if debug else logging.DEBUG + 1
+
+    def log(self, level: int, text: str, *arguments: Any) -> None:
+        self.lost |= bool(arguments) and arguments[0] in self._LOST
+        if level >= self._least:
+            log.log(level, text, *arguments)
+
+
+class Complaints:
+    """What librdkafka tells an error callback and nobody else: why no connection comes up. A call that waits for one only times out."""
+
+    #: Names in the order of what they tell: one of the first is not replaced by one of the second.
+    _TELLING = ("_AUTHENTICATION", "_SSL", "_RESOLVE", "SASL_AUTHENTICATION_FAILED"), ("_TRANSPORT",)
+    _WAITING = (
+        "_TIMED_OUT",
+        "_TIMED_OUT_QUEUE",
+        "_MSG_TIMED_OUT",
+        "_TRANSPORT",
+        "_ALL_BROKERS_DOWN",
+        "_WAIT_COORD",
+        "_DESTROY_BROKER",
+    )
+
+    def __init__(self) -> None:
+        self.last: KafkaFault | None = None
+        self._heard_at = 0.0
+
+    def hear(self, error: KafkaError) -> None:
+        decisive, vague = self._TELLING
+        if error.name() in decisive or (error.name() in vague and (self.last is None or self.last.name in vague)):
+            self.last, self._heard_at = fault_of(error), time.monotonic()
+
+    def forget(self) -> None:
+        """A connection came up."""
+        self.last = None
+
+    @property
+    def refusal(self) -> KafkaFault | None:
+        """Why waiting for a connection is in vain, if it is. Not what was heard long ago, of a broker that was just starting, say: librdkafka
+        says the same again after 30 s."""
+        if self.last is None or time.monotonic() - self._heard_at > _BELIEVED_SECONDS:
+            return None
+        return self.last if verdict(self.last.name).action is Action.FAIL else None
+
+    def explained(self, fault: KafkaFault) -> KafkaFault:
+        """``fault``; if it says only that nothing came, with the reason that was heard."""
+        if self.last is None or fault.name not in self._WAITING:
+            return fault
+        return KafkaFault(fault.name, f"{fault.text} ({self.last})", retriable=fault.retriable, topic=fault.topic)

@@ -1,0 +1,215 @@
+"""One producer of records, as the lanes use it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from shipper.kafka.connection import SLICE_SECONDS, Complaints, Ear, KafkaFault, Until, call, fault_of, heard, made, slice_of
+from shipper.kafka.packed import PackedProduce, library
+
+log = logging.getLogger("shipper.kafka")
+
+#: The producer dropped the record itself: why, something else says.
+PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
+_QUEUE_KILOBYTES = 524_288
+_STATISTICS_INTERVAL_MS = 1000
+
+
+@dataclass(frozen=True)
+class LaneSettings:
+    """What a lane's producer is made of; picklable, since it travels to Spark's workers."""
+
+    connection: Mapping[str, Any]
+    batch_size_bytes: int
+    compression: str
+    transaction_timeout_ms: int
+    transactional: bool = True
+    """False: at least once. Several batches of a partition may then be in flight, and an old producer cannot be fenced."""
+    cluster: str = ""
+    """Its name, for messages."""
+
+    def as_transactional(self) -> LaneSettings:
+        return replace(self, transactional=True)
+
+
+class Sent(NamedTuple):
+    """What a producer sent until a moment, a second ago at most, retries included."""
+
+    record_bytes: int = 0
+    """Of keys and values, uncompressed."""
+    wire_bytes: int = 0
+    """Compressed, with all of the protocol."""
+
+    def plus(self, other: Sent) -> Sent:
+        return Sent(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
+
+
+class LaneProducer:
+    """One producer with its own connections, transactional or not. Thrown away after any fault, never repaired.
+
+    ``produce`` is librdkafka's own bound method, since it is called once per record; see :meth:`produce_patiently` for a full queue.
+    """
+
+    def __init__(self, settings: LaneSettings, producer_id: str) -> None:
+        """Raises KafkaException for settings that librdkafka does not take."""
+        self._failed: KafkaFault | None = None
+        self._transactional = settings.transactional
+        self._ear = Ear(debug="debug" in settings.connection)
+        self._complaints = Complaints()
+        self.sent = Sent()
+        # What is not acknowledged before the transaction times out cannot become part of it.
+        timeout_ms = settings.transaction_timeout_ms
+        transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
+        self._producer = made(
+            Producer,
+            settings.cluster,
+            settings.connection,
+            {
+                **(transactional if settings.transactional else {"max.in.flight": 20}),
+                "acks": "all",
+                "message.timeout.ms": timeout_ms,
+                "batch.size": settings.batch_size_bytes,
+                "batch.num.messages": 1_000_000,
+                # Only a full batch or flush() sends: see rounds. Less than the shortest transaction timeout, as librdkafka wants.
+                "linger.ms": 5_000,
+                "message.max.bytes": 1_000_000_000,
+                "queue.buffering.max.messages": 2_000_000,
+                "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
+                "compression.type": settings.compression,
+                "partitioner": "murmur2_random",
+                "delivery.report.only.error": True,
+                "on_delivery": self._report,
+                "statistics.interval.ms": _STATISTICS_INTERVAL_MS,
+                "stats_cb": self._keep_statistics,
+                "error_cb": self._complaints.hear,
+                **(heard(settings.connection) if settings.transactional else {}),
+            },
+            self._ear,
+        )
+        self.produce = self._producer.produce
+        # Without a transaction only a report per record tells that a part of a batch was refused, and packed records have none.
+        packed = (
+            library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1])
+            if settings.transactional
+            else None
+        )
+        self._packed = PackedProduce(self._producer, packed) if packed else None
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and (self._failed is None or self._failed.name in PURGED):
+            self._failed = fault_of(error, message.topic(), message.value())
+
+    def _keep_statistics(self, text: str) -> None:
+        """Once a second. Both figures are of one moment, so that they can be divided (librdkafka's STATISTICS.md: `txbytes` of a
+        partition, `tx_bytes` of the producer)."""
+        found = json.loads(text)
+        partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
+        self.sent = Sent(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
+
+    def connect(self, until: Until, *topics: str) -> None:
+        """Brings a connection up, by asking for the topics' metadata, which the first record then need not wait for. Raises KafkaFault.
+
+        librdkafka looks for a coordinator once, and if it has no connection at that moment, again only after half a second. Asked
+        twice, because the first answer names the brokers, whereupon librdkafka drops the bootstrap connection for theirs
+        (stalled: 7 of 24 without, 3 with one, 0 with two).
+        """
+        for topic in (*topics, topics[0])[: max(len(topics), 2 if self._transactional else 1)]:
+            self._ask_for(topic, until)
+
+    def _ask_for(self, topic: str, until: Until) -> None:
+        while True:
+            try:
+                call(self._producer.list_topics, topic, slice_of(until))
+                self._complaints.forget()
+                return
+            except KafkaFault as fault:
+                self._serve()
+                waiting = fault.name in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN")
+                if not waiting or self._complaints.refusal or time.monotonic() >= until():
+                    raise self._complaints.refusal or self._complaints.explained(fault) from fault
+
+    def _serve(self) -> bool:
+        """Serves log and complaints. False if the producer is beyond repair, which poll raises and each later call says again."""
+        try:
+            self._producer.poll(0)
+        except (KafkaException, SystemError):
+            return False
+        return True
+
+    def _cause(self, fault: KafkaFault) -> KafkaFault:
+        """Why a record failed, if the fault does not say."""
+        return fault
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """Around calls of ``produce``: what it raises (but BufferError) becomes a KafkaFault."""
+        try:
+            yield
+        except KafkaException as error:
+            raise self._cause(fault_of(error.args[0])) from error
+
+    @property
+    def takes_packed(self) -> bool:
+        return self._packed is not None
+
+    def produce_packed(self, topic: str, partition: int, offsets: Any, address: int) -> int:
+        """Queues values as :class:`PackedValues` gives them, without key. Returns how many: all, or fewer when the queue is full. Raises
+        KafkaFault.
+
+        Produce a record of the same partition with :meth:`produce` before: that says whether there is a transaction to write to, and its
+        delivery report, what became of the batch."""
+        assert self._packed is not None
+        taken, code = self._packed.produce(topic, partition, offsets, address)
+        if code not in (0, KafkaError._QUEUE_FULL):
+            raise self._cause(fault_of(KafkaError(code), topic))
+        return taken
+
+    def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> None:
+        """``produce``, and while the queue is full, waits for some record to leave it."""
+        while True:
+            try:
+                return self.produce(*record, **extras)
+            except BufferError:
+                self.wait_for_room(until)
+
+    def wait_for_room(self, until: Until) -> None:
+        """Serves delivery reports for a moment, whereby records leave the full queue. Raises KafkaFault when the time is over."""
+        if time.monotonic() > until():
+            raise KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True) from None
+        call(self._producer.poll, 0.05)
+
+    def flush(self, until: Until) -> None:
+        """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT when the time is over."""
+        left = 1
+        while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
+            left = call(self._producer.flush, min(SLICE_SECONDS, slice_seconds))
+        if self._failed is not None:
+            raise self._cause(self._failed)
+        if left:
+            fault = KafkaFault("_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True)
+            raise self._complaints.explained(fault)
+
+    def discard(self) -> None:
+        """Drops what is queued and leaves; an open transaction ends when its id is fenced or its timeout is over."""
+        try:
+            self._producer.purge(True, True, True)
+            self._producer.flush(0)
+        except KafkaException as error:
+            log.debug("purge of a discarded producer: %s", error)
+        self.close()
+
+    def close(self) -> None:
+        if self._packed is not None:
+            self._packed.close()
+        self.produce = None  # type: ignore[assignment]
+        del self._producer

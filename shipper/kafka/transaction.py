@@ -1,0 +1,287 @@
+"""The only way to a transaction: who begins one has the right to ship, and an epoch that no late commit can hit.
+
+Two rules, which a caller cannot forget since :meth:`Transactions.begin` keeps them:
+
+* *The right to ship is checked after a producer is opened, and before its first record* (docs/adr/0002). A producer that is opened
+  may have fenced somebody who is newer; only what is read afterwards tells. :class:`RightToShip` remembers which openings a read covers,
+  so that many producers opened side by side share one read.
+* *A new epoch after a lost connection* (docs/adr/0006). librdkafka sends EndTxn again when its connection broke or the answer was
+  late, and the commit then succeeds; the first copy may still arrive, and would end the next transaction of that epoch half written. So
+  a producer that lost a connection since it was opened is thrown away, and another one begins.
+
+What the producer hears of its connections does not depend on what a user sets: see :mod:`shipper.kafka.producer`.
+
+Nobody else calls ``init_transactions``, ``begin_transaction``, ``commit_transaction`` or ``abort_transaction``: tests/unit/test_transaction.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import KafkaException
+
+from shipper.kafka.connection import KafkaFault, Until, call, slice_of
+from shipper.kafka.outcomes import Action, verdict
+from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, Sent
+
+log = logging.getLogger("shipper.transaction")
+
+T = TypeVar("T")
+
+_OPEN_SECONDS = 60.0
+#: The second question that is asked of a new connection anyway; each further one would take a round trip.
+_MOST_LOOKED_UP = 1
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
+
+
+class RightToShip(Generic[T]):
+    """Whether the caller may still send, by what ``read`` finds now (in the ledger's control partition).
+
+    Sequence, for two producers A and B opened side by side: A is open (1), B is open (2), somebody reads and finds nothing later: that
+    covers 2, so both may begin without another read. Were B opened while the read was under way, it would get number 3 and need one of its own.
+    """
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        """``read`` raises Superseded if a later run, or a later attempt of the same task, has announced itself."""
+        self._read = read
+        self._numbers, self._reading = threading.Lock(), threading.Lock()
+        self._opened = self._covered = 0
+
+    def opened(self) -> int:
+        """A producer was initialised: what was read before says nothing about it. Returns the opening's number."""
+        with self._numbers:
+            self._opened += 1
+            return self._opened
+
+    def check(self) -> T:
+        """Reads now. Raises Superseded."""
+        with self._numbers:
+            covers = self._opened
+        found = self._read()
+        with self._numbers:
+            self._covered = max(self._covered, covers)
+        return found
+
+    def confirm(self, opening: int) -> None:
+        """Reads, unless somebody has done so since that opening. Raises Superseded."""
+        with self._reading:
+            if self._covered < opening:
+                self.check()
+
+
+class _TransactionalProducer(LaneProducer):
+    """A producer's own part of the protocol. Private, since each of these calls is right at one moment only."""
+
+    def init(self, until: Until) -> None:
+        """Fences every earlier producer with this transactional.id and ends its open transaction. Raises KafkaFault."""
+        if self._transactional:
+            self._resume(self._producer.init_transactions, until)
+        self._serve()
+        self._ear.lost = False
+
+    def lost_connection(self) -> bool:
+        """Since it was initialised: a copy of an earlier commit may then still be under way."""
+        sound = self._serve()
+        return self._transactional and (self._ear.lost or not sound)
+
+    def begin(self) -> None:
+        self._failed = None
+        if self._transactional:
+            call(self._producer.begin_transaction)
+
+    def commit(self, until: Until) -> None:
+        """Commits. A commit that timed out is resumed until the end, since nobody knows whether the first one arrived."""
+        if self._transactional:
+            self._resume(self._producer.commit_transaction, until)
+
+    def abort(self, until: Until) -> None:
+        """Ends an open transaction, if the broker answers in time: left open it would hold up read_committed readers until its
+        timeout. Never raises; there is nothing that could be done about it."""
+        if not self._transactional:
+            return
+        try:
+            self._producer.purge(True, True, True)
+            self._resume(self._producer.abort_transaction, until)
+        except (KafkaFault, KafkaException) as error:
+            log.debug("abort before leaving: %s", error)
+
+    def _cause(self, fault: KafkaFault) -> KafkaFault:
+        """When a transaction becomes abortable librdkafka purges its records; why, only the next call to the transaction says.
+        It is safe to ask by committing, since a transaction in that state cannot commit."""
+        if not self._transactional or fault.name not in (*PURGED, "_STATE"):
+            return fault
+        try:
+            call(self._producer.commit_transaction, 0.1)
+        except KafkaFault as cause:
+            return KafkaFault(cause.name, cause.text, retriable=cause.retriable)
+        return fault
+
+    def _resume(self, operation: Any, until: Until) -> None:
+        """Calls an operation of the transaction in short slices: called again after a timeout, it goes on where it was."""
+        while True:
+            try:
+                call(operation, slice_of(until))
+                return
+            except KafkaFault as fault:
+                # After a fatal error every call is answered with _CONFLICT, and called retriable.
+                if not fault.retriable or fault.name == "_CONFLICT" or time.monotonic() >= until():
+                    self._serve()
+                    raise self._complaints.explained(fault) from fault
+                log.debug("resumed after %s", fault)
+
+
+class Fence:
+    """Ends the open transaction of whoever has a transactional.id, and makes that producer useless. Connecting harms nobody, and may be done
+    long before."""
+
+    def __init__(self, settings: LaneSettings, transactional_id: str, topic: str) -> None:
+        """``topic``: any that is there."""
+        self._producer = _TransactionalProducer(settings, transactional_id)
+        self._topic = topic
+        self._connected = False
+
+    def connect(self, until: Until) -> None:
+        """Raises KafkaFault."""
+        self._producer.connect(until, self._topic)
+        self._connected = True
+
+    def close(self, until: Until) -> None:
+        """Nobody who had the id gets through any more when this returns. Raises KafkaFault."""
+        if not self._connected:
+            self.connect(until)
+        self._producer.init(until)
+
+    def discard(self) -> None:
+        self._producer.discard()
+
+
+def fence(settings: LaneSettings, transactional_id: str, topic: str, until: Until) -> None:
+    """As :class:`Fence` does, at once. Raises KafkaFault."""
+    new = Fence(settings, transactional_id, topic)
+    try:
+        new.close(until)
+    finally:
+        new.discard()
+
+
+def _nothing() -> None:
+    pass
+
+
+class Transactions:
+    """The transactions of one transactional.id, one at a time: (``begin`` → records → ``commit``) … → ``close``. Without transactions
+    (at least once) in the same way. Of one thread; only ``sent`` may be asked by others.
+
+    After any fault the caller discards: the outcome is what the ledger says once the id is open again.
+    """
+
+    def __init__(
+        self,
+        settings: LaneSettings,
+        transactional_id: str,
+        topic: str,
+        right: RightToShip[Any],
+        *,
+        also: Sequence[str] = (),
+        before_fencing: Callable[[], None] = _nothing,
+        stop: Callable[[], None] = _nothing,
+        open_seconds: float = _OPEN_SECONDS,
+    ) -> None:
+        """
+        Args:
+            topic: any that is there.
+            also: topics that will be written to, as far as is known.
+            before_fencing: called when connected, before anybody is fenced; may wait.
+            stop: raises if the caller is to stop; asked between tries.
+            open_seconds: how long one try to open may take.
+        """
+        self._settings = settings
+        self._id = transactional_id
+        self._topics = (topic, *also[:_MOST_LOOKED_UP])
+        self._right = right
+        self._before_fencing = before_fencing
+        self._stop = stop
+        self._open_seconds = open_seconds
+        self._producer: _TransactionalProducer | None = None
+        self._opening = 0
+        self._begun = self._committing = False
+        self._sent_before = Sent()
+        self.openings = 0
+        """How often a producer was opened."""
+
+    @property
+    def sent(self) -> Sent:
+        """By all producers so far."""
+        producer = self._producer
+        return self._sent_before.plus(producer.sent) if producer else self._sent_before
+
+    def open(self, until: Until) -> None:
+        """A fresh producer, initialised: every earlier one with this id is fenced when this returns. Tries again until the time is
+        over; raises KafkaFault then, and at once for a fault that no retry mends."""
+        self.discard()
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            self._stop()
+            ends = time.monotonic() + self._open_seconds
+            try:
+                self._open(lambda ends=ends: min(ends, until()))  # type: ignore[misc]
+                return
+            except KafkaFault as fault:
+                self.discard()
+                self._stop()
+                if verdict(fault.name).action is Action.FAIL or time.monotonic() > until():
+                    raise
+                log.info("%s: %s; opening it again", self._id, fault)
+            time.sleep(max(0.0, min(pause, until() - time.monotonic())))
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _open(self, until: Until) -> None:
+        producer = self._producer = _TransactionalProducer(self._settings, self._id)
+        producer.connect(until, *self._topics)
+        self._before_fencing()
+        self._stop()
+        producer.init(until)
+        self._opening = self._right.opened()
+        self.openings += 1
+
+    def begin(self, until: Until) -> LaneProducer:
+        """Begins a transaction, to be written with what this returns. Opens first if that was not done, or if the producer lost a
+        connection. Raises KafkaFault, and Superseded if somebody later may ship."""
+        if self._begun:
+            raise KafkaFault("_STATE", "the transaction before was not committed; its outcome is the ledger's to tell")
+        if self._producer is not None and self._producer.lost_connection():
+            log.info("%s: opened anew, since it lost a connection", self._id)
+            self.discard()
+        if self._producer is None:
+            self.open(until)
+        assert self._producer is not None
+        self._right.confirm(self._opening)
+        self._producer.begin()
+        self._begun = True
+        return self._producer
+
+    def commit(self, until: Until) -> None:
+        """Raises KafkaFault: then nobody knows whether it is committed, but the ledger."""
+        assert self._producer is not None
+        assert self._begun
+        self._committing = True
+        self._producer.commit(until)
+        self._begun = self._committing = False
+
+    def discard(self) -> None:
+        """Leaves; an open transaction ends when its id is fenced or its timeout is over."""
+        producer, self._producer = self._producer, None
+        self._begun = self._committing = False
+        if producer is not None:
+            self._sent_before = self._sent_before.plus(producer.sent)
+            producer.discard()
+
+    def close(self, until: Until) -> None:
+        """Aborts a transaction that is open, and leaves. Not one that may be committed: then nobody may end it but its commit."""
+        if self._producer is not None and self._begun and not self._committing:
+            self._producer.abort(until)
+        self.discard()

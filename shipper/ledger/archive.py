@@ -1,0 +1,123 @@
+"""Moving what the ledger says of old windows out of the topic, into files beside the runs.
+
+The archive stays part of the ledger: plan, ship and gate look into it for their window's files, so an old window that is run again is
+recognised as before. The topic names the archive, with its checksum; where that is and the archive is not, nothing is shipped.
+
+An archiving is a run that ships nothing. It announces a generation and fences all lanes before it, so that nobody adds to what it
+has read; and it writes in transactions of a lane, which the next run fences, so that one that was paused and wakes up later can neither remove
+a record that was written meanwhile nor name an archive that a later one has replaced. The archive is complete, and read back, before
+the first record leaves the topic; its name commits together with the first tombstones.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from shipper.config.models import Cluster, Pipeline
+from shipper.errors import ClusterError, WindowError
+from shipper.kafka.connection import KafkaFault
+from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.records import Archive, ChunkValue, Replay, decode, encode_archive, subject
+from shipper.ledger.shards import Unusable, sha256
+from shipper.ledger.state import LedgerRecords
+from shipper.ledger.takeover import sole_run, transactional_id
+from shipper.ledger.writing import lane_settings, write_as_lane
+from shipper.types import LogRecord
+from shipper.windows.window import parse_window
+
+_BATCH_BYTES = 500_000
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What one archiving did."""
+
+    moved: int
+    """Records that left the topic."""
+    files: int
+    left: int
+    """Records of chunks that stay in the topic."""
+    archived: int
+    """Records in the archive now, earlier ones included."""
+    manifest: str | None
+    """Where the archive begins; None: there is none."""
+
+
+def archive(
+    ledger: LedgerLog, folder: LedgerFolder, cluster: Cluster, pipeline: Pipeline, before: dt.datetime, run_id: str,
+    say: Callable[[str], None],
+) -> Archived:  # fmt: skip
+    """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError, Superseded, OSError."""
+    settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
+    with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
+        read = ledger.records(wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
+        chosen = old_chunks(pipeline.name, read, before)
+        left = sum(1 for _ in _live_chunks(pipeline.name, read)) - len(chosen)
+        if not chosen:
+            found = read.files.archived()
+            where = f"{folder.archives.uri}/{found.manifest}" if found else None
+            return Archived(0, 0, left, found.entries if found else 0, where)
+        named = write_archive(folder, ledger, read, chosen, before, generation, run_id)
+        say(f"{cluster.name}: {named.entries} records are in {folder.archives.uri}; removing {len(chosen)} from {ledger.topic}")
+        marker = encode_archive(pipeline.name, named)
+        lane = transactional_id(pipeline.name, cluster.name, 0, 0)
+        try:
+            write_as_lane(ledger, settings, lane, generation, [marker, *((record.key, None) for record in chosen)])
+        except KafkaFault as fault:
+            raise ClusterError(
+                f"not all archived records could be removed from {ledger.topic}: {fault}. They are in the archive and in the topic now, "
+                "and count once. Run the command again."
+            ) from fault
+    ledger.keep_snapshot(longer_than=0)
+    paths = {about.path for record in chosen if (about := subject(pipeline.name, record))}
+    return Archived(len(chosen), len(paths), left, named.entries, f"{folder.archives.uri}/{named.manifest}")
+
+
+def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[LogRecord]:
+    """Chunk records in the topic whose window ended by ``before``."""
+    return [record for record, value in _live_chunks(pipeline, read) if (end := window_end(value.window)) and end <= before]
+
+
+def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue | Replay]]:
+    """And the replays of what was quarantined with them, which go where they go."""
+    for records in read.files.by_path.values():
+        for record in records.values():
+            match decode(pipeline, record):
+                case (_, (ChunkValue() | Replay()) as value):
+                    yield record, value
+
+
+def window_end(window: str) -> dt.datetime | None:
+    """None for a window that shipper did not write."""
+    try:
+        return parse_window(window).end
+    except WindowError:
+        return None
+
+
+def write_archive(
+    folder: LedgerFolder, ledger: LedgerLog, read: LedgerRecords, chosen: Iterable[LogRecord], before: dt.datetime,
+    generation: int, run_id: str,
+) -> Archive:  # fmt: skip
+    """The earlier archive with ``chosen`` on top, as new files beside the old ones; read back whole. Raises ClusterError."""
+    pipeline, store = ledger.pipeline, folder.archives
+    changes: dict[str, dict[bytes, LogRecord]] = {}
+    for record in chosen:
+        if about := subject(pipeline, record):
+            changes.setdefault(about.path, {})[record.key] = record
+    earlier = read.files.archived()
+    try:
+        base = store.named(earlier.manifest, earlier.sha256) if earlier else None
+        name, data, manifest = store.write(base, changes, ledger.origin(), 0, read.chunks_end, [])
+        checksum = sha256(data)
+        readable = sum(1 for _ in store.records(store.named(name, checksum), None))
+        if readable != manifest.records:
+            raise Unusable(f"{readable} of {manifest.records} records can be read back")
+    except Unusable as why:
+        raise ClusterError(
+            f"the archive of {pipeline} in {store.uri} could not be written: {why}. The topic is as it was; run the command again."
+        ) from why
+    return Archive(name, checksum, manifest.records, f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", generation, run_id)

@@ -1,0 +1,139 @@
+"""Which topic a pipeline's ledger on a cluster is, beyond its name, as remembered beside the runs.
+
+A ledger that is gone, or is another topic under the old name, knows nothing: everything would count as never shipped, and be sent again,
+while the data topics still hold it. So the first ship writes down which topic it found or made, in ``ledger.json`` in the ledger's
+folder, and whoever plans or ships later compares. Beside ledgers from before there was that file lie other witnesses: a snapshot, an
+archive, the results of earlier ships. Without any of them a missing ledger is that of a new pipeline.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import fsspec
+
+from shipper.errors import ClusterError, LedgerGone
+from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.records import Begun, encode_begun
+from shipper.ledger.shards import Origin
+
+_RESULTS_LOOKED_AT = 200
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """The topic that was the ledger when the pipeline last shipped. Ids are empty where nobody wrote them down."""
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    says: str
+    """Who or what knows of it."""
+
+
+class LedgerIdentity:
+    def __init__(self, ledger: LedgerLog, folder: LedgerFolder, *, new_ledger: bool) -> None:
+        """``new_ledger``: a person has said that the old one is given up."""
+        self._ledger, self._folder, self._new_ledger = ledger, folder, new_ledger
+        self._given_up: Remembered | None = None
+        self._origin: Origin | None = None
+        """As the check found it: a far cluster is not asked twice."""
+
+    @property
+    def _path(self) -> str:
+        return f"{self._folder.uri}/ledger.json"
+
+    def check(self, exists: bool) -> None:
+        """``exists``: whether the ledger's topic is there. Raises LedgerGone, ClusterError."""
+        before = self._remembered(look_everywhere=not exists)
+        if before is None:
+            return
+        gone = self._why_gone(before, exists)
+        if gone is None:
+            return
+        if self._new_ledger:
+            self._given_up = before
+            return
+        ledger = self._ledger
+        raise LedgerGone(
+            f"cluster {ledger.cluster}: {gone}, and pipeline {ledger.pipeline} has shipped before ({before.says}). Without its ledger shipper would "
+            f"send again whatever is run. Nothing was sent. Bring the topic back, or find out why this user does not see it. Is it lost for good, "
+            "say so with --new-ledger: every file of every window that is run from then on counts as never shipped there."
+        )
+
+    def _why_gone(self, before: Remembered, exists: bool) -> str | None:
+        topic = self._ledger.topic
+        if not exists:
+            return f"the ledger topic {topic} is not there"
+        if before.topic != topic:
+            return f"the ledger was topic {before.topic}, and is {topic} now"
+        if not before.topic_id:
+            return None
+        self._origin = origin = self._ledger.origin()
+        if origin.topic_id and (origin.topic_id, origin.cluster_id) != (before.topic_id, before.cluster_id):
+            what = "was made anew" if origin.cluster_id == before.cluster_id else "is on another Kafka cluster"
+            return f"the ledger topic {topic} {what} (id {origin.topic_id}, before: {before.topic_id})"
+        return None
+
+    def remember(self, run_id: str, now: str) -> list[str]:
+        """To be called with the lease, before anything is sent. Returns what a person should know. Raises ClusterError, OSError."""
+        origin = self._origin or self._ledger.origin()
+        known = {"topic": origin.topic, "cluster_id": origin.cluster_id, "topic_id": origin.topic_id}
+        notes = []
+        if self._given_up is not None:
+            begun = Begun(run_id, now, f"{self._given_up.topic} {self._given_up.topic_id}".strip())
+            self._ledger.write_control([encode_begun(self._ledger.pipeline, begun)])
+            notes = [f"A new ledger was begun (--new-ledger), in place of {begun.instead_of}: what that one knew is forgotten."]
+        if (before := self._read()) is None or {name: value for name, value in asdict(before).items() if name in known} != known:
+            fs, path = fsspec.core.url_to_fs(self._path)
+            fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            fs.pipe_file(path, json.dumps({**known, "says": f"run {run_id} at {now}"}, indent=1).encode())
+        return notes
+
+    def _remembered(self, *, look_everywhere: bool) -> Remembered | None:
+        if (known := self._read()) is not None:
+            return known
+        snapshot = self._folder.snapshots.newest(lambda found: None)[0]
+        if snapshot is not None:
+            origin = snapshot.origin
+            return Remembered(origin.topic, origin.cluster_id, origin.topic_id, f"a snapshot in {self._folder.snapshots.uri}")
+        if not look_everywhere:
+            return None
+        return next(self._other_witnesses(), None)
+
+    def _other_witnesses(self) -> Iterator[Remembered]:
+        """They know no ids. Asked for only when there is no topic."""
+        topic = self._ledger.topic
+        if self._folder.archives.newest(lambda found: None)[0] is not None:
+            yield Remembered(topic, "", "", f"an archive in {self._folder.archives.uri}")
+        fs, runs = fsspec.core.url_to_fs(self._folder.runs)
+        results = fs.glob(f"{runs}/*/*/ship.{self._ledger.cluster}.json")
+        for path in sorted(results, reverse=True)[:_RESULTS_LOOKED_AT]:
+            try:
+                result = json.loads(fs.cat_file(path))
+            except (OSError, ValueError):
+                continue
+            if (
+                isinstance(result, dict)
+                and isinstance(result.get("generation"), int)
+                and result["generation"] >= 0
+                and result.get("topics")
+            ):
+                yield Remembered(topic, "", "", f"by {path}")
+
+    def _read(self) -> Remembered | None:
+        fs, path = fsspec.core.url_to_fs(self._path)
+        try:
+            found = json.loads(fs.cat_file(path))
+            return Remembered(found["topic"], found["cluster_id"], found["topic_id"], found["says"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ClusterError(
+                f"cluster {self._ledger.cluster}: {self._path}, which says which topic the ledger of {self._ledger.pipeline} is, cannot be read "
+                f"({type(error).__name__}). Nothing was sent. Put it back from a backup; or remove it, if the topic {self._ledger.topic} is the "
+                "one that it was."
+            ) from error

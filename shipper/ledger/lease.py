@@ -1,0 +1,107 @@
+"""One ship at a time per pipeline and cluster, by courtesy. Safety rests on fencing alone (see takeover)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+
+from shipper.errors import LeaseHeld, ShipperError
+from shipper.ledger.control import Control
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.records import Lease, encode_lease
+
+log = logging.getLogger("shipper.lease")
+
+_WORD_EVERY_SECONDS = 30.0
+
+
+class HeldLease:
+    """The lease of (pipeline, cluster) while the ``with`` block runs.
+
+    Asking is: write a claim, read the control partition to its end, see who is first. A run that finds another one in
+    front takes its claim back, waits, and asks again until ``wait_seconds`` are over. The first of several claims is as good as a lease that
+    is held, until it is renewed: whoever asks sees it in front of his own. A thread renews the lease every
+    third of its length, as one that is held, and looks at the same time whether a later run has taken over; then ``superseded`` is set.
+    """
+
+    def __init__(self, ledger: LedgerLog, run_id: str, seconds: float, wait_seconds: float, say: Callable[[str], None]) -> None:
+        self._ledger = ledger
+        self._claim = Lease(run_id, socket.gethostname(), os.getpid(), held=False, seconds=seconds)
+        self._wait_seconds = wait_seconds
+        self._say = say
+        self._stop = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self.control: Control | None = None
+        """The control partition as it was when the lease was ours; None before. A far cluster is not asked twice."""
+        self.generation: int | None = None
+        """Set by the owner once it has written its generation; from then on a later one means that we are superseded."""
+        self.superseded = threading.Event()
+
+    def __enter__(self) -> HeldLease:
+        began = time.monotonic()
+        deadline, told, next_word = began + self._wait_seconds, "", began
+        while True:
+            self._write(self._claim)
+            self.control = self._ledger.control()
+            holder = self.control.holder(self._claim.run_id)
+            if holder is None or holder.run_id == self._claim.run_id:
+                break
+            self._write(None)
+            if time.monotonic() > deadline:
+                raise LeaseHeld(
+                    f"pipeline {self._ledger.pipeline} is being shipped by another run right now: run {holder.run_id} on host "
+                    f"{holder.host}, process {holder.pid}, holds the lease in {self._ledger.topic} (waited {self._wait_seconds:g} s, "
+                    "`delivery.lease_wait`). Nothing was sent by this run; let the other one finish, or stop it, and run again."
+                )
+            if holder.run_id != told or time.monotonic() >= next_word:
+                told, next_word = holder.run_id, time.monotonic() + _WORD_EVERY_SECONDS
+                self._say(
+                    f"waiting for run {holder.run_id} on {holder.host} (process {holder.pid}), which holds the lease; "
+                    f"{deadline - time.monotonic():.0f} s more at most (`delivery.lease_wait`)"
+                )
+            time.sleep(min(2.0, holder.seconds / 3))
+        self._keeper.start()
+        return self
+
+    def held(self) -> tuple[bytes, bytes]:
+        """The record that says that the claim was good, for whoever looks at the ledger; goes with what the run writes next."""
+        return encode_lease(self._ledger.pipeline, replace(self._claim, held=True))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._keeper.join()
+        try:
+            # The lease is the run's, not the attempt's: a later attempt that has taken over holds it under the same key.
+            if not self._taken_over():
+                self._write(None)
+        except ShipperError as late:
+            log.warning("the lease could not be released and will lapse in %g s: %s", self._claim.seconds, late)
+        except Exception:  # the ship is over, and its end is not this one's to change
+            log.warning("the lease could not be released and will lapse in %g s", self._claim.seconds, exc_info=True)
+
+    def _taken_over(self) -> bool:
+        return self.generation is not None and self._ledger.control().generation > self.generation
+
+    def _write(self, lease: Lease | None) -> None:
+        key, value = encode_lease(self._ledger.pipeline, lease or self._claim)
+        self._ledger.write_control([(key, None if lease is None else value)])
+
+    def _keep(self) -> None:
+        """Whatever goes wrong once is tried again: a keeper that ends lets the lease lapse, and nobody hears of a later run."""
+        while not self._stop.wait(self._claim.seconds / 3):
+            try:
+                if self._taken_over():
+                    self.superseded.set()
+                    return
+                self._write(replace(self._claim, held=True))
+            except ShipperError as error:
+                # Manners only: without the lease another run may start, and then fences this one.
+                log.warning("the lease could not be renewed: %s", error)
+            except Exception:
+                log.warning("the lease could not be renewed", exc_info=True)

@@ -1,0 +1,272 @@
+"""Topics as a ``read_committed`` consumer sees them: how many lines, and what their values hash to.
+
+It judges the producer, so it shares no code with it: beside ``shipper.kafka`` the only one that imports
+``confluent_kafka``, and it imports nothing of ``shipper`` but the config and the errors. What a record means it takes from
+docs/consumer-contract.md, as any consumer has to.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import filterfalse, groupby, repeat
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from xxhash import xxh64_intdigest
+
+from shipper.config.client_settings import client_settings, refused, revealed
+from shipper.config.mapping import LINES_HEADER
+from shipper.config.models import Cluster
+from shipper.errors import ClusterError, OutcomeUnknown
+
+log = logging.getLogger("shipper.verify.readback")
+C = TypeVar("C")
+
+#: Stands for an offset that no broker could tell.
+UNKNOWN = -1
+REASON_HEADER, RUN_HEADER = "shipper-reason", "shipper-run"
+_SEED = 42  # Spark's xxhash64; the hash of a null is the seed itself
+_UINT64 = 1 << 64
+_MOST_MESSAGES = 10_000
+_POLL_SECONDS = 0.1
+_NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "_TIMED_OUT", "_TRANSPORT")
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Offsets [start, end) of a partition."""
+
+    start: int
+    end: int
+
+
+@dataclass
+class Seen:
+    """What was found in one partition's span."""
+
+    records: int = 0
+    """Lines: a bundle counts as what it holds."""
+    checksum: int = 0
+    """Sum of xxhash64(line), seed 42, modulo 2^64."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Of a quarantine topic: reason → records."""
+    begins: int | None = None
+    """Where the partition begins by now, if that lies behind the span's start: what was before it is deleted."""
+
+    def take(self, values: list[bytes | None]) -> None:
+        """Counts and hashes; the loop over the records is C's."""
+        nulls = values.count(None)
+        there: Any = [value for value in values if value is not None] if nulls else values
+        self._add(len(values), nulls * _SEED + sum(map(xxh64_intdigest, there, repeat(_SEED))))
+
+    def add(self, other: Seen) -> None:
+        """Of another partition."""
+        self._add(other.records, other.checksum)
+        self.reasons.update(other.reasons)
+
+    def _add(self, records: int, checksum: int) -> None:
+        self.records += records
+        self.checksum = (self.checksum + checksum) % _UINT64
+
+
+Taker = Callable[[Seen, list[Message]], None]
+"""Adds messages to what was seen."""
+
+
+def take_records(seen: Seen, messages: list[Message]) -> None:
+    """Each record is a line."""
+    seen.take(list(map(Message.value, messages)))
+
+
+def take_bundles(seen: Seen, messages: list[Message]) -> None:
+    """Each record may be a bundle of lines: the consumer contract says how to tell."""
+    lines: list[bytes | None] = []
+    for message in messages:
+        value, count = message.value(), _header(message, LINES_HEADER)
+        lines += [value] if value is None or count in (None, b"1") else value.split(b"\n")
+    seen.take(lines)
+
+
+def take_quarantined(run_id: str) -> Taker:
+    """Records of this run's in a quarantine topic, which names its run and a reason in each; others' are passed over."""
+
+    def take(seen: Seen, messages: list[Message]) -> None:
+        mine = [message for message in messages if _header(message, RUN_HEADER) == run_id.encode()]
+        take_records(seen, mine)
+        seen.reasons.update((_header(message, REASON_HEADER) or b"").decode(errors="replace") for message in mine)
+
+    return take
+
+
+def _header(message: Message, name: str) -> bytes | None:
+    found = dict(message.headers() or ()).get(name)
+    return found.encode() if isinstance(found, str) else found
+
+
+class ReadBack:
+    """One cluster, asked from outside."""
+
+    def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
+        self._name = cluster.name
+        self._connection = {"client.id": "shipper-readback", **client_settings(cluster)}
+        self._timeout = timeout_seconds
+        self._admin = self._made(AdminClient)
+
+    def _made(self, kind: Callable[..., C], ours: Mapping[str, Any] | None = None) -> C:
+        """A client. What is ours holds whatever the user sets: it judges. Raises WrongProperties."""
+        try:
+            return kind({**revealed(self._connection), **(ours or {})}, logger=log)
+        except (KafkaException, TypeError, ValueError) as error:
+            fault = error.args[0] if error.args else error
+            # The original holds values, and a traceback would show it.
+            raise refused(self._name, self._connection, fault.str() if isinstance(fault, KafkaError) else str(fault)) from None
+
+    def connect(self) -> None:
+        """So that the first question does not wait for connections. Optional; never raises."""
+        try:
+            self._admin.list_topics(timeout=self._timeout)
+        except KafkaException as error:
+            log.info("not connected yet: %s", error)
+
+    def ends(self, wanted: Callable[[str], bool]) -> dict[str, list[int]]:
+        """Topic → per partition, the offset behind its last record, committed or not, for all topics that are there and wanted.
+        :data:`UNKNOWN` for a partition that has no leader. Raises ClusterError."""
+        try:
+            known = self._admin.list_topics(timeout=self._timeout).topics
+        except KafkaException as error:
+            raise ClusterError(f"cluster {self._name}: topics cannot be listed: {error.args[0].str()}") from error
+        places = [(name, number) for name, topic in known.items() if wanted(name) for number in sorted(topic.partitions)]
+        offsets = self._offsets(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        found: dict[str, list[int]] = {}
+        for topic, number in places:
+            found.setdefault(topic, []).append(offsets[topic, number])
+        return found
+
+    def starts(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The first offset that each partition still has. Raises ClusterError."""
+        return self._offsets(list(places), OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, places: list[Place], spec: OffsetSpec) -> dict[Place, int]:
+        """Asks again for those without a leader, for as long as a leader takes to move."""
+        found: dict[Place, int] = {}
+        deadline = time.monotonic() + self._timeout
+        while missing := [place for place in places if place not in found]:
+            futures = self._admin.list_offsets(
+                {TopicPartition(*place): spec for place in missing},
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._timeout,
+            )
+            for where, future in futures.items():
+                try:
+                    found[where.topic, where.partition] = int(future.result().offset)
+                except KafkaException as error:
+                    fault = error.args[0]
+                    if fault.name() not in _NO_LEADER_YET:
+                        raise ClusterError(f"cluster {self._name}: {where.topic}-{where.partition}: {fault.str()}") from error
+                    if time.monotonic() > deadline:
+                        found[where.topic, where.partition] = UNKNOWN
+            if len(found) < len(places):
+                time.sleep(0.05)
+        return found
+
+    def read(self, spans: Mapping[Place, Span], taker: Callable[[str], Taker], patience_seconds: float) -> dict[Place, Seen]:
+        """Reads every span, with ``taker(topic)`` for its messages. Memory is bounded by librdkafka's own 64 MB of what is fetched.
+
+        Records that were deleted meanwhile cannot be read: what is left of the span is, and ``begins`` says from where on. Raises
+        OutcomeUnknown when nothing came for ``patience_seconds``, ClusterError for anything else.
+        """
+        seen = {place: Seen() for place in spans}
+        waiting = {place: span for place, span in spans.items() if span.start < span.end}
+        begins = self.starts(waiting)
+        positions = {place: max(span.start, begins[place]) for place, span in waiting.items()}
+        for place, span in list(waiting.items()):
+            if begins[place] > span.start:
+                seen[place].begins = begins[place]
+            if positions[place] >= span.end:
+                del waiting[place]
+        if not waiting:
+            return seen
+        consumer = self._made(Consumer, _SETTINGS)
+        try:
+            consumer.assign([TopicPartition(*place, positions[place]) for place in waiting])
+            self._drain(consumer, waiting, seen, {topic: taker(topic) for topic, _ in waiting}, patience_seconds)
+        finally:
+            consumer.close()
+        return seen
+
+    def _drain(
+        self,
+        consumer: Consumer,
+        waiting: dict[Place, Span],
+        seen: dict[Place, Seen],
+        takers: Mapping[str, Taker],
+        patience: float,
+    ) -> None:
+        """An end of partition is reported at the last stable offset: behind the span's end, or at a transaction that is still open,
+        and then again when that has ended."""
+        heard_at = time.monotonic()
+        while waiting:
+            messages = _answer(consumer)
+            for place, run in _runs(filterfalse(Message.error, messages)):
+                heard_at = time.monotonic()
+                if place not in waiting:
+                    continue
+                end = waiting[place].end
+                if int(run[-1].offset() or 0) >= end - 1:
+                    del waiting[place]
+                    consumer.incremental_unassign([TopicPartition(*place)])  # others may go on writing to it for ever
+                    run = [message for message in run if int(message.offset() or 0) < end]
+                takers[place[0]](seen[place], run)
+            # After the records that came with it: it is said of a partition when they have been fetched, not when they have been counted.
+            for event in filter(Message.error, messages):
+                place = self._end_of_partition(event)
+                if place in waiting and int(event.offset() or 0) >= waiting[place].end:
+                    del waiting[place]
+            if waiting and time.monotonic() - heard_at > patience:
+                where = ", ".join(f"{topic}-{number}" for topic, number in sorted(waiting)[:5])
+                raise OutcomeUnknown(
+                    f"cluster {self._name}: {where} could not be read to the end: nothing came for {patience:g} s. A transaction may be "
+                    "open there, which holds back every read_committed consumer until its timeout; or the brokers do not answer"
+                )
+
+    def _end_of_partition(self, event: Message) -> Place:
+        """Raises ClusterError for anything that is an error indeed."""
+        error: Any = event.error()
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise ClusterError(f"cluster {self._name}: {event.topic()}-{event.partition()} cannot be read: {error.str()}")
+        return str(event.topic()), int(event.partition() or 0)
+
+
+_SETTINGS: dict[str, Any] = {
+    "group.id": "shipper-reads-without-a-group",  # nothing is committed to it; the same ACL as for the ledger
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "check.crcs": True,
+    "fetch.wait.max.ms": 10,
+    "fetch.message.max.bytes": 4_000_000,
+    "queued.max.messages.kbytes": 65_536,
+}
+
+
+def _answer(consumer: Consumer) -> list[Message]:
+    """What is there, as soon as something is: `consume` alone waits for as many as it was asked for."""
+    first = consumer.poll(_POLL_SECONDS)
+    return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
+
+
+def _runs(messages: Iterable[Message]) -> Iterable[tuple[Place, list[Message]]]:
+    """Messages of one partition come one behind the other, since each fetch brings many."""
+    for topic, of_topic in groupby(messages, Message.topic):
+        for number, run in groupby(of_topic, Message.partition):
+            yield (str(topic), int(number or 0)), list(run)

@@ -1,0 +1,202 @@
+"""The delivery gate's arithmetic: what Spark, the tasks, the ledger and the read-back counted, set side by side. Pure.
+
+::
+
+    read + unread = filtered + quarantined + delivered + before          for the cluster
+    lines         = filtered + quarantined + delivered + before          for each file
+    Spark's count = the tasks' receipts = the ledger = the read-back     for each of these figures
+
+docs/accounting.md says who counts what where, and what it means when two of them disagree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shipper.ledger.figures import LedgerFigures, OfFile, Tally
+from shipper.report.results import Count, FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
+from shipper.types import FileId
+
+SPARK = "by Spark's own count"
+RECEIPTS = "by the tasks' receipts"
+LEDGER = "in the ledger, read anew"
+TOPIC = "in the topic, read back"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was counted in one place; ``where`` is to be read after it."""
+
+    value: int | str | None
+    """None: it should have been counted there and was not."""
+    where: str
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Figures that must be the same, from places that do not know of each other."""
+
+    name: str
+    figures: tuple[Figure, ...]
+    at_least: bool = False
+    """The last one may be larger: others write there as well."""
+    remark: str = ""
+    """What a reader should know beside the figures."""
+
+
+@dataclass
+class Account:
+    """One ship's figures from all places."""
+
+    topics: list[TopicAccount] = field(default_factory=list)
+    counts: list[Count] = field(default_factory=list)
+    sums: list[Sum] = field(default_factory=list)
+    """Of the cluster and its topics."""
+    files: list[Sum] = field(default_factory=list)
+    checksums: list[Sum] = field(default_factory=list)
+    file_checksums: list[Sum] = field(default_factory=list)
+    read: int = 0
+    quarantined: int = 0
+
+
+def account(ship: ShipResult, planned: Sequence[tuple[FileId, PlannedFile]], ledger: LedgerFigures) -> Account:
+    """``planned``: the plan's files with their identity in the ledger."""
+    identities = {file.path: identity for identity, file in planned}
+    of_ledger = {file.path: ledger.files.get(identities[file.path], OfFile()) for file in ship.files if file.path in identities}
+    found = Account(_topics(ship, ledger), read=ship.read, quarantined=sum(ship.quarantined.values()))
+    found.counts = _counts(ship, ledger, of_ledger, found.topics)
+    found.sums = [_lines(ship), *map(_sum_of, found.counts), *_whole_window(found.topics)]
+    for file in ship.files:
+        found.files += _file_sums(file, of_ledger.get(file.path))
+        found.file_checksums += _file_checksums(file, of_ledger.get(file.path))
+    found.checksums = [_spark_checksum(ship, of_ledger)]
+    return found
+
+
+def _lines(ship: ShipResult) -> Sum:
+    fates = (sum(ship.filtered.values()), sum(ship.quarantined.values()), ship.delivered, ship.before)
+    words = zip(("filtered", "quarantined", "delivered", "there before"), fates, strict=True)
+    parts = " + ".join(f"{count:,} {word}" for word, count in words if count) or "nothing at all"
+    return Sum(
+        "lines",
+        (
+            Figure(sum(fates), f"{RECEIPTS} ({parts})"),
+            Figure(ship.read + ship.unread, f"{SPARK}, with the records of files that were not read"),
+        ),
+    )
+
+
+def _topics(ship: ShipResult, ledger: LedgerFigures) -> list[TopicAccount]:
+    known = {topic.topic: topic.model_copy() for topic in ship.topics}
+    found = []
+    for name in sorted(known.keys() | ledger.topics.keys()):
+        topic = known.get(name, TopicAccount(topic=name))
+        topic.ledger = ledger.topics[name]
+        found.append(topic)
+    return found
+
+
+def _counts(
+    ship: ShipResult, ledger: LedgerFigures, of_ledger: Mapping[str, OfFile], topics: Sequence[TopicAccount]
+) -> list[Count]:
+    """Of what this ship read and sent. What was there before it is in the sums of files and of the whole window."""
+    read_files = [file for file in ship.files if not file.unread]
+    taken = sum((of_ledger[file.path].filtered for file in read_files if file.path in of_ledger), Counter())
+    read = Count(
+        name="read",
+        spark=ship.read,
+        receipts=sum(file.records for file in read_files),
+        ledger=sum(of_ledger[file.path].lines for file in read_files if file.path in of_ledger),
+    )
+    filtered = [
+        Count(
+            name=f"filtered: {rule}",
+            spark=ship.observed.get(f"filtered: {rule}"),
+            receipts=ship.filtered.get(rule, 0),
+            ledger=taken[rule],
+        )
+        for rule in _names("filtered: ", {**ship.filtered, **taken}, ship.observed)
+    ]
+    quarantined = [
+        Count(
+            name=f"quarantined: {reason}",
+            spark=_without_settled(ship, reason),
+            receipts=ship.quarantined.get(reason, 0),
+            ledger=ledger.reasons[reason],
+        )
+        for reason in _names("quarantined: ", {**ship.quarantined, **ledger.reasons}, ship.observed)
+    ]
+    sent = [Count(name=topic.topic, receipts=topic.delivered, ledger=ledger.sent_to(topic.topic).records) for topic in topics]
+    return [read, *filtered, *quarantined, *sent]
+
+
+def _without_settled(ship: ShipResult, reason: str) -> int | None:
+    """Spark sees every record that belongs into quarantine, those too that an earlier ship has put there."""
+    seen = ship.observed.get(f"quarantined: {reason}")
+    return None if seen is None else seen - ship.settled.get(reason, 0)
+
+
+def _names(prefix: str, counted: Mapping[str, int], observed: Mapping[str, int]) -> list[str]:
+    return list(dict.fromkeys([*counted, *(name.removeprefix(prefix) for name in observed if name.startswith(prefix))]))
+
+
+def _sum_of(count: Count) -> Sum:
+    places = [(count.receipts, RECEIPTS), (count.ledger, LEDGER), (count.spark, SPARK)]
+    figures = tuple(Figure(value, where) for value, where in places if value is not None)
+    missing = (Figure(None, SPARK),) if count.name.startswith("filtered: ") and count.spark is None else ()
+    return Sum(count.name, figures + missing)
+
+
+def _whole_window(topics: Sequence[TopicAccount]) -> list[Sum]:
+    """Topics that hold records of the window from before this ship."""
+    return [
+        Sum(
+            f"{topic.topic}, with what was there before",
+            (Figure(topic.delivered + topic.before, RECEIPTS), Figure(topic.ledger, LEDGER)),
+        )
+        for topic in topics
+        if topic.before or topic.ledger != topic.delivered
+    ]
+
+
+def _file_sums(file: FileAccount, ledger: OfFile | None) -> list[Sum]:
+    quarantined, filtered = sum(file.quarantined.values()), sum(file.filtered.values())
+    there = file.delivered + file.before + quarantined
+    lines = [Figure(file.records, f"{RECEIPTS}: lines"), Figure(there + filtered, f"{RECEIPTS}: what became of them")]
+    if not file.unread:
+        lines.append(Figure(ledger.lines if ledger else None, f"{LEDGER}: where its splits end"))
+    return [
+        Sum(f"file {file.path}", tuple(lines)),
+        Sum(f"file {file.path}: records", (Figure(there, RECEIPTS), Figure(ledger.records if ledger else None, LEDGER))),
+    ]
+
+
+def _file_checksums(file: FileAccount, ledger: OfFile | None) -> list[Sum]:
+    sent = ledger.sent if ledger else {}
+    return [
+        Sum(
+            f"file {file.path} to {topic}",
+            (
+                Figure(file.checksums.get(topic, write_checksum(0)), RECEIPTS),
+                Figure(write_checksum(sent[topic].checksum if topic in sent else 0), LEDGER),
+            ),
+        )
+        for topic in sorted(file.checksums.keys() | sent.keys())
+    ]
+
+
+def _spark_checksum(ship: ShipResult, of_ledger: Mapping[str, OfFile]) -> Sum:
+    """All that Spark read to ship, and all that the ledger holds of the files that it read, whichever run sent it."""
+    read = [of_ledger[file.path].checksum for file in ship.files if not file.unread and file.path in of_ledger]
+    spark: str | None = None
+    if ship.checksum is not None and ship.checksum_added is not None:
+        spark = write_checksum(int(ship.checksum, 16) + int(ship.checksum_added, 16))
+    elif not ship.read and not any(file.records for file in ship.files if not file.unread):
+        spark = write_checksum(0)  # no file was left to read
+    return Sum("values", (Figure(spark, SPARK), Figure(write_checksum(sum(read)), LEDGER)))
+
+
+def partition_tally(ledger: LedgerFigures, topic: str, partition: int) -> Tally:
+    return ledger.sent.get(topic, {}).get(partition, Tally())

@@ -1,0 +1,229 @@
+"""What the delivery gate reads back: which partitions from where to where, and what is held against what."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shipper.config.delivery_checks import ReadBackCheck
+from shipper.config.models import Pipeline
+from shipper.errors import StepResultError
+from shipper.ledger.figures import LedgerFigures, Tally
+from shipper.report.results import ShipResult, TopicAccount, write_checksum
+from shipper.verify.readback import (
+    UNKNOWN,
+    Place,
+    ReadBack,
+    Seen,
+    Span,
+    Taker,
+    take_bundles,
+    take_quarantined,
+    take_records,
+)
+from shipper.verify.reconcile import LEDGER, RECEIPTS, TOPIC, Account, Figure, Sum
+
+_OFFSETS = "offsets further than before the ship"
+_SAMPLED_SHARE = 4
+
+
+@dataclass
+class Looked:
+    """What was found."""
+
+    topics: list[Sum] = field(default_factory=list)
+    partitions: list[Sum] = field(default_factory=list)
+    scope: str = ""
+    """What was looked at, for people."""
+
+
+@dataclass(frozen=True)
+class _Partitions:
+    """One topic's, as they were and are."""
+
+    topic: str
+    spans: Mapping[int, Span]
+    sent: Mapping[int | None, Tally]
+    """By the ledger, what this ship sent there."""
+    chosen: tuple[int, ...]
+    fault: str | None = None
+    """Why nothing can be said of it."""
+    remark: str = ""
+
+    @property
+    def placed(self) -> bool:
+        """Whether the ledger knows the partition of every record."""
+        return None not in self.sent
+
+    @property
+    def whole(self) -> bool:
+        return len(self.chosen) == len(self.spans)
+
+
+def look(
+    check: ReadBackCheck, pipeline: Pipeline, ship: ShipResult, ledger: LedgerFigures, account: Account, reader: ReadBack,
+    others: Callable[[], str | None],
+) -> Looked:  # fmt: skip
+    """Fills ``read_back`` of the account's topics and counts where all was read.
+
+    ``others``, asked after the reading: who else has written to the topics since the ship began, so that only *at least as many* can be
+    checked. Raises StepResultError, ClusterError, OutcomeUnknown.
+    """
+    topics = _topics(ship, account, ledger)
+    if not topics:
+        return Looked([Sum("all topics", (Figure(ship.delivered, RECEIPTS), Figure(0, LEDGER)))], scope="nothing was sent")
+    if ship.ends_before is None:
+        raise StepResultError(
+            "where the topics ended before the ship was not noted, since `gates.delivery` had no `read_back` then; run the window again"
+        )
+    quarantine = {topic.topic for topic in account.topics if topic.quarantine}
+    ends = reader.ends(lambda name: name in topics)
+    found = [
+        _partitions(
+            topic, ship.ends_before.get(topic, []), ends.get(topic), ledger.sent.get(topic, {}), check, _seed(ship), quarantine
+        )
+        for topic in topics
+    ]
+    if check.mode == "offsets":
+        return _moved(found)
+
+    def taker(topic: str) -> Taker:
+        if topic in quarantine:
+            return take_quarantined(ship.run_id)
+        return take_records if pipeline.records.bundle is None else take_bundles
+
+    spans = {(one.topic, number): one.spans[number] for one in found if not one.fault for number in one.chosen}
+    seen = reader.read(spans, taker, check.timeout_seconds)
+    looked, who = Looked(), others()
+    for one in found:
+        of_topic = next((topic for topic in account.topics if topic.topic == one.topic), TopicAccount(topic=one.topic))
+        _hold_against(looked, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine)
+    exact = [one for one in found if who is None or one.topic in quarantine]  # of the others it is known only that all is there
+    _fill(account, exact, seen, ledger, looked)
+    total = sum(len(one.spans) for one in found)
+    looked.scope = (
+        f"{sum(part.records for part in seen.values()):,} records read back from {len(spans):,} of {total:,} partitions"
+    )
+    looked.scope += f"; {who}, so only that there are at least as many was checked" if who else ""
+    return looked
+
+
+def _topics(ship: ShipResult, account: Account, ledger: LedgerFigures) -> list[str]:
+    sent = {topic.topic for topic in account.topics if topic.delivered} | ledger.sent.keys()
+    return sorted(sent | (ship.ends_before or {}).keys()) if sent else []
+
+
+def _seed(ship: ShipResult) -> int:
+    """The same for each run of a window."""
+    return zlib.crc32(f"{ship.window_start:%Y%m%dT%H%M%S}/{ship.window_end:%Y%m%dT%H%M%S}".encode())
+
+
+def _partitions(
+    topic: str, before: Sequence[int], ends: Sequence[int] | None, sent: Mapping[int | None, Tally], check: ReadBackCheck, seed: int,
+    quarantine: set[str],
+) -> _Partitions:  # fmt: skip
+    if ends is None:
+        return _Partitions(topic, {}, sent, (), remark="the topic is not there, or may not be read")
+    for number, offset in [*enumerate(before), *enumerate(ends)]:
+        if offset == UNKNOWN:
+            return _Partitions(topic, {}, sent, (), f"its partition {number} had no leader to say where it ends")
+    spans = {number: Span(before[number] if number < len(before) else 0, end) for number, end in enumerate(ends)}
+    back = [f"{number} ends at {span.end}, and ended at {span.start}" for number, span in spans.items() if span.end < span.start]
+    remark = f"partition {'; '.join(back[:3])} before the ship: the topic was deleted or made anew" if back else ""
+    chosen = tuple(spans)
+    if check.mode == "sample" and None not in sent and topic not in quarantine:
+        chosen = _sample(spans, sent, seed)
+    return _Partitions(topic, spans, sent, chosen, remark=remark)
+
+
+def _sample(spans: Mapping[int, Span], sent: Mapping[int | None, Tally], seed: int) -> tuple[int, ...]:
+    """A quarter of the partitions: those that got something before the others, beginning somewhere else for another window."""
+    used, idle = [n for n in spans if n in sent], [n for n in spans if n not in sent]
+    turn = seed % len(used) if used else 0
+    return tuple(sorted([*used[turn:], *used[:turn], *idle][: math.ceil(len(spans) / _SAMPLED_SHARE)]))
+
+
+def _moved(found: Sequence[_Partitions]) -> Looked:
+    """Control records take offsets too, and so do aborted records: so a partition moves on by at least what was sent to it."""
+    looked = Looked(scope="offsets only; nothing was read back")
+    for one in found:
+        total = sum(span.end - span.start for span in one.spans.values())
+        expected = Figure(sum(tally.kafka_records for tally in one.sent.values()), f"records sent, {LEDGER}")
+        moved = Figure(None, f"({one.fault})") if one.fault else Figure(total, _OFFSETS)
+        looked.topics.append(Sum(one.topic, (expected, moved), at_least=True, remark=one.remark))
+        if one.placed and not one.fault:
+            for number, span in one.spans.items():
+                sent = Figure(one.sent.get(number, Tally()).kafka_records, f"records sent, {LEDGER}")
+                name = f"{one.topic}, partition {number}"
+                looked.partitions.append(Sum(name, (sent, Figure(span.end - span.start, _OFFSETS)), at_least=True))
+    return looked
+
+
+def _hold_against(looked: Looked, one: _Partitions, seen: Mapping[Place, Seen], topic: TopicAccount, *, at_least: bool) -> None:
+    ledger = Tally()
+    for tally in one.sent.values():
+        ledger.add_all(tally)
+    parts = {number: seen[one.topic, number] for number in one.chosen} if not one.fault else {}
+    if one.placed and not one.fault:
+        for number, part in parts.items():
+            name, sent = f"{one.topic}, partition {number}", one.sent.get(number, Tally())
+            looked.partitions += _records(name, [Figure(sent.records, LEDGER)], sent, part, at_least, _deleted({number: part}))
+    if not one.whole and not one.fault:
+        return
+    places = [Figure(topic.delivered, RECEIPTS), Figure(ledger.records, LEDGER)]
+    if one.fault:
+        looked.topics.append(Sum(one.topic, (*places, Figure(None, f"{TOPIC} ({one.fault})"))))
+        return
+    whole = _together(parts.values())
+    remark = "; ".join(filter(None, (one.remark, _deleted(parts))))
+    looked.topics += _records(one.topic, places, ledger, whole, at_least, remark)
+
+
+def _records(name: str, places: Sequence[Figure], sent: Tally, seen: Seen, at_least: bool, remark: str) -> list[Sum]:
+    sums = [Sum(name, (*places, Figure(seen.records, TOPIC)), at_least, remark)]
+    # Where the numbers differ the checksums must, and say nothing more.
+    if not at_least and seen.records == sent.records:
+        checksums = Figure(write_checksum(sent.checksum), LEDGER), Figure(write_checksum(seen.checksum), TOPIC)
+        sums.append(Sum(f"{name}: checksum", checksums))
+    return sums
+
+
+def _together(parts: Iterable[Seen]) -> Seen:
+    whole = Seen()
+    for part in parts:
+        whole.add(part)
+    return whole
+
+
+def _deleted(parts: Mapping[int, Seen]) -> str:
+    gone = [f"{number} begins at offset {part.begins} by now" for number, part in parts.items() if part.begins is not None]
+    return f"partition {'; '.join(gone[:3])}: what lay before it, of this ship, is deleted" if gone else ""
+
+
+def _fill(
+    account: Account, found: Sequence[_Partitions], seen: Mapping[Place, Seen], ledger: LedgerFigures, looked: Looked
+) -> None:
+    """The account's own fields for what was read whole."""
+    counts = {count.name: count for count in account.counts}
+    for one in found:
+        if one.fault or not one.whole:
+            continue
+        whole = _together([seen[one.topic, number] for number in one.chosen])
+        for topic in account.topics:
+            if topic.topic == one.topic:
+                topic.read_back = whole.records
+                if topic.quarantine:
+                    looked.topics += [
+                        Sum(
+                            f"quarantined: {reason}",
+                            (Figure(ledger.reasons[reason], LEDGER), Figure(whole.reasons[reason], TOPIC)),
+                        )
+                        for reason in sorted(ledger.reasons.keys() | whole.reasons.keys())
+                    ]
+                    for reason, number in whole.reasons.items():
+                        if (count := counts.get(f"quarantined: {reason}")) is not None:
+                            count.read_back = number
+        if one.topic in counts:
+            counts[one.topic].read_back = whole.records

@@ -1,0 +1,63 @@
+"""The ticks of a schedule, and the windows between them: the same ones that Airflow makes runs for, without Airflow. Pure.
+
+The rules for a zone's summer time are those of Airflow's CronDataIntervalTimetable (tests/dags/test_dag_schedule.py compares the two): a
+schedule that fires in every hour goes by elapsed time, any other by the clock on the wall. On the night when clocks go back, an hour that is
+there twice counts as its second; when they go forward, one that is not there as an hour later.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from zoneinfo import ZoneInfo
+
+from croniter import croniter
+
+from shipper.config.models import Schedule
+from shipper.config.rules import CRON_PRESETS
+from shipper.windows.window import Window
+
+
+class Ticks:
+    """Of one schedule. All moments that go in and come out are UTC."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._expression = CRON_PRESETS.get(schedule.cron, schedule.cron)
+        self._zone = ZoneInfo(schedule.timezone)
+        self._every_hour = croniter(self._expression).expanded[1] == ["*"]
+
+    def after(self, moment: dt.datetime) -> dt.datetime:
+        """The first tick after ``moment``."""
+        return self._tick(moment, forward=True)
+
+    def before(self, moment: dt.datetime) -> dt.datetime:
+        """The last tick before ``moment``."""
+        return self._tick(moment, forward=False)
+
+    def window_of(self, moment: dt.datetime) -> Window:
+        """The window that holds ``moment``."""
+        start = self.before(moment)
+        end = self.after(start)
+        return Window(start, end) if moment < end else Window(end, self.after(end))
+
+    def windows(self, start: dt.datetime, end: dt.datetime) -> Iterator[Window]:
+        """Those that touch [start, end), in order."""
+        if start >= end:
+            return
+        window = self.window_of(start)
+        while window.start < end:
+            yield window
+            window = Window(window.end, self.after(window.end))
+
+    def _tick(self, moment: dt.datetime, *, forward: bool) -> dt.datetime:
+        local = moment.astimezone(self._zone).replace(tzinfo=None)
+        times = croniter(self._expression, start_time=local)
+        found: dt.datetime = times.get_next(dt.datetime) if forward else times.get_prev(dt.datetime)
+        if self._every_hour:
+            return moment.astimezone(dt.UTC) + (found - local)
+        return self._as_utc(found)
+
+    def _as_utc(self, local: dt.datetime) -> dt.datetime:
+        before, after = (local.replace(tzinfo=self._zone, fold=fold) for fold in (0, 1))
+        skipped = (after.utcoffset() or dt.timedelta()) > (before.utcoffset() or dt.timedelta())
+        return (before if skipped else after).astimezone(dt.UTC)

@@ -1,0 +1,264 @@
+"""Which rows of a piece go to which topic, which to quarantine and why, and which nowhere. Never a step per row, but for rows that are
+larger than their topic's limit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shipper.config.quarantine import TOO_LARGE, TOO_MANY_TOPICS, UNPARSEABLE, UNREADABLE, UNROUTABLE
+from shipper.errors import RecordUnshippable
+from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, TopicLimits
+from shipper.worker.chunk import RECORD_OVERHEAD_BYTES
+from shipper.worker.marks import TOO_LONG
+from shipper.worker.marks import UNREADABLE as UNREADABLE_FILE
+from shipper.worker.order import OrderedSplit, ShipOrder
+
+Rows = npt.NDArray[np.int64]
+"""Row numbers within a piece, ascending."""
+
+_NONE = -1
+_NO_ROWS = np.empty(0, np.int64)
+_REASONS = {TOO_LONG: TOO_LARGE, UNREADABLE_FILE: UNREADABLE}
+_NONE_MARKED: Mapping[int, Sequence[int]] = {}
+#: A row of so many bytes fits every topic that anybody would make; who has one that is larger is asked what the topic takes.
+_SMALL_BYTES = 1_000
+_FEW_NAMES = 32
+_BATCH_HEADER_BYTES = 61
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows that are not shipped for the same reason."""
+
+    reason: str
+    topic: str | None
+    """Where they would have gone, if that is known."""
+    rows: Rows
+
+
+@dataclass
+class Sorted:
+    shares: list[tuple[str, Rows | None]] = field(default_factory=list)
+    """(topic, its rows); None stands for all rows."""
+    held: list[Held] = field(default_factory=list)
+    dropped: dict[str, Rows] = field(default_factory=dict)
+    """Rule → rows."""
+
+    @cached_property
+    def _by_topic(self) -> dict[str | None, list[Rows]]:
+        found: dict[str | None, list[Rows]] = {}
+        for held in self.held:
+            found.setdefault(held.topic, []).append(held.rows)
+        return found
+
+    def held_from(self, topic: str) -> list[Rows]:
+        """Asked when all rows are sorted."""
+        return self._by_topic.get(topic, [])
+
+
+class Limits:
+    """Which rows the topics take. Topics that were not known before reading are asked for when a row could be too large for one."""
+
+    def __init__(self, compression: str, topics: TopicLimits) -> None:
+        self.compression = compression
+        self._topics = topics
+        self._met: set[str] = set()
+        """Topics that came from lines."""
+
+    def beyond(self, names: Sequence[str], order: ShipOrder) -> set[int]:
+        """Indexes of the names that are more than `limits.max_topics`, counted over the task."""
+        found: set[int] = set()
+        if order.topics:
+            return found
+        for code, name in enumerate(names):
+            if name in self._met or name in order.listed:
+                continue
+            if len(self._met) < order.max_topics:
+                self._met.add(name)
+            else:
+                found.add(code)
+        return found
+
+    def surely(self, topic: str) -> int:
+        """A row of so many bytes fits, whatever it compresses to."""
+        known = self._topics.known(topic)
+        return _SMALL_BYTES if known is None else max(0, known - BATCH_OVERHEAD_BYTES)
+
+    def learn(self, topics: Collection[str]) -> None:
+        """Asks for those that are not known, all at once."""
+        self._topics.learn(topics)
+
+    @cached_property
+    def _codec(self) -> pa.Codec | None:
+        return None if self.compression == "none" else pa.Codec(self.compression)
+
+    def fits(self, topic: str, record: bytes) -> bool:
+        """Whether a batch with nothing else in it is one that the topic takes. ``record``: key, headers and value. Near the limit it
+        says no, since the producer's codec may do a little worse than this one."""
+        size = len(record) + RECORD_OVERHEAD_BYTES
+        margin = _BATCH_HEADER_BYTES
+        if self._codec is not None and size + margin > self._topics.of(topic):
+            size = self._codec.compress(record).size
+            margin += max(512, size // 100)
+        return size + margin <= self._topics.of(topic)
+
+
+def sort_rows(
+    table: pa.Table,
+    order: ShipOrder,
+    split: OrderedSplit,
+    first: int,
+    limits: Limits,
+    marked: Mapping[int, Sequence[int]] = _NONE_MARKED,
+) -> Sorted:
+    """``first``: ordinal of the table's first row. ``marked``: mark (marks.py) → rows that are no whole line.
+
+    Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
+    found = Sorted()
+    names, codes = _topics(table, order)
+    fates = _fates(table)
+    free = None if fates is None and codes is None and not marked else np.ones(len(table), np.bool_)
+    for mark, rows_marked in marked.items():
+        rows_held = np.asarray(rows_marked, np.int64)
+        places = _by_topic(rows_held, names, codes) if mark == TOO_LONG else [(None, rows_held)]
+        found.held += [Held(_REASONS[mark], topic, rows) for topic, rows in places]
+        if free is not None:
+            free[rows_held] = False
+    if fates is not None and free is not None:
+        _follow_fates(found, fates, names, codes, order)
+        free &= fates == _NONE
+    if codes is not None and free is not None and len(nowhere := np.flatnonzero((codes == _NONE) & free)):
+        found.held.append(Held(UNROUTABLE, None, nowhere))
+        free[nowhere] = False
+    beyond = limits.beyond(names, order)
+    large = _large(table, names, limits) if order.quarantine is not None else _NO_ROWS  # else a lane finds them
+    for code, rows in _of_each(names, codes, free):
+        if code in beyond and rows is not None:
+            found.held.append(Held(TOO_MANY_TOPICS, names[code], rows))
+        else:
+            found.shares.append((names[code], _fitting(found, names[code], rows, large, table, limits)))
+    if found.held and order.quarantine is None:
+        raise _unshippable(found.held, split, first)
+    return found
+
+
+def _of_each(
+    names: Sequence[str], codes: npt.NDArray[np.int64] | None, free: npt.NDArray[np.bool_] | None
+) -> Iterator[tuple[int, Rows | None]]:
+    """(index of a name, its rows) for the names that have some; None stands for all rows."""
+    if codes is None or free is None:
+        rows = None if free is None else np.flatnonzero(free)
+        if rows is None or len(rows):
+            yield 0, rows
+    elif len(names) <= _FEW_NAMES:
+        for code in range(len(names)):
+            if len(rows := np.flatnonzero((codes == code) & free)):
+                yield code, rows
+    else:  # as many as lines make up: one sort in place of a look at all rows for each
+        rows = np.flatnonzero(free)
+        rows = rows[np.argsort(codes[rows], kind="stable")]
+        borders = np.flatnonzero(np.diff(codes[rows])) + 1
+        for part in np.split(rows, borders) if len(rows) else ():
+            yield int(codes[part[0]]), part
+
+
+def _fates(table: pa.Table) -> npt.NDArray[np.int64] | None:
+    """None if Spark says of every row that it is to be shipped."""
+    if "fate" not in table.schema.names or (column := table.column("fate")).null_count == len(table):
+        return None
+    return np.asarray(column.fill_null(_NONE).to_numpy(), np.int64)
+
+
+def _topics(table: pa.Table, order: ShipOrder) -> tuple[tuple[str, ...], npt.NDArray[np.int64] | None]:
+    """Names, and each row's index into them; None: all have the first, ``_NONE``: no legal one."""
+    if len(order.topics) == 1:
+        return order.topics, None
+    column = table.column("topic").combine_chunks()
+    if order.topics:
+        return order.topics, np.asarray(column.to_numpy(), np.int64)
+    encoded = column.dictionary_encode()
+    names = tuple(encoded.dictionary.to_pylist())
+    codes = np.asarray(encoded.indices.fill_null(_NONE).to_numpy(zero_copy_only=False), np.int64)
+    return names, codes
+
+
+def _follow_fates(
+    found: Sorted, fates: npt.NDArray[np.int64], names: tuple[str, ...], codes: npt.NDArray[np.int64] | None, order: ShipOrder
+) -> None:
+    for fate, rule in enumerate(order.rules):
+        if len(rows := np.flatnonzero(fates == fate)):
+            found.dropped[rule] = rows
+    for fate, reason in enumerate(order.reasons, len(order.rules)):
+        if len(rows := np.flatnonzero(fates == fate)):
+            found.held += [Held(reason, topic, part) for topic, part in _by_topic(rows, names, codes)]
+
+
+def _by_topic(rows: Rows, names: tuple[str, ...], codes: npt.NDArray[np.int64] | None) -> Iterator[tuple[str | None, Rows]]:
+    if codes is None:
+        yield names[0], rows
+        return
+    of_rows = codes[rows]
+    for code in np.unique(of_rows):
+        yield None if code == _NONE else names[code], rows[of_rows == code]
+
+
+def _large(table: pa.Table, names: tuple[str, ...], limits: Limits) -> Rows:
+    """Rows that could be too large for one of the topics."""
+    sizes = _sizes(table)
+    found = np.flatnonzero(sizes > min(map(limits.surely, names), default=0))
+    if len(found):
+        limits.learn(names)
+        found = np.flatnonzero(sizes > min(map(limits.surely, names)))
+    return found
+
+
+def _fitting(found: Sorted, topic: str, rows: Rows | None, large: Rows, table: pa.Table, limits: Limits) -> Rows | None:
+    """``rows`` without those that are too large for ``topic``, which are held."""
+    mine = large if rows is None else np.intersect1d(large, rows, assume_unique=True)
+    too_large = np.array([row for row in mine if not limits.fits(topic, _record(table, row))], np.int64)
+    if len(too_large) == 0:
+        return rows
+    found.held.append(Held(TOO_LARGE, topic, too_large))
+    return np.setdiff1d(np.arange(len(table)) if rows is None else rows, too_large, assume_unique=True)
+
+
+def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Bytes of each row's value and key."""
+    sizes = np.asarray(pc.fill_null(pc.binary_length(table.column("value")), 0).to_numpy(), np.int64)
+    if "key" in table.schema.names:
+        sizes = sizes + pc.fill_null(pc.binary_length(table.column("key")), 0).to_numpy()
+    return sizes
+
+
+def _record(table: pa.Table, row: int) -> bytes:
+    key = table.column("key")[row].as_py() if "key" in table.schema.names else None
+    headers: Mapping[str, bytes | None] = table.column("headers")[row].as_py() if "headers" in table.schema.names else {}
+    named = b"".join(name.encode() + (value or b"") for name, value in headers.items())
+    return (key or b"") + named + (table.column("value")[row].as_py() or b"")
+
+
+_WHY = {
+    TOO_LARGE: "it is longer than `records.max_line`. Nothing of its chunk was sent; raise `records.max_line` (and the topic's "
+    "`max.message.bytes`), or name a topic for such records in `quarantine`.",
+    UNROUTABLE: "it has no topic: a column in the route's topic is null for it, or gives none that the route's `topics` or `matching` "
+    "allows. Nothing of its chunk was sent; use coalesce(…) in `records.columns`, or a `when`, or name a topic for such records in `quarantine`.",
+    TOO_MANY_TOPICS: "its topic is one more than `limits.max_topics` allows. Nothing of its chunk was sent; look at what the route's column "
+    "holds, make `matching` narrower or raise the limit, or name a topic for such records in `quarantine`.",
+    UNPARSEABLE: "it cannot be parsed as `records.parse` says. Nothing of its chunk was sent; correct `records.parse`, take such lines "
+    "out with `records.drop`, or name a topic for them in `quarantine`.",
+}
+
+
+def _unshippable(held: list[Held], split: OrderedSplit, first: int) -> RecordUnshippable:
+    worst = min(held, key=lambda group: int(group.rows[0]))
+    where = f"{split.id.file.path} (split at byte {split.id.start}), record {first + int(worst.rows[0]) + 1}"
+    return RecordUnshippable(
+        f"{where}: {_WHY.get(worst.reason, f'it fails the check {worst.reason}, and there is no `quarantine`.')}"
+    )

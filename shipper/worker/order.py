@@ -1,0 +1,110 @@
+"""What the driver tells every task of a ship: which splits, what is there already, under which generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shipper.kafka.producer import LaneSettings
+from shipper.types import SplitId
+from shipper.worker.sealed import new_seal
+
+
+@dataclass(frozen=True)
+class OrderedSplit:
+    """A split that the run reads, and what the ledger held of it when the run took over."""
+
+    id: SplitId
+    bom: bool = False
+    """The file begins with a UTF-8 byte order mark, which Hadoop's line reader drops; the sink puts it back."""
+    there: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Topic → ordinals [first, last) that are on the cluster; for no topic, those whose dropped lines the ledger has."""
+    partitions: dict[str, int] = field(default_factory=dict)
+    """Topic → the partition that its latest records there went to; for ``in_order``."""
+    quarantines: frozenset[str] = frozenset()
+    """Of these, the topics in which records of the split are in quarantine."""
+    end_known: bool = False
+    of: int | None = None
+    """Number of splits of its file."""
+    window: str | None = None
+    """Of the file, if that is not the run's."""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Headers of each of its bundles: with bundles they depend on the file alone."""
+
+
+@dataclass(frozen=True)
+class BundleOrder:
+    """How lines are bundled."""
+
+    max_bytes: int
+    """Most bytes in a bundle, separators included."""
+    all_lines: bool
+    """Whether values are lines as they were read, so that none can hold a ``\\n``."""
+
+
+@dataclass(frozen=True)
+class QuarantineOrder:
+    """What becomes of records that cannot be shipped."""
+
+    topic: str
+    keep_bytes: int
+    """Of each value."""
+
+
+@dataclass(frozen=True)
+class ShipOrder:
+    """Picklable: it travels with the writer to Spark's workers. Holds secrets in ``settings``: never log it."""
+
+    pipeline: str
+    cluster: str
+    run_id: str
+    window: str
+    digest: str
+    generation: int
+    chunks_end: int
+    """Offset in the ledger's chunk partition up to which ``OrderedSplit.there`` is true."""
+    ledger_topic: str
+    settings: LaneSettings
+    limits: Mapping[str, int]
+    """Topic → max.message.bytes, as far as the driver knows."""
+    lanes: int
+    """Of each task."""
+    batch_bytes: int
+    """Uncompressed bytes in a batch."""
+    chunk_size_bytes: int
+    """Uncompressed bytes in a transaction, about."""
+    deadline_seconds: float
+    topics: tuple[str, ...]
+    """The frame's `topic` column holds an index into this; a single topic needs no column. Empty: the column holds names."""
+    splits: dict[int, OrderedSplit]
+    """Spark's hash of the split (see shipper.driver.files.split_hash) → split."""
+    bundle: BundleOrder | None = None
+    """None: every line is a Kafka record."""
+    rules: tuple[str, ...] = ()
+    """Of `records.drop`. The frame's `fate` column, if there is one, holds an index into these and ``reasons`` behind them."""
+    reasons: tuple[str, ...] = ()
+    """Why Spark sends a record to quarantine."""
+    quarantine: QuarantineOrder | None = None
+    """None: a record that cannot be shipped fails the ship."""
+    partitions: tuple[int, ...] | None = None
+    """Where records without a key may go; all if None."""
+    share_partitions: bool = False
+    tasks: int = 1
+    in_order: bool = False
+    """Records of a file keep their order in a partition."""
+    parking_bytes: int = 64_000_000
+    """Most bytes of chunks that wait in a task's memory for their topics."""
+    stall_seconds: float = 1800.0
+    """A ship that makes no progress for so long is stopped."""
+    rate_limit_bytes: int | None = None
+    """Per second, on the wire, over all tasks."""
+    spark: str | None = None
+    """Spark's minor version, for the ledger."""
+    ratio: float = 1.0
+    """Uncompressed bytes per byte on the wire, of the sample."""
+    listed: frozenset[str] = frozenset()
+    """Topics that the configuration names."""
+    max_topics: int = 1_000
+    """Most others that a task takes from lines."""
+    seal: str = field(default_factory=new_seal)
+    """Marks the errors of this order's tasks; see shipper.worker.sealed."""

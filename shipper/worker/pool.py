@@ -1,0 +1,426 @@
+"""The lane pool: N transactional producers side by side, and the chunks that wait for a topic.
+
+A pipeline over a long link is made of lanes, since librdkafka keeps one request per partition in flight when it is exactly-once.
+Usable on its own::
+
+    settings = LaneSettings(connection={"bootstrap.servers": "…"}, batch_size_bytes=500_000, compression="zstd",
+                            transaction_timeout_ms=60_000)
+    options = LaneOptions(settings, ledger_topic="_my.ledger", ledger_partition=0, deadline_seconds=60)
+    with LanePool(options, ["my-job.0", "my-job.1"], settle=lambda: keys_in_my_ledger()) as pool:
+        pool.open()
+        pool.submit([Chunk("logs", [b"a", b"b"], 2, b"file-1:0", lambda partition: b"2 records", "file-1")])
+        pool.drain()
+    print(pool.close(10), pool.dropped())
+
+``settle`` returns the ledger keys that are committed; it is asked after every fault, when the lane that failed has been fenced.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from types import TracebackType
+from typing import Any
+
+from shipper.errors import TopicMissing
+from shipper.kafka.limits import TopicLimits
+from shipper.kafka.lookup import TopicLookup
+from shipper.kafka.producer import LaneSettings, Sent
+from shipper.kafka.transaction import RightToShip
+from shipper.worker.admission import Admission
+from shipper.worker.chunk import Chunk
+from shipper.worker.lane import Lane, LaneState, LaneWork
+from shipper.worker.rate import NoLimit, RateLimit
+from shipper.worker.topics import Topics
+
+log = logging.getLogger("shipper.pool")
+
+#: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any more.
+Settle = Callable[[], "frozenset[bytes] | set[bytes]"]
+
+#: What is told of chunks as soon as they are certainly in Kafka; called with the pool's lock held, by whichever lane sent them.
+Delivered = Callable[[Sequence[Chunk]], object]
+
+_LEARN_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
+_NEVER = float("inf")
+
+
+@dataclass
+class Counts:
+    """What the lanes of a pool did and waited for."""
+
+    transactions: int = 0
+    buffer_wait_seconds: float = 0.0
+    """Waiting for room in librdkafka's queue."""
+    lane_wait_seconds: float = 0.0
+    """The caller of ``submit`` waiting for a lane."""
+    retried_records: int = 0
+    """Sent again after a fault."""
+
+    def note_retry(self, chunks: Sequence[Chunk]) -> None:
+        self.retried_records += sum(chunk.counted for chunk in chunks)
+
+
+@dataclass(frozen=True)
+class LaneSample:
+    """What the lanes of a pool do at a moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    in_flight_bytes: int
+    wire_bytes: int
+    """Until now."""
+    busy_lanes: int
+    waited_seconds: float
+    """The reader for a lane, until now."""
+    parked_records: int
+    reopened: int
+    """Lanes that were opened anew, until now."""
+
+
+@dataclass(frozen=True)
+class LaneOptions:
+    """What the lanes of a pool have in common."""
+
+    settings: LaneSettings
+    ledger_topic: str
+    ledger_partition: int
+    deadline_seconds: float
+    """How long one transaction may be tried, and how long a chunk may wait for its topic."""
+    init_timeout_seconds: float = 60.0
+    limits: TopicLimits = field(default_factory=TopicLimits)
+    batch_bytes: int | None = None
+    """What goes to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
+    parking_bytes: int = 64_000_000
+    """Most bytes of chunks that wait in memory for their topics."""
+    partitions: tuple[int, ...] | None = None
+    """Only these, for records without a key; all if None."""
+    share_partitions: bool = False
+    """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which have a partition of their own."""
+    first_partition: int = 0
+    """Where the rotation begins, so that tasks side by side do not all write to the same one."""
+    rate: RateLimit | NoLimit = field(default_factory=NoLimit)
+    topics: tuple[str, ...] = ()
+    """To be written to, as far as is known."""
+
+
+@dataclass
+class Delivery:
+    """What became of the chunks that were submitted, but for those that were dropped (see :meth:`LanePool.dropped`)."""
+
+    delivered: int = 0
+    """Chunks that are certainly in Kafka."""
+    not_delivered: list[Chunk] = field(default_factory=list)
+    """Certainly not there."""
+    unknown: list[Chunk] = field(default_factory=list)
+    """A commit was under way when the time was over: the ledger will tell."""
+    failure: BaseException | None = None
+
+
+class LanePool:
+    """``open`` → ``submit`` … → ``drain`` → ``close``. One thread submits; a lane that fails makes its next call raise.
+
+    At most ``len(producer_ids)`` transactions are in flight; one more may be ready. Memory: those, and ``parking_bytes``.
+    A chunk whose topic cannot be written to is parked and holds up nothing else. It is sent as soon as the topic can be
+    written to; when ``deadline_seconds`` are over it is dropped, and so it is (at once) when the parking is full.
+
+    Chunks of a sequence keep their order: one lane sends them, to one partition. While that has no leader they are parked, and
+    behind one that was dropped all of its topic are dropped.
+    """
+
+    def __init__(
+        self, options: LaneOptions, producer_ids: Sequence[str], settle: Settle, delivered: Delivered = lambda chunks: None, *,
+        right: RightToShip[Any] | None = None,
+    ) -> None:  # fmt: skip
+        """``right``: asked by each lane between its opening and its first record; ``settle``, if None."""
+        self.options = options
+        self.right = right or RightToShip(settle)
+        self.settle = settle
+        self._tell_delivered = delivered
+        self.counts = Counts()
+        self.stop_at = self.give_up_at = _NEVER
+        """When (monotonic) lanes stop sending, and when they stop waiting for the answer to a commit."""
+        self.lowered: dict[str, int] = {}
+        """Topic → bytes in a batch, where batches turned out too large."""
+        self._news = threading.Condition()
+        self._ready: deque[list[Chunk]] = deque()
+        self._serial = 0
+        self._delivered = 0
+        self._closed = False
+        self._failures: list[BaseException] = []
+        self._permission = threading.Event()
+        self._open_lanes = 0
+        self._ended_lanes = 0
+        self._topics = Topics(TopicLookup(options.settings), self._tend_parking, self.fail, options.partitions)
+        self._admission = Admission(self._topics, options.parking_bytes, options.deadline_seconds)
+        self._parking = self._admission.parking
+        self._lanes = [Lane(self, index, producer_id) for index, producer_id in enumerate(producer_ids)]
+        self.lanes_count = len(self._lanes)
+
+    def __enter__(self) -> LanePool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close(self.options.settings.transaction_timeout_ms / 1000)
+
+    # What the caller does.
+
+    def open(self, topics: Sequence[str] = (), announce: Callable[[], object] = lambda: None) -> None:
+        """Opens all lanes at once: initialising costs some ten round trips each. Returns when every one has fenced its past.
+
+        ``announce`` is what must have happened before the first of them may fence anybody; they connect meanwhile. ``topics``:
+        those that are known already are looked up, too."""
+        self._topics.start()
+        for lane in self._lanes:
+            lane.start()
+        announce()
+        self._permission.set()
+        self._topics.learn(topics, _LEARN_SECONDS)
+        with self._news:
+            self._news.wait_for(lambda: self._failures or self._open_lanes == self.lanes_count or self._ended_lanes)
+            self._raise_failure()
+
+    def submit(self, chunks: list[Chunk]) -> None:
+        """Hands over the chunks of one transaction. Never waits for metadata; blocks while every lane is busy, or while no topic
+        at all can be written to and the parking is full. Raises what made a lane fail."""
+        with self._news:
+            for chunk in chunks:
+                chunk.serial = self._serial = self._serial + 1
+            going = self._park_what_waits(chunks)
+            while going and not self._failures:
+                self._wait_for_lane(going)
+                asked, going = going, self._park_what_waits(going)
+                if len(asked) == len(going):
+                    self._ready.append(going)
+                    self._news.notify_all()
+                    break
+            self._raise_failure()
+
+    def _wait_for_lane(self, chunks: list[Chunk]) -> None:
+        began = time.monotonic()
+        self._news.wait_for(lambda: self._failures or self._has_room_for(chunks))
+        self.counts.lane_wait_seconds += time.monotonic() - began
+
+    def _park_what_waits(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Parks those that may not be sent right now; returns the others. Blocks while there is no room."""
+        going = []
+        for chunk in chunks:
+            if not self._admission.may_go_to(chunk):
+                self._wait_for_room(chunk)
+                if not self._admission.may_go_to(chunk):
+                    self._admission.park(chunk)
+                    continue
+            going.append(chunk)
+        return going
+
+    def _wait_for_room(self, chunk: Chunk) -> None:
+        self._news.wait_for(lambda: self._failures or self._admission.should_not_wait(chunk))
+
+    def drain(self) -> None:
+        """Returns when everything submitted is delivered, or dropped since its topic stayed unusable or the parking was full.
+        Raises what made a lane fail."""
+        with self._news:
+            self._news.wait_for(lambda: self._failures or not (self._ready or self._parking or self._busy()))
+            self._raise_failure()
+
+    def close(self, timeout_seconds: float) -> Delivery:
+        """Stops sending, and returns in ``timeout_seconds`` at the latest, in which commits under way may still be answered."""
+        now = time.monotonic()
+        with self._news:
+            self.stop_at, self.give_up_at = now, now + max(0.0, timeout_seconds - 0.5)
+            self._news.notify_all()
+        for lane in self._lanes:
+            if lane.ident is not None:
+                lane.join(max(0.0, now + timeout_seconds - time.monotonic()))
+        self._topics.stop(max(0.0, now + timeout_seconds - time.monotonic()))
+        with self._news:
+            return self._delivery()
+
+    @property
+    def reopened(self) -> int:
+        """How often a lane was thrown away and opened anew."""
+        return sum(lane.work.reopened for lane in self._lanes)
+
+    def work(self) -> list[LaneWork]:
+        """What each lane did until now."""
+        return [lane.work for lane in self._lanes]
+
+    def states(self) -> dict[str, LaneState]:
+        return {lane.name: lane.state for lane in self._lanes}
+
+    def in_flight_bytes(self) -> int:
+        """Of transactions that are under way."""
+        return sum(chunk.size_bytes for lane in self._lanes for chunk in lane.current)
+
+    def parked(self) -> dict[str, int]:
+        """Topic → records that wait in memory for it."""
+        with self._news:
+            return self._parking.records()
+
+    @property
+    def parked_records(self) -> dict[str, int]:
+        """Topic → records that were parked at some time, whatever became of them."""
+        return self._parking.parked_records
+
+    def sent(self) -> Sent:
+        """By librdkafka's count, a second ago."""
+        return reduce(Sent.plus, (lane.sent() for lane in self._lanes), Sent())
+
+    def sample(self) -> LaneSample:
+        return LaneSample(
+            at=time.time(),
+            in_flight_bytes=self.in_flight_bytes(),
+            wire_bytes=self.sent().wire_bytes,
+            busy_lanes=sum(1 for lane in self._lanes if lane.current),
+            waited_seconds=self.counts.lane_wait_seconds + self.counts.buffer_wait_seconds,
+            parked_records=sum(self.parked().values()),
+            reopened=self.reopened,
+        )
+
+    def dropped(self) -> dict[str, int]:
+        """Topic → records that were not delivered since it could not be written to: given up, or no room to wait for it."""
+        with self._news:
+            return dict(self._parking.dropped)
+
+    def raise_given_up(self) -> None:
+        """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``."""
+        with self._news:
+            message = self._admission.missing_message()
+        if message:
+            raise TopicMissing(message)
+
+    # What the lanes do.
+
+    def wait_for_permission(self) -> None:
+        """Until it is announced that this pool's lanes fence others, or the pool closes."""
+        while not self._permission.wait(_LOOK_SECONDS) and self.stop_at == _NEVER:
+            pass
+
+    def lane_is_open(self) -> None:
+        with self._news:
+            self._open_lanes += 1
+            self._news.notify_all()
+
+    def lane_ended(self) -> None:
+        with self._news:
+            self._ended_lanes += 1
+            self._news.notify_all()
+
+    def next_transaction(self, lane: Lane) -> list[Chunk] | None:
+        """Waits for work for ``lane``; None when the pool is closing."""
+        with self._news:
+            lane.state = LaneState.IDLE
+            lane.current = ()
+            self._news.notify_all()
+            while True:
+                if self._failures or self.stop_at != _NEVER:
+                    return None
+                for index, chunks in enumerate(self._ready):
+                    if self._lane_of(chunks) in (None, lane.index):
+                        del self._ready[index]
+                        lane.state, lane.current = LaneState.SENDING, chunks
+                        return chunks
+                self._news.wait()
+
+    def partitions_for(self, lane: Lane, chunk: Chunk) -> tuple[int, ...]:
+        """Where ``lane`` may send the chunk right now; nothing if it has to wait."""
+        with self._news:
+            found = self._admission.may_go_to(chunk)
+        if chunk.sequence is None and self.options.share_partitions and len(found) >= self.lanes_count:
+            found = found[lane.index :: self.lanes_count]
+        return found
+
+    def batch_bytes(self, topic: str) -> int:
+        """Uncompressed bytes that go to a partition of ``topic`` at a time."""
+        return self.lowered.get(topic) or self.options.batch_bytes or self.options.settings.batch_size_bytes
+
+    def lower_batch_bytes(self, topic: str) -> bool:
+        """Halves the batches of ``topic``; false if they are so small already that they fit whatever they hold."""
+        fits = self.options.limits.surely(topic)
+        with self._news:
+            if self.batch_bytes(topic) <= fits:
+                return False
+            self.lowered[topic] = max(fits, self.batch_bytes(topic) // 2)
+            return True
+
+    def done(self, chunks: Sequence[Chunk]) -> None:
+        """They are certainly in Kafka."""
+        with self._news:
+            if self._closed:
+                return  # it was reported as unknown, and the ledger tells
+            self.counts.transactions += 1
+            self._delivered += len(chunks)
+            self._tell_delivered(chunks)
+            for chunk in chunks:
+                chunk.delivered = True
+                chunk.drop_records()
+            self._admission.delivered(chunks)
+        for topic in {chunk.topic for chunk in chunks}:
+            self._topics.delivered(topic)
+
+    def block(self, topic: str, reason: str) -> None:
+        self._topics.block(topic, reason)
+
+    def park(self, chunk: Chunk) -> None:
+        """A lane hands a chunk back, since it cannot be sent right now. Never blocks."""
+        with self._news:
+            self._admission.park(chunk)
+            if chunk.sequence is not None:
+                self._call_back(chunk.topic, chunk.sequence)
+
+    def _call_back(self, topic: str, sequence: int) -> None:
+        """What is ready already, and must not overtake a chunk that has just been parked, is parked behind it."""
+        for chunks in list(self._ready):
+            for chunk in [chunk for chunk in chunks if (chunk.topic, chunk.sequence) == (topic, sequence)]:
+                chunks.remove(chunk)
+                self._admission.park(chunk)
+            if not chunks:
+                self._ready.remove(chunks)
+
+    def fail(self, error: BaseException) -> None:
+        with self._news:
+            self._failures.append(error)
+            self._news.notify_all()
+
+    def _tend_parking(self) -> None:
+        """Called by the topics' thread."""
+        with self._news:
+            self._ready.extend([chunk] for chunk in self._admission.let_go())
+            self._news.notify_all()
+
+    # With the lock held.
+
+    def _lane_of(self, chunks: Sequence[Chunk]) -> int | None:
+        sequence = chunks[0].sequence
+        return None if sequence is None else sequence % self.lanes_count
+
+    def _has_room_for(self, chunks: Sequence[Chunk]) -> bool:
+        wanted = self._lane_of(chunks)
+        queued = sum(1 for waiting in self._ready if self._lane_of(waiting) == wanted)
+        idle = sum(1 for lane in self._lanes if lane.state is LaneState.IDLE and wanted in (None, lane.index))
+        return queued < idle
+
+    def _busy(self) -> bool:
+        return any(lane.current for lane in self._lanes)
+
+    def _raise_failure(self) -> None:
+        if self._failures:
+            raise self._failures[0]
+
+    def _delivery(self) -> Delivery:
+        self._closed = True
+        found = Delivery(self._delivered)
+        found.failure = self._failures[0] if self._failures else None
+        for lane in self._lanes:
+            open_commit = lane.state in (LaneState.COMMITTING, LaneState.RECOVERING)
+            left = [chunk for chunk in lane.current if not chunk.delivered]
+            (found.unknown if open_commit else found.not_delivered).extend(left)
+        found.not_delivered += [chunk for chunks in self._ready for chunk in chunks]
+        found.not_delivered += self._parking.waiting()
+        return found

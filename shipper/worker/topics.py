@@ -1,0 +1,230 @@
+"""Which topics can be written to right now (after KIP-286: nobody who hands over a record waits for metadata).
+
+A topic is *usable* when the cluster knows it and some of its partitions have a leader; chunks for any other are parked.
+A topic that was refused when a lane wrote to it (an ACL, a leader that left) is *blocked* for a pause that doubles, and then
+*probed*: one chunk is let through, and the rest follows only if it was delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from shipper.kafka.lookup import TopicState
+
+log = logging.getLogger("shipper.topics")
+
+_REFRESH_SECONDS = 5.0
+_LOOKUP_SECONDS = 5.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
+
+
+@dataclass
+class _Topic:
+    state: TopicState | None = None
+    listed: tuple[int, ...] = ()
+    """Of the partitions that have a leader, those that records may go to."""
+    at_first: tuple[int, ...] = ()
+    """All partitions that records may go to, as they were when the topic was first seen."""
+    blocked: str = ""
+    """Why a lane could not write to it; metadata alone does not lift this."""
+    probing: bool = False
+    unusable_since: float | None = None
+    pause: float = _FIRST_PAUSE_SECONDS
+    look_at: float = 0.0
+    """When to ask the cluster next (monotonic seconds)."""
+    probe_at: float = 0.0
+    why: str = "not looked up yet"
+    """There is nothing ``listed``."""
+
+    def led(self, partition: int | None) -> tuple[int, ...]:
+        """The partitions that can be written to, as far as the cluster said; or ``partition`` alone, if it can."""
+        if partition is None or self.state is None:
+            return self.listed
+        return (partition,) if partition in self.state.partitions else ()
+
+
+def _closed(topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
+    return dict.fromkeys(topics, TopicState(reason="no longer looked up"))
+
+
+#: Asks the cluster about topics, for so many seconds at most.
+Lookup = Callable[[Collection[str], float], Mapping[str, TopicState]]
+
+
+class Topics:
+    """Keeps what it was asked for up to date in a thread of its own. All methods return at once, but ``learn``.
+
+    ``changed``: called after every look, from that thread. ``failed``: called with what ended the thread before its time. ``only``: the
+    partitions that records may go to; all, if None. Where a method takes a ``partition``, the question is about that one alone.
+    """
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        changed: Callable[[], None],
+        failed: Callable[[BaseException], None],
+        only: Collection[int] | None = None,
+    ) -> None:
+        self._lookup = lookup
+        self._changed = changed
+        self._failed = failed
+        self._only = only
+        self._topics: dict[str, _Topic] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="topics", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> None:
+        self._stop.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+        self._lookup = _closed  # lets go of its connections
+
+    def learn(self, topics: Iterable[str], timeout_seconds: float) -> None:
+        """Asks for ``topics`` and waits for the answers, at most so long."""
+        names = set(topics)
+        for name in names:
+            self.partitions(name)
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline and not all(self._topics[name].state for name in names):
+            time.sleep(0.002)
+
+    def _entry(self, topic: str) -> _Topic:
+        """With the lock held. Who asks for a topic makes it one that is looked up."""
+        entry = self._topics.get(topic)
+        if entry is None:
+            self._topics[topic] = entry = _Topic()
+            self._wake.set()
+        return entry
+
+    def partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
+        """Partitions that can be written to; none while the topic is not usable, or only a probe may pass."""
+        with self._lock:
+            entry = self._entry(topic)
+            return () if entry.state is None or entry.blocked else entry.led(partition)
+
+    def home(self, topic: str, sequence: int, before: int | None) -> int | None:
+        """The one partition of a sequence of chunks: the one ``before``, if the topic has it; else one of all that the topic had when it was
+        first seen, whether they have a leader right now or not. None while the cluster has not said which there are."""
+        with self._lock:
+            entry = self._entry(topic)
+            if entry.state is not None and before in entry.state.existing:
+                return before
+            return entry.at_first[sequence % len(entry.at_first)] if entry.at_first else None
+
+    def probe(self, topic: str, partition: int | None = None) -> bool:
+        """Whether the caller may send one chunk to a blocked topic now. Then it must say ``delivered``, ``block`` or ``not_probed``."""
+        with self._lock:
+            entry = self._entry(topic)
+            due = bool(entry.blocked and entry.led(partition)) and time.monotonic() >= entry.probe_at
+            if not due or entry.probing:
+                return False
+            entry.probing = True
+            return True
+
+    def not_probed(self, topic: str) -> None:
+        """The chunk of the probe came back unsent: another one may go."""
+        with self._lock:
+            self._entry(topic).probing = False
+
+    def known_partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
+        """As the cluster said last, blocked or not."""
+        with self._lock:
+            return self._entry(topic).led(partition)
+
+    def block(self, topic: str, reason: str) -> None:
+        """A lane could not write to it."""
+        with self._lock:
+            entry = self._topics.setdefault(topic, _Topic())
+            entry.blocked, entry.probing = reason, False
+            entry.unusable_since = entry.unusable_since or time.monotonic()
+            entry.probe_at = time.monotonic() + entry.pause
+            entry.look_at = 0.0
+            entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
+
+    def delivered(self, topic: str) -> None:
+        """A lane wrote to it."""
+        entry = self._topics.get(topic)
+        if entry is not None and (entry.blocked or entry.unusable_since):
+            with self._lock:
+                entry.blocked, entry.probing, entry.unusable_since, entry.pause = "", False, None, _FIRST_PAUSE_SECONDS
+            self._changed()
+
+    def any_usable(self) -> bool:
+        with self._lock:
+            return any(entry.listed and not entry.blocked for entry in self._topics.values())
+
+    def may_be_usable(self, topic: str, partition: int | None = None) -> bool:
+        """Whether it is usable, or the cluster has yet to say."""
+        with self._lock:
+            entry = self._entry(topic)
+            return not entry.blocked and (entry.state is None or bool(entry.led(partition)))
+
+    def unusable_seconds(self, topic: str) -> float:
+        """Since when it is unusable; 0 for a usable one."""
+        with self._lock:
+            since = self._entry(topic).unusable_since
+            return 0.0 if since is None else time.monotonic() - since
+
+    def why_unusable(self, topic: str, partition: int | None = None) -> str:
+        with self._lock:
+            entry = self._entry(topic)
+            if entry.blocked or not entry.listed or partition is None:
+                return entry.blocked or entry.why
+            return "" if entry.led(partition) else f"partition {partition} has no leader"
+
+    def _watch(self) -> None:
+        """Nobody but this thread ends the waiting of what is parked: so if it cannot go on, everybody must hear of it."""
+        try:
+            while not self._stop.is_set():
+                for name, state in self._lookup(self._due(), _LOOKUP_SECONDS).items():
+                    self._learn(name, state)
+                self._changed()
+                self._wake.wait(0.1)
+                self._wake.clear()
+        except BaseException as error:
+            log.exception("topics are no longer looked up")
+            self._failed(error)
+
+    def _due(self) -> list[str]:
+        now = time.monotonic()
+        with self._lock:
+            return [name for name, entry in self._topics.items() if entry.look_at <= now]
+
+    def _learn(self, name: str, state: TopicState) -> None:
+        now = time.monotonic()
+        with self._lock:
+            entry = self._topics[name]
+            entry.state, entry.listed, entry.why = state, self._allowed(state.partitions), self._why(state)
+            existing = self._allowed(state.existing or state.partitions)
+            if existing and not set(entry.at_first) <= set(existing):
+                entry.at_first = ()  # made anew, with fewer
+            entry.at_first = entry.at_first or existing
+            if entry.listed:
+                entry.look_at = now + _REFRESH_SECONDS
+                if not entry.blocked:
+                    entry.unusable_since, entry.pause = None, _FIRST_PAUSE_SECONDS
+                return
+            entry.unusable_since = entry.unusable_since or now
+            entry.look_at = now + entry.pause
+            entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
+
+    def _allowed(self, partitions: tuple[int, ...]) -> tuple[int, ...]:
+        return partitions if self._only is None else tuple(number for number in partitions if number in self._only)
+
+    def _why(self, state: TopicState) -> str:
+        if self._only is None or not state.existing:
+            return state.reason
+        listed = ", ".join(map(str, self._only))
+        if not self._allowed(state.existing):
+            return f"it has {len(state.existing)} partitions, and none of {listed} (`delivery.partitions`)"
+        return f"none of its partitions {listed} (`delivery.partitions`) has a leader"

@@ -1,0 +1,178 @@
+"""Files → topic as a user runs it: each contender a fresh process from start to end, with Java's and Python's start and all steps of a run.
+
+Everything that a process starts is counted as its own: this process adopts what loses its parent, and looks at the whole family ten times a
+second. So CPU seconds lack what each process used after the last look at it, a tenth of a second at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shipper import runner
+from shipper.config import load_pipeline
+from shipper.processes import descendants
+from shipper_tools.bench.bare import Say, line_of, turned
+from shipper_tools.bench.end_to_end import SPARK_SINK, sink_jars, sink_options
+from shipper_tools.bench.files import Files
+from shipper_tools.bench.machine import process_seconds
+from shipper_tools.bench.plan import Scenario, Shipment
+from shipper_tools.bench.results import Case, Measurement
+from shipper_tools.bench.world import World
+
+_LOOKS_EVERY_SECONDS = 0.1
+_MEMORY_EVERY = 5
+"""Looks."""
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER, of prctl(2)."""
+_MOST_SECONDS = 1800.0
+
+
+def measure(
+    scenario: Scenario, folder: Path, peers_folder: Path | None, ours: list[Shipment], *, with_peers: bool, say: Say
+) -> Iterator[Measurement]:
+    """No round is a warm-up: a process that has just started is what is measured."""
+    jars = sink_jars(peers_folder, say) if with_peers else []
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1)
+    contenders: list[Shipment | None] = [*ours, *([None] if jars else [])]
+    cases = scenario.axes.cases()
+    files = Files(folder)
+    for lines in dict.fromkeys(case.lines or scenario.lines for case in cases):
+        say(f"writing {lines:,} log lines")
+        files.folder(lines)
+    with World(folder / "kafka", scenario.axes.replicas) as world:
+        for round_number in range(1, scenario.rounds + 1):
+            for case in cases:
+                for shipment in turned(contenders, round_number):
+                    measured = _measure(world, files, case, case.lines or scenario.lines, shipment, jars, round_number)
+                    say(line_of(measured))
+                    yield measured
+
+
+def _measure(
+    world: World, files: Files, case: Case, lines: int, shipment: Shipment | None, jars: list[Path], round_number: int
+) -> Measurement:
+    contender = shipment.contender if shipment else SPARK_SINK
+    measured = Measurement(case=case, contender=contender, round=round_number)
+    [topic] = world.create_topics(case, 1)
+    command, environment = (
+        _ours(world, files, case, lines, shipment, topic) if shipment else _sink(world, files, case, lines, topic, jars)
+    )
+    world.shape(case)
+    before = world.cpu_seconds()
+    family = _Family()
+    with family:
+        began = time.monotonic()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS)
+        seconds = time.monotonic() - began
+    after = world.cpu_seconds()
+    delivered = _delivered(done.stdout) if shipment else world.records_in({topic: case.partitions})
+    world.delete_topics([topic])
+    if done.returncode or delivered != lines:
+        measured.error = f"exit code {done.returncode}, {delivered:,} of {lines:,} lines delivered: {done.stderr.strip()[-500:]}"
+        return measured
+    measured.records, measured.bytes, measured.seconds = lines, files.size_bytes[lines], seconds
+    used = family.cpu_seconds() | {kind: after[kind] - before[kind] for kind in after}
+    measured.cpu_seconds = {kind: round(spent, 2) for kind, spent in used.items()}
+    measured.peak_bytes = family.peak_bytes
+    return measured
+
+
+def _ours(world: World, files: Files, case: Case, lines: int, shipment: Shipment, topic: str) -> tuple[list[str], dict[str, str]]:
+    name = files.write_pipeline(world.bootstrap(case), case, shipment, topic, [])
+    window = files.window(lines)
+    command = [sys.executable, "-m", "shipper", "run", name, "--window", window, "--json", "--config", str(files.config)]
+    pipeline = load_pipeline(files.config, name)
+    return command, {**os.environ, **runner.environment(pipeline.runner)}
+
+
+def _sink(world: World, files: Files, case: Case, lines: int, topic: str, jars: list[Path]) -> tuple[list[str], dict[str, str]]:
+    script = Path(__file__).resolve().parent / "spark_sink.py"
+    told = json.dumps(
+        {"input": str(files.folder(lines)), "options": sink_options(world, case, topic), "jars": [str(jar) for jar in jars]}
+    )
+    return [sys.executable, str(script), told], {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def _delivered(stdout: str) -> int:
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        report: dict[str, Any] = json.loads(stdout)
+        return sum(cluster["delivered"] for cluster in report["clusters"].values())
+    return 0
+
+
+@dataclass
+class _Family:
+    """All that this process starts while the ``with`` block runs, and what that starts."""
+
+    peak_bytes: int = 0
+    """Most memory at once (PSS: what is shared counts once)."""
+    _cpu: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """Process → its kind (exec changes it, not the clock) and seconds, as of the last look."""
+    _before: set[int] = field(default_factory=set)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> _Family:
+        self._before = set(descendants(os.getpid()))
+        self._thread = threading.Thread(target=self._watch, name="family", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        for pid in set(descendants(os.getpid())) - self._before:  # adopted, and gone or going
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+    def _watch(self) -> None:
+        looks = 0
+        while True:
+            over = self._over.wait(_LOOKS_EVERY_SECONDS)
+            members = [pid for pid in descendants(os.getpid()) if pid not in self._before]
+            for pid in members:
+                if command := _command(pid):
+                    self._cpu[pid] = _kind(command), process_seconds(pid)
+            if looks % _MEMORY_EVERY == 0:
+                self.peak_bytes = max(self.peak_bytes, sum(map(_pss, members)))
+            looks += 1
+            if over:
+                return
+
+    def cpu_seconds(self) -> dict[str, float]:
+        found = {"driver": 0.0, "jvm": 0.0, "worker": 0.0}
+        for kind, seconds in self._cpu.values():
+            found[kind] += seconds
+        return found
+
+
+def _kind(command: str) -> str:
+    if "pyspark.daemon" in command or "pyspark.worker" in command:
+        return "worker"
+    return "jvm" if "java" in command.partition(" ")[0].rpartition("/")[2] else "driver"
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
+def _pss(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0

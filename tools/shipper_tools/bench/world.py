@@ -1,0 +1,121 @@
+"""The broker that a benchmark sends to, and the way there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from shipper.config.models import Cluster
+from shipper.errors import UsageError
+from shipper.kafka.client import ClusterClient
+from shipper_tools.bench.machine import process_seconds
+from shipper_tools.bench.results import Case
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kafka_tools import run_kafka_tool
+from shipper_tools.dev.ports import free_port
+from shipper_tools.testing.fault_proxy import FaultProxy
+from shipper_tools.testing.kafka_cluster import KafkaCluster
+
+_HEAP_MB = 1024
+#: What a measurement has written goes at once, before the disk is busy with it.
+_TOPIC_SETTINGS = {"file.delete.delay.ms": "1000"}
+
+
+class World:
+    """One broker, or three of them if a case wants three replicas, behind links whose shape changes from case to case.
+
+    A single broker is reached without a proxy when there is no distance. Three always have theirs, since what a broker
+    advertises is fixed; then the proxies just pass on.
+    """
+
+    def __init__(self, folder: Path, replicas: int) -> None:
+        if replicas not in (1, 3):
+            raise UsageError("--replicas takes 1 (one broker) or 3 (three brokers)")
+        self._folder = folder
+        self._replicas = replicas
+        self._stack = ExitStack()
+        self._links: list[FaultProxy] = []
+        self._server: KafkaServer | None = None
+        self._cluster: KafkaCluster | None = None
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> World:
+        with ExitStack() as stack:
+            if self._replicas == 1:
+                self._server = stack.enter_context(
+                    KafkaServer(self._folder, far_port=free_port(), heap_mb=_HEAP_MB, die_with_parent=True)
+                )
+                self._links.append(stack.enter_context(FaultProxy(self._server.far_listener, self._server.far_port or 0)))
+            else:
+                self._cluster = stack.enter_context(KafkaCluster(self._folder, front=self._front, heap_mb=_HEAP_MB))
+                for link in self._links:
+                    stack.callback(link.stop)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _front(self, broker: int, port: int) -> int:
+        link = FaultProxy(f"127.0.0.1:{port}").start()
+        self._links.append(link)
+        return link.port
+
+    def bootstrap(self, case: Case) -> str:
+        """Where clients begin in this case. :meth:`shape` makes the way there what the case wants."""
+        if self._server is None:
+            assert self._cluster is not None
+            return self._cluster.bootstrap
+        return self._server.far_bootstrap if case.rtt_ms or case.request_delay_ms else self._server.bootstrap
+
+    def shape(self, case: Case) -> None:
+        for link in self._links:
+            link.shape(rtt_ms=case.rtt_ms, request_delay_ms=case.request_delay_ms)
+
+    @property
+    def _near(self) -> str:
+        if self._server is not None:
+            return self._server.bootstrap
+        assert self._cluster is not None
+        return self._cluster.bootstrap
+
+    @property
+    def client(self) -> ClusterClient:
+        return ClusterClient(Cluster.model_validate({"cluster": "bench", "bootstrap": self._near}))
+
+    def create_topics(self, case: Case, count: int, prefix: str = "bench") -> list[str]:
+        """New, empty topics with the partitions and replicas of the case."""
+        names = [f"{prefix}-{next(self._numbers)}" for _ in range(count)]
+        for link in self._links:
+            link.shape(rtt_ms=0, request_delay_ms=0)
+        self.client.create_topics(dict.fromkeys(names, case.partitions), _TOPIC_SETTINGS, self._replicas)
+        return names
+
+    def records_in(self, topics: Mapping[str, int]) -> int:
+        """By the end offsets of topics (name → partitions), which also count the markers of transactions."""
+        for link in self._links:
+            link.shape(rtt_ms=0, request_delay_ms=0)
+        client = self.client
+        return sum(client.end_offset(topic, p) for topic, partitions in topics.items() for p in range(partitions))
+
+    def delete_topics(self, names: list[str]) -> None:
+        pattern = "|".join(names)
+        run_kafka_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", self._near, "--delete", "--topic", pattern])
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Of brokers and proxies, until now."""
+        return {
+            "broker": sum(process_seconds(pid) for pid in _java_children()),
+            "proxy": sum(process_seconds(link.pid) for link in self._links),
+        }
+
+
+def _java_children() -> list[int]:
+    """This process' brokers: those of its children whose main class is Kafka's."""
+    own = Path(f"/proc/{os.getpid()}/task")
+    children = [int(pid) for thread in own.iterdir() for pid in (thread / "children").read_text().split()]
+    return [pid for pid in children if b"\0kafka.Kafka\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]

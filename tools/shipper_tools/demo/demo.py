@@ -1,0 +1,176 @@
+"""The whole of shipper in a few minutes, on this machine alone: real Kafka, real Airflow, real Spark.
+
+::
+
+    an hour of logs ─▶ Airflow's scheduler runs the pipeline's DAG ─▶ what is where, counted three times
+                       the same window again                      ─▶ 0 sent
+
+Everything lies below ``.dev/demo`` and is made anew each time. All servers are on loopback, on free ports, and are
+stopped at the end, whatever the end is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Column, Table
+
+from shipper.config import load_cluster
+from shipper.errors import ShipperError, UsageError
+from shipper.kafka.client import ClusterClient
+from shipper.report.results import RunFolder, RunReport
+from shipper.stopping import Stopped
+from shipper.windows.window import Window
+from shipper_tools.demo.airflow import READY_WITHIN_SECONDS, Airflow
+from shipper_tools.demo.config import CLUSTER, PIPELINE, TOPICS, write_config
+from shipper_tools.demo.logs import LogSummary, write_logs
+from shipper_tools.demo.watch import find_dag, follow, scheduled_run, wait_for
+from shipper_tools.dev.flock import exclusive
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.testing.console_consumer import read_topic
+
+ROOT = Path(__file__).resolve().parents[3]
+_SEED = 20261101
+
+
+def run_demo(keep: bool, lines: int, console: Console) -> int:
+    """Returns the exit code. With ``keep``, Kafka and Airflow stay up until Ctrl-C."""
+    dags = ROOT / "dags"
+    if not (dags / "shipper_dags.py").exists():
+        raise UsageError(f"The demo needs the project's dags folder, and there is none at {dags}: run it in a clone.")
+    dev = ROOT / ".dev"
+    with exclusive(dev / "demo.lock", lambda: console.print("waiting for another demo in this folder to end")):
+        shutil.rmtree(dev / "demo", ignore_errors=True)
+        try:
+            _Demo(dev / "demo", dags, console).run(lines, keep)
+        except Stopped as stopped:
+            console.print("[yellow]stopped; Kafka and Airflow are down[/]")
+            return 128 + stopped.signum
+        except ShipperError as error:
+            console.print(error.message, style="red", markup=False, soft_wrap=True)
+            console.print(f"[red]The demo failed.[/] What it left is in {dev / 'demo'}.", soft_wrap=True)
+            return error.exit_code
+    return 0
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Of one topic after a run, each from another source."""
+
+    sent: int
+    """By the run's report: the receipts of the Spark tasks."""
+    ledger: int
+    """By the delivery gate, which reads the ledger anew."""
+    topic: int
+    """By Java's console consumer, read_committed."""
+
+
+class _Demo:
+    def __init__(self, folder: Path, dags: Path, console: Console) -> None:
+        now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)
+        self._window = Window(now - dt.timedelta(hours=1), now)
+        self._folder = folder
+        self._console = console
+        self._started = time.monotonic()
+        self._kafka = KafkaServer(folder / "kafka", die_with_parent=True, progress=self._say)
+        self._airflow = Airflow(folder / "airflow", dags, {"SHIPPER_CONFIG": str(folder / "config")})
+
+    def run(self, lines: int, keep: bool) -> None:
+        with self._kafka:
+            try:
+                written = self._prepare(lines)
+                self._say("the scheduler finds a window that is due, and runs the DAG")
+                run_id = wait_for("a scheduled run", lambda: scheduled_run(self._airflow, PIPELINE), within_seconds=60)
+                self._follow(run_id, expected=written.lines)
+                self._say("the same window once more, triggered with window_start and window_end")
+                self._follow(self._trigger_again(), expected=0)
+                self._console.print(f"[bold green]✓[/] done in {time.monotonic() - self._started:.0f} s")
+                if keep:
+                    self._stay()
+            finally:
+                self._airflow.stop()
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"[dim]{time.monotonic() - self._started:5.0f} s[/]  {text}", soft_wrap=True)
+
+    def _prepare(self, lines: int) -> LogSummary:
+        """Airflow takes the longest to start, so the rest is done meanwhile."""
+        bootstrap = self._kafka.bootstrap
+        self._say(f"Kafka is up at {bootstrap}")
+        config = self._folder / "config"
+        schema = ROOT / "config" / "schema"
+        text = write_config(config, schema=schema, bootstrap=bootstrap, start=self._window.start)
+        self._airflow.launch()
+        self._say(f"Airflow is starting; meanwhile, {lines:,} log lines for the window {self._window}")
+        written = write_logs(self._folder / "logs", start=self._window.start, hours=1, lines=lines, seed=_SEED)
+        self._say(f"{len(written.files)} files, {written.size_bytes / 1e6:.0f} MB, in {self._folder / 'logs'}")
+        ClusterClient(load_cluster(config, CLUSTER)).create_topics(TOPICS)
+        self._say(f"the pipeline, {config / 'pipelines' / PIPELINE}.yaml:")
+        self._console.print(Syntax(text.partition("\n")[2], "yaml", background_color="default", word_wrap=True))
+        with self._console.status("waiting for Airflow"):
+            self._airflow.wait_ready(READY_WITHIN_SECONDS)
+            wait_for("the DAG", lambda: find_dag(self._airflow, PIPELINE), within_seconds=60)
+        self._say(f"Airflow is up at {self._airflow.url} and has made a DAG of it")
+        self._airflow.call("PATCH", f"dags/{PIPELINE}", {"is_paused": False})
+        return written
+
+    def _trigger_again(self) -> str:
+        window = {"window_start": self._window.start.isoformat(), "window_end": self._window.end.isoformat()}
+        body = {"dag_run_id": "again", "logical_date": None, "conf": window}
+        return str(self._airflow.call("POST", f"dags/{PIPELINE}/dagRuns", body)["dag_run_id"])
+
+    def _follow(self, run_id: str, expected: int) -> None:
+        """Raises ShipperError if the run did not send ``expected`` records, or the counts disagree."""
+        follow(self._airflow, PIPELINE, run_id, self._console)
+        report = self._report()
+        with self._console.status("counting what is in the topics, with Java's console consumer"):
+            counts = self._count(report)
+        self._console.print(_table(counts))
+        sent, there = sum(c.sent for c in counts.values()), sum(c.topic for c in counts.values())
+        if sent != expected or any(count.ledger != count.topic for count in counts.values()):
+            raise ShipperError(f"The counts do not agree: {expected:,} should have been sent. Report: {report.page}")
+        self._say(f"[bold]{sent:,} sent[/]; {there:,} are there. Report: {report.page}")
+
+    def _report(self) -> RunReport:
+        """Of the last run: a run's id begins with the time."""
+        window = RunFolder(str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, "")
+        run_id = max(path.name for path in Path(window.uri).iterdir())
+        folder = RunFolder(str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, run_id)
+        return folder.need("report", RunReport)
+
+    def _count(self, report: RunReport) -> dict[str, _Counts]:
+        sent = {topic.topic: topic.delivered for ship in report.ships for topic in ship.topics}
+        ledger = {topic.topic: topic.ledger or 0 for gate in report.delivery_gates for topic in gate.topics}
+        with ThreadPoolExecutor(3) as pool:
+            there = pool.map(lambda topic: len(read_topic(self._kafka.bootstrap, topic)), TOPICS)
+            return {
+                topic: _Counts(sent.get(topic, 0), ledger.get(topic, 0), count)
+                for topic, count in zip(TOPICS, there, strict=True)
+            }
+
+    def _stay(self) -> None:
+        console = self._console
+        console.print(f"Airflow: [link]{self._airflow.url}[/] (no login)   Kafka: {self._kafka.bootstrap}", soft_wrap=True)
+        console.print("Ctrl-C stops both.")
+        with contextlib.suppress(Stopped):
+            while True:
+                time.sleep(3600)
+
+
+def _table(counts: dict[str, _Counts]) -> Table:
+    names = ("sent by this run", "in the ledger", "in the topic")
+    table = Table("topic", *(Column(name, justify="right") for name in names))
+    for topic, count in counts.items():
+        table.add_row(topic, f"{count.sent:,}", f"{count.ledger:,}", f"{count.topic:,}")
+    table.add_section()
+    sums = (sum(getattr(c, name) for c in counts.values()) for name in ("sent", "ledger", "topic"))
+    table.add_row("all", *(f"{total:,}" for total in sums), style="bold")
+    return table

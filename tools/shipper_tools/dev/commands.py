@@ -1,0 +1,161 @@
+"""``shipper dev up``, ``down`` and ``status``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from shipper.errors import UsageError
+from shipper.terminal import visible
+from shipper_tools.dev import servers
+from shipper_tools.dev.kafka_tools import run_kafka_tool
+from shipper_tools.dev.servers import ServerName
+from shipper_tools.dev.state import ServerState, dev_home
+
+app = typer.Typer(
+    name="dev",
+    help="Real servers for development, from jars alone: no Docker needed, only Java 17 or newer.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+Names = Annotated[list[ServerName] | None, typer.Argument(help="Which servers.", show_default="all of them")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")]
+
+
+@app.command(
+    epilog="Examples: `shipper dev up` · `shipper dev up kafka --port 19092` · `shipper dev up kafka --port 0` (any free port)"
+)
+def up(
+    names: Names = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Where clients connect; 0 takes any free port.", show_default="kafka 9092"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start servers on loopback and leave them running.
+
+    A server that runs already is left as it is. Data are kept in .dev/ (or $SHIPPER_DEV_HOME) and are there again after
+    the next start. The first time, the jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
+    """
+    chosen = _chosen(names)
+    if port is not None and len(chosen) != 1:
+        raise typer.BadParameter("--port needs exactly one server, e.g. `shipper dev up kafka --port 19092`.")
+    home = dev_home()
+    started = [servers.bring_up(name, home, port, _say) for name in chosen]
+    if as_json:
+        _print_json(started)
+    else:
+        for server in started:
+            _print(f"{server.name} runs at {_addresses(server)} ({_pids(server)}, data in {_short(server.directory)})")
+
+
+@app.command(epilog="Examples: `shipper dev down` · `shipper dev down kafka --purge`")
+def down(
+    names: Names = None,
+    purge: Annotated[bool, typer.Option("--purge", help="Delete their data and logs as well.")] = False,
+) -> None:
+    """Stop servers. Their data stay, unless --purge is given."""
+    home = dev_home()
+    for name in _chosen(names):
+        servers.take_down(name, home, _say)
+        if purge:
+            servers.purge(name, home)
+        _print(f"{name} is down" + (" and its data are deleted" if purge else ""))
+
+
+@app.command(epilog="Examples: `shipper dev status` · `shipper dev status --json`")
+def status(as_json: AsJson = False) -> None:
+    """Say which servers run, and where. Exit code 1 if one that was started has died."""
+    home = dev_home()
+    known = {server.name: server for server in servers.remembered(home)}
+    died = any(not server.running for server in known.values())
+    if as_json:
+        _print_json(servers.running(home))
+        raise typer.Exit(1 if died else 0)
+    table = Table("server", "state", "address", "processes", "folder", box=None, pad_edge=False)
+    for name in ServerName:
+        server = known.get(name)
+        if server is None:
+            table.add_row(name, "down", "", "", "")
+        else:
+            state = "running" if server.running else "died (see its logs/)"
+            table.add_row(name, state, _addresses(server), _pids(server), _short(server.directory))
+    Console().print(table)
+    raise typer.Exit(1 if died else 0)
+
+
+@app.command(epilog="Example: `shipper dev topic logs.web --partitions 3`")
+def topic(
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    partitions: Annotated[int, typer.Option(min=1, help="How many, if it is not there yet.")] = 3,
+) -> None:
+    """Create a topic on the Kafka of `shipper dev up`; one that is there stays as it is."""
+    arguments = ["--create", "--if-not-exists", "--topic", name, "--partitions", str(partitions)]
+    run_kafka_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", _kafka(), *arguments])
+    _print(f"topic {name} is there")
+
+
+@app.command(epilog="Example: `shipper dev read logs.web | wc -l`")
+def read(name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
+    """Print every committed value of a topic of that Kafka, as a `read_committed` consumer sees it, one per line."""
+    from shipper_tools.testing.console_consumer import read_topic
+
+    for value in read_topic(_kafka(), name):
+        if sys.stdout.isatty():
+            print(visible(value.decode(errors="replace")))
+        else:
+            sys.stdout.buffer.write(value + b"\n")
+
+
+def _kafka() -> str:
+    """Where the dev Kafka listens. Raises UsageError."""
+    server = next((server for server in servers.running(dev_home()) if server.name == ServerName.KAFKA), None)
+    if server is None:
+        raise UsageError("Kafka is not up here; start it with `shipper dev up kafka`")
+    return next(iter(server.addresses.values()))
+
+
+def _chosen(names: list[ServerName] | None) -> list[ServerName]:
+    return list(dict.fromkeys(names)) if names else list(ServerName)
+
+
+def _document(server: ServerState) -> dict[str, object]:
+    return {
+        **server.addresses,
+        "pids": [process.pid for process in server.processes],
+        "directory": str(server.directory),
+    }
+
+
+def _addresses(server: ServerState) -> str:
+    return ", ".join(server.addresses.values())
+
+
+def _pids(server: ServerState) -> str:
+    return "pid " + ", ".join(str(process.pid) for process in server.processes)
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _say(line: str) -> None:
+    """Progress: on stderr, so that stdout holds the result alone."""
+    Console(stderr=True).print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print(line: str) -> None:
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_json(found: list[ServerState]) -> None:
+    typer.echo(json.dumps({server.name: _document(server) for server in found}, indent=2))

@@ -1,0 +1,103 @@
+"""The locked list of a server's jars: every jar by coordinate, size and hash, one per line."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from shipper_tools.dev.errors import DevServerError, JarsUnavailable
+
+LOCKS = Path(__file__).parent / "locks"
+
+_LINE = re.compile(
+    r"(?P<group>[\w.-]+):(?P<name>[\w.-]+):(?P<version>[\w.+-]+)\s+(?P<size>\d+)\s+sha256:(?P<sha256>[0-9a-f]{64})"
+)
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One jar of a Maven repository, and what it must be when it arrives."""
+
+    group: str
+    name: str
+    version: str
+    size_bytes: int
+    sha256: str
+
+    @property
+    def coordinate(self) -> str:
+        return f"{self.group}:{self.name}:{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{self.version}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.coordinate} {self.size_bytes} sha256:{self.sha256}"
+
+    def has_arrived(self, folder: Path) -> bool:
+        """Whether the jar lies in ``folder`` with its full length. Cheap: asked at every start."""
+        try:
+            return (folder / self.file_name).stat().st_size == self.size_bytes
+        except OSError:
+            return False
+
+    def verify(self, folder: Path) -> None:
+        """Read the jar once and compare it with the lock.
+
+        Raises:
+            JarsUnavailable: it is not there, or not the same bytes.
+        """
+        if not (folder / self.file_name).is_file():
+            raise JarsUnavailable(f"{self.coordinate} did not arrive.")
+        found = sha256_of(folder / self.file_name)
+        if found != self.sha256:
+            raise JarsUnavailable(
+                f"{self.coordinate} is not the jar that was locked: sha256 {found}, expected {self.sha256}. The "
+                "repository (or a proxy in between) handed out something else. Try again; if it stays so, do not use it."
+            )
+
+
+def lock_file(name: str) -> Path:
+    """Where the lock called ``name``, e.g. ``kafka-4.3.1``, is kept."""
+    return LOCKS / f"{name}.txt"
+
+
+def read_lock(path: Path) -> tuple[Pin, ...]:
+    """The pins of a lock file: ``group:name:version size_bytes sha256:hex`` per line, ``#`` starts a comment.
+
+    Raises:
+        DevServerError: the file is missing, empty or broken; says where.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as problem:
+        raise DevServerError(f"Cannot read the list of jars {path}: {problem}.") from problem
+    pins: dict[str, Pin] = {}
+    for number, line in enumerate(lines, start=1):
+        entry = line.partition("#")[0].strip()
+        if not entry:
+            continue
+        match = _LINE.fullmatch(entry)
+        if match is None:
+            raise DevServerError(f"{path}:{number}: expected `group:name:version size_bytes sha256:hex`, found {entry!r}.")
+        pin = Pin(match["group"], match["name"], match["version"], int(match["size"]), match["sha256"])
+        if pin.file_name in pins:
+            raise DevServerError(f"{path}:{number}: {pin.file_name} is locked twice; a folder can hold only one.")
+        pins[pin.file_name] = pin
+    if not pins:
+        raise DevServerError(f"{path} locks no jars.")
+    return tuple(pins.values())
+
+
+def digest(pins: tuple[Pin, ...]) -> str:
+    """Eight hex digits that change with any pin."""
+    return hashlib.sha256("\n".join(map(str, pins)).encode()).hexdigest()[:8]
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file's bytes, in hex."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,131 @@
+"""The servers that ``shipper dev`` knows, and how each is brought up and taken down."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from shipper.processes import ProcessId
+from shipper_tools.dev import state
+from shipper_tools.dev.errors import DevServerError, PortTaken
+from shipper_tools.dev.flock import exclusive
+from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
+from shipper_tools.dev.state import ServerState
+
+Progress = Callable[[str], None]
+
+
+class ServerName(StrEnum):
+    KAFKA = "kafka"
+
+
+class DevServer(Protocol):
+    """A server that outlives the command that starts it."""
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Where it is reached, by the names that ``status --json`` uses. Known after :meth:`launch`."""
+
+    @property
+    def processes(self) -> tuple[ProcessId, ...]:
+        """Known after :meth:`launch`, in the order in which they were started."""
+
+    def launch(self) -> None:
+        """Start the processes, without waiting for them."""
+
+    def wait_ready(self) -> None:
+        """Return when it answers. If it does not, or if interrupted: stop it and raise."""
+
+
+@dataclass(frozen=True)
+class ServerKind:
+    """An entry of the registry.
+
+    Attributes:
+        default_port: where the example configuration expects it.
+        create: makes the server: data folder, port (None: any free one), progress.
+    """
+
+    default_port: int
+    create: Callable[[Path, int | None, Progress], DevServer]
+
+
+SERVERS: Mapping[ServerName, ServerKind] = {
+    ServerName.KAFKA: ServerKind(9092, lambda folder, port, say: KafkaServer(folder, port, progress=say)),
+}
+
+
+def bring_up(name: ServerName, home: Path, port: int | None, say: Progress) -> ServerState:
+    """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual one, 0 for any.
+
+    Raises:
+        PortTaken: somebody else listens there. Nothing was started.
+        DevServerError: it runs on another port than the one asked for, or did not start.
+    """
+    kind = SERVERS[name]
+    with exclusive(home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")):
+        known = state.load(home, name)
+        if known is not None and known.running:
+            _check_port(known, port)
+            say(f"{name} runs already")
+            return known
+        if known is not None:
+            known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
+        say(f"starting {name} …")
+        server = kind.create(home / name, (kind.default_port if port is None else port) or None, say)
+        try:
+            server.launch()
+        except PortTaken as taken:
+            raise PortTaken(
+                f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` in another folder), or "
+                f"choose another port with `shipper dev up {name} --port PORT` (0: any free one) and name that one in "
+                "config/clusters too."
+            ) from taken
+        started = ServerState(name, server.addresses, home / name, server.processes)
+        # Before it is ready: should this command be killed now, the next one finds the server and can stop it.
+        state.save(home, started)
+        try:
+            server.wait_ready()
+        except BaseException:
+            state.forget(home, name)
+            raise
+        return started
+
+
+def _check_port(known: ServerState, port: int | None) -> None:
+    if port and not any(address.endswith(f":{port}") for address in known.addresses.values()):
+        addresses = ", ".join(known.addresses.values())
+        raise DevServerError(
+            f"{known.name} runs already, at {addresses}, not on port {port}. To move it: `shipper dev down {known.name}` "
+            "first; its data stay."
+        )
+
+
+def take_down(name: ServerName, home: Path, say: Progress) -> None:
+    """Stop a server if it runs. Its data stay."""
+    with exclusive(home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")):
+        known = state.load(home, name)
+        if known is None or not known.running:
+            say(f"{name} is not running")
+        if known is not None:
+            known.stop(STOP_WITHIN_SECONDS)  # of several processes one may have died; the others are stopped
+            state.forget(home, name)
+
+
+def purge(name: ServerName, home: Path) -> None:
+    """Delete the data and logs of a server that was taken down."""
+    shutil.rmtree(home / name, ignore_errors=True)
+
+
+def running(home: Path) -> list[ServerState]:
+    """The servers that run now, in the registry's order."""
+    return [known for known in remembered(home) if known.running]
+
+
+def remembered(home: Path) -> list[ServerState]:
+    """The servers that were started and not stopped, those that died included."""
+    return [known for name in SERVERS if (known := state.load(home, name)) is not None]

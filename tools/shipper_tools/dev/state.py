@@ -1,0 +1,87 @@
+"""What ``shipper dev up`` leaves behind for the commands after it: one JSON file per server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from shipper.processes import ProcessId
+from shipper_tools.dev.errors import DevServerError
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A server that was started and not yet stopped. It may have died since.
+
+    Attributes:
+        name: the server's name, e.g. ``kafka``.
+        addresses: where it is reached, e.g. ``{"bootstrap": "127.0.0.1:9092"}``.
+        directory: its data and logs.
+        processes: in the order in which they were started.
+    """
+
+    name: str
+    addresses: Mapping[str, str]
+    directory: Path
+    processes: tuple[ProcessId, ...]
+
+    @property
+    def running(self) -> bool:
+        """Whether all of its processes are there."""
+        return all(process.alive() for process in self.processes)
+
+    def stop(self, grace_seconds: float) -> None:
+        """End its processes, the last one first, each within ``grace_seconds``."""
+        for process in reversed(self.processes):
+            process.stop(grace_seconds)
+
+
+def dev_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """``$SHIPPER_DEV_HOME``, else ``.dev`` in the current directory."""
+    return Path(environ.get("SHIPPER_DEV_HOME") or ".dev").absolute()
+
+
+def save(home: Path, state: ServerState) -> None:
+    """Remember a server. A reader sees the old file or the new one, never half of one."""
+    path = _file(home, state.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_suffix(".tmp")
+    document = asdict(state) | {"directory": str(state.directory), "addresses": dict(state.addresses)}
+    half.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    half.replace(path)
+
+
+def load(home: Path, name: str) -> ServerState | None:
+    """What is remembered of the server ``name``; None if nothing is.
+
+    Raises:
+        DevServerError: the file cannot be understood.
+    """
+    path = _file(home, name)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return ServerState(
+            name=name,
+            addresses={str(key): str(value) for key, value in document["addresses"].items()},
+            directory=Path(document["directory"]),
+            processes=tuple(ProcessId(int(entry["pid"]), str(entry["started"])) for entry in document["processes"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise DevServerError(
+            f"{path} does not say where {name} runs ({type(problem).__name__}: {problem}). Stop the server by hand if it "
+            "runs, and delete the file."
+        ) from problem
+
+
+def forget(home: Path, name: str) -> None:
+    """Remember nothing of the server ``name`` any more. Its data stay."""
+    _file(home, name).unlink(missing_ok=True)
+
+
+def _file(home: Path, name: str) -> Path:
+    return home / f"{name}.json"
