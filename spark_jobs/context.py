@@ -17,7 +17,7 @@ from shipper.config.models import Cluster, Pipeline
 from shipper.driver.connections import Connections
 from shipper.driver.files import split_starts
 from shipper.errors import ConfigError
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.phases import Phases
 from shipper.report.results import PlannedFile, RunFolder
 from shipper.terminal import visible

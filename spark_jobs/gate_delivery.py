@@ -7,9 +7,10 @@ import datetime as dt
 from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Cluster
 from shipper.errors import ShipperError
-from shipper.ledger.figures import LedgerFigures, figures
+from shipper.ledger.codec import decode
+from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
+from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey
 from shipper.report.coverage import coverage
 from shipper.report.results import DeliveryGateResult, GateResult, PlanResult, ShipResult, as_gated
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP

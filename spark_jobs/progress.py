@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.errors import DeliveryError, ShipperError
+from shipper.ledger.codec import decode
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, decode
+from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
 from shipper.types import LogRecord
 from shipper.worker.order import ShipOrder

@@ -28,11 +28,12 @@ from shipper.errors import (
     TopicMissing,
 )
 from shipper.kafka.lookup import TopicLookup
-from shipper.ledger.chunks import SplitState
+from shipper.ledger.codec import encode_chunk, encode_void
+from shipper.ledger.fold import SplitState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, Void, encode_chunk, encode_void
+from shipper.ledger.records import ChunkKey, ChunkValue, Void
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.report.results import GateResult, PlannedFile, PlanResult, ShipResult, as_gated, write_checksum
 from shipper.stopping import Stopped

@@ -16,8 +16,8 @@ from shipper.cli.ledger import moment_or_age, open_ledgers
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.models import Pipeline
 from shipper.errors import ShipperError, UsageError
+from shipper.ledger.fold import all_doubts
 from shipper.ledger.inventory import Inventory, entries
-from shipper.ledger.state import all_doubts
 from shipper.report.beginning import read_beginnings
 from shipper.report.gaps import Held, find_gaps, merged
 from shipper.report.markup import plural

@@ -26,15 +26,14 @@ from shipper.driver.files import split_starts
 from shipper.errors import ClusterError, LedgerGone, UsageError, WindowError
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.archive import archive as move_to_archive
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.fold import LedgerRecords, all_doubts
 from shipper.ledger.identity import LedgerIdentity
-from shipper.ledger.inventory import Entry, Finding, Inventory, Tally, absent_topics, differences, entries, findings
+from shipper.ledger.inventory import Entry, Inventory, LedgerFinding, Tally, absent_topics, differences, entries, findings
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkValue, Dropped
-from shipper.ledger.repair import Damage, damage
+from shipper.ledger.repair import Damage, damage, vouch_for
 from shipper.ledger.repair import repair as take_out
-from shipper.ledger.state import LedgerRecords, all_doubts
-from shipper.ledger.trust import vouch_for
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.types import FileId
@@ -173,7 +172,18 @@ def _document(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, 
 
 
 def _tally(tally: Tally) -> dict[str, Any]:
-    return dataclasses.asdict(tally)
+    return {
+        "chunks": tally.chunks,
+        "records": tally.records,
+        "bytes": tally.bytes,
+        "filtered": tally.filtered.total(),
+        "quarantined": tally.reasons.total(),
+        "archived": tally.archived,
+        "generation": tally.generation,
+        "run_id": tally.run_id,
+        "files": tally.files,
+        "complete": tally.complete,
+    }
 
 
 def _moment(timestamp_ms: int) -> str:
@@ -236,14 +246,14 @@ def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("c
     raise typer.Exit(1 if wrong else 0)
 
 
-def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
+def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[LedgerFinding]]:
     topics = ledger.client.topics()
     damaged = damage(ledger.log)
-    found: list[Finding] = [_damage_finding(one) for one in damaged]
+    found: list[LedgerFinding] = [_damage_finding(one) for one in damaged]
     try:
         ledger.check_identity()
     except LedgerGone as gone:
-        found.append(Finding("wrong", "ledger", ledger.log.topic, gone.message))
+        found.append(LedgerFinding("wrong", "ledger", ledger.log.topic, gone.message))
     if any(not one.passed_over for one in damaged):
         ledger.log = ledger.log.without(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)
@@ -251,9 +261,9 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
     for of_path in entries(read):
         found += findings(of_path, ledger.split_starts)
         absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
-    found += [Finding("wrong", "topic", topic, text) for topic, text in absent]
+    found += [LedgerFinding("wrong", "topic", topic, text) for topic, text in absent]
     found += [
-        Finding("wrong", "doubt", file.path, f"run {doubt.run_id} found that {doubt.why} (`shipper ledger trust`)")
+        LedgerFinding("wrong", "doubt", file.path, f"run {doubt.run_id} found that {doubt.why} (`shipper ledger trust`)")
         for file, doubt in all_doubts(read).items()
     ]
     if ledger.log.snapshot() is not None:
@@ -261,15 +271,15 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
     return read, found
 
 
-def _damage_finding(one: Damage) -> Finding:
+def _damage_finding(one: Damage) -> LedgerFinding:
     where = f"partition:offset {one.partition}:{one.record.offset}"
     if one.passed_over:
         signed = f"{one.passed_over.by} at {one.passed_over.at}: {one.passed_over.reason}"
-        return Finding("passed over", "damage", where, f"{one.why}; passed over by {signed}")
-    return Finding("wrong", "damage", where, f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)")
+        return LedgerFinding("passed over", "damage", where, f"{one.why}; passed over by {signed}")
+    return LedgerFinding("wrong", "damage", where, f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)")
 
 
-def _print_findings(ledger: OpenLedger, found: list[Finding]) -> None:
+def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
     wrong = [finding for finding in found if finding.severity == "wrong"]
     unfinished = [finding for finding in found if finding.severity == "unfinished"]
     passed_over = [finding for finding in found if finding.severity == "passed over"]

@@ -9,7 +9,7 @@ from typing import Literal
 from shipper.config.models import SMALLEST_SPLIT_BYTES
 from shipper.driver.files import split_starts
 from shipper.errors import DigestChanged, SourceError
-from shipper.ledger.chunks import Chunks, SplitState, complete_as_cut
+from shipper.ledger.fold import Chunks, SplitState, complete_as_cut
 from shipper.types import FileId, SplitId
 
 

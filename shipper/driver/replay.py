@@ -19,12 +19,12 @@ from shipper.errors import ClusterError, UsageError
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.transaction import Transactions
-from shipper.ledger.checksum import spark_hash
+from shipper.ledger.codec import encode_replay
+from shipper.ledger.fold import LedgerRecords, voids_in
+from shipper.ledger.intervals import decode_ordinals
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.ordinals import decode_ordinals
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Replay, ReplayKey, encode_replay
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Replay, ReplayKey, spark_hash
 from shipper.ledger.roots import Roots
-from shipper.ledger.state import LedgerRecords, voids_in
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, right_of, within
 from shipper.types import FileId

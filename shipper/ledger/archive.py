@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from shipper.config.models import Cluster, Pipeline
 from shipper.errors import ClusterError, WindowError
 from shipper.kafka.connection import KafkaFault
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.codec import decode, encode_archive, peek_key
+from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import Archive, ChunkValue, Replay, decode, encode_archive, subject
-from shipper.ledger.shards import Unusable, sha256
-from shipper.ledger.state import LedgerRecords
+from shipper.ledger.records import Archive, ChunkValue, Replay
+from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable, sha256
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, write_as_lane
 from shipper.types import LogRecord
@@ -72,7 +72,7 @@ def archive(
                 "and count once. Run the command again."
             ) from fault
     ledger.keep_snapshot(longer_than=0)
-    paths = {about.path for record in chosen if (about := subject(pipeline.name, record))}
+    paths = {about.path for record in chosen if (about := peek_key(pipeline.name, record))}
     return Archived(len(chosen), len(paths), left, named.entries, f"{folder.archives.uri}/{named.manifest}")
 
 
@@ -106,7 +106,7 @@ def write_archive(
     pipeline, store = ledger.pipeline, folder.archives
     changes: dict[str, dict[bytes, LogRecord]] = {}
     for record in chosen:
-        if about := subject(pipeline, record):
+        if about := peek_key(pipeline, record):
             changes.setdefault(about.path, {})[record.key] = record
     earlier = read.files.archived()
     try:
@@ -115,8 +115,8 @@ def write_archive(
         checksum = sha256(data)
         readable = sum(1 for _ in store.records(store.named(name, checksum), None))
         if readable != manifest.records:
-            raise Unusable(f"{readable} of {manifest.records} records can be read back")
-    except Unusable as why:
+            raise SnapshotUnusable(f"{readable} of {manifest.records} records can be read back")
+    except SnapshotUnusable as why:
         raise ClusterError(
             f"the archive of {pipeline} in {store.uri} could not be written: {why}. The topic is as it was; run the command again."
         ) from why

@@ -1,6 +1,6 @@
 """The control partition, folded: who holds the lease, which generation may ship. Pure.
 
-Which files are void is part of what the ledger says of files: see :mod:`shipper.ledger.state`.
+Which files are void is part of what the ledger says of files: see :mod:`shipper.ledger.fold`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shipper.errors import LedgerDamaged
+from shipper.ledger.codec import decode
 from shipper.ledger.records import (
     CONTROL,
     MOST_LEASE_SECONDS,
@@ -19,8 +20,7 @@ from shipper.ledger.records import (
     Generation,
     GenerationKey,
     Lease,
-    Source,
-    decode,
+    SourceRoot,
 )
 from shipper.types import LogRecord
 
@@ -30,9 +30,9 @@ ToFence = dict[str, tuple[int, int]]
 
 def covering(found: ToFence, cluster: str, tasks: int, lanes: int) -> None:
     """Makes ``found`` cover these as well."""
-    before = found.get(cluster, (0, 0))
+    known = found.get(cluster, (0, 0))
     if tasks and lanes:
-        found[cluster] = (max(before[0], tasks), max(before[1], lanes))
+        found[cluster] = (max(known[0], tasks), max(known[1], lanes))
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Control:
                     self._names[record.offset] = cluster
                     self.attempts.clear()
                     self.ended.clear()
-                case (str() as root, Source()):
+                case (str() as root, SourceRoot()):
                     self.sources = [*(each for each in self.sources if each != root), root]
                 case (_, Begun() as begun):
                     self.begun = begun
@@ -154,7 +154,7 @@ def dropped_in(pipeline: str, records: Iterable[LogRecord]) -> dict[tuple[int, i
 def readable(
     pipeline: str, record: LogRecord, partition: int, dropped: Container[tuple[int, int]], *, by: Callable[..., Any] = decode
 ) -> Any:
-    """What ``by`` (:func:`decode` or ``subject``) makes of the record; None for a damaged one that is passed over. Raises LedgerDamaged."""
+    """What ``by`` (:func:`decode` or ``peek_key``) makes of the record; None for a damaged one that is passed over. Raises LedgerDamaged."""
     try:
         return by(pipeline, record)
     except LedgerDamaged as damage:
@@ -163,7 +163,7 @@ def readable(
         raise LedgerDamaged.at(pipeline, partition, record.offset, damage.why) from damage
 
 
-def standing(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]:
+def live_records(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]:
     """Those of ``records`` that a snapshot has to keep, so that what is read after it adds up to the same. Few, whatever came before:
     leases that were not released, attempts of the latest generation, the generations whose lanes are not fenced and no later one covers,
     which damaged records are passed over, where the files lay, and by whom the ledger was begun.
@@ -204,7 +204,7 @@ def standing(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]:
                 leases[run_id] = record
             case ((int(), int()) as place, Dropped()):
                 passed_over[place] = record
-            case (str() as root, Source()):
+            case (str() as root, SourceRoot()):
                 sources[root] = record
             case (_, Begun()):
                 begun = [record]

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 import fsspec
 
 from shipper.errors import ClusterError, LedgerGone
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.codec import encode_begun
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import Begun, encode_begun
-from shipper.ledger.shards import Origin
+from shipper.ledger.records import Begun
+from shipper.ledger.snapshot import LedgerFolder, Origin
 
 _RESULTS_LOOKED_AT = 200
 

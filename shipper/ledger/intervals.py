@@ -1,53 +1,61 @@
-"""Interval arithmetic on record ordinals: what is already there, and what is left."""
+"""Interval arithmetic on record ordinals: what is already there, and what is left; and as text that a person can read. Pure.
+
+Intervals are half-open: [first, end).
+"""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
+#: Most runs in one record of the ledger, which as text are some 300 kB; who has more writes more records.
+MOST_RUNS = 20_000
+_RUN = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
+
 
 class IntervalSet:
-    """A set of non-negative integers, kept as sorted, disjoint, non-touching half-open intervals [first, last)."""
+    """A set of non-negative integers, kept as sorted, disjoint, non-touching half-open intervals [first, end)."""
 
-    __slots__ = ("_firsts", "_lasts")
+    __slots__ = ("_ends", "_starts")
 
     def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
-        self._firsts: list[int] = []
-        self._lasts: list[int] = []
-        for first, last in sorted(intervals):
-            self.add(first, last)
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for first, end in sorted(intervals):
+            self.add(first, end)
 
-    def add(self, first: int, last: int) -> None:
-        """Adds [first, last); an empty interval changes nothing."""
-        if first >= last:
+    def add(self, first: int, end: int) -> None:
+        """Adds [first, end); an empty interval changes nothing."""
+        if first >= end:
             return
-        low = bisect_left(self._lasts, first)
-        high = bisect_right(self._firsts, last)
+        low = bisect_left(self._ends, first)
+        high = bisect_right(self._starts, end)
         if low < high:
-            first = min(first, self._firsts[low])
-            last = max(last, self._lasts[high - 1])
-        self._firsts[low:high] = [first]
-        self._lasts[low:high] = [last]
+            first = min(first, self._starts[low])
+            end = max(end, self._ends[high - 1])
+        self._starts[low:high] = [first]
+        self._ends[low:high] = [end]
 
-    def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The parts of [first, last) that are not in the set, in order."""
+    def gaps(self, first: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [first, end) that are not in the set, in order."""
         found = []
-        index = bisect_right(self._lasts, first)
-        while first < last:
-            if index == len(self._firsts) or self._firsts[index] >= last:
-                found.append((first, last))
+        index = bisect_right(self._ends, first)
+        while first < end:
+            if index == len(self._starts) or self._starts[index] >= end:
+                found.append((first, end))
                 break
-            if self._firsts[index] > first:
-                found.append((first, self._firsts[index]))
-            first = self._lasts[index]
+            if self._starts[index] > first:
+                found.append((first, self._starts[index]))
+            first = self._ends[index]
             index += 1
         return found
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return iter(zip(self._firsts, self._lasts, strict=True))
+        return iter(zip(self._starts, self._ends, strict=True))
 
     def __bool__(self) -> bool:
-        return bool(self._firsts)
+        return bool(self._starts)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and list(self) == list(other)
@@ -56,3 +64,20 @@ class IntervalSet:
 
     def __repr__(self) -> str:
         return f"IntervalSet({list(self)})"
+
+
+def encode_ordinals(intervals: Iterable[tuple[int, int]]) -> str:
+    """``intervals``, in order, as text: ``5,9-11`` are 5, 9, 10 and 11."""
+    return ",".join(str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in intervals)
+
+
+def decode_ordinals(text: str) -> list[tuple[int, int]]:
+    """Such a text's intervals, as they stand there. Raises ValueError."""
+    found = []
+    for part in text.split(",") if text else ():
+        run = _RUN.fullmatch(part)
+        if run is None:
+            raise ValueError("ordinals are written 5,9-11")
+        first, last = run.groups()
+        found.append((int(first), int(last or first) + 1))
+    return found

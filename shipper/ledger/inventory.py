@@ -1,19 +1,137 @@
-"""What the ledger holds, file by file and window by window, and whether it agrees with itself. Pure."""
+"""What the ledger's chunks add up to: for one ship and its window, for files and for windows; and whether the ledger agrees with itself. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from shipper.ledger.chunks import Chunks, complete_as_cut, covered
-from shipper.ledger.records import ChunkKey, ChunkValue, subject
-from shipper.ledger.state import LedgerRecords, voids_in
+from shipper.ledger.codec import peek_key
+from shipper.ledger.fold import Chunks, LedgerRecords, complete_as_cut, covered, voids_in
+from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, LogRecord, SplitId
+
+_UINT64 = 1 << 64
 
 SplitStarts = Callable[[FileId], Sequence[int]]
 """File → first byte of each of its splits, as the pipeline would cut it now. Only for files whose chunks do not say how they were cut."""
+
+
+@dataclass
+class Tally:
+    """What some chunks add up to: those of a file, of a window, of what one ship sent to a topic or a partition."""
+
+    chunks: int = 0
+    records: int = 0
+    """In topics; lines, also where many share a bundle."""
+    kafka_records: int = 0
+    """The same, or fewer where many lines share a bundle."""
+    bytes: int = 0
+    """Of keys and values, uncompressed."""
+    checksum: int = 0
+    """As ChunkValue has it, modulo 2^64."""
+    filtered: Counter[str] = field(default_factory=Counter)
+    """Rule of `records.drop` → lines that it took; in no topic."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Reason → of the records, those in quarantine."""
+    archived: int = 0
+    """Of the chunks, those that are in the archive."""
+    generation: int = -1
+    run_id: str = ""
+    """The latest run that shipped a part of it."""
+    files: int = 0
+    complete: int = 0
+    """Files whose every record is there."""
+
+    def add(self, topic: str, value: ChunkValue, *, archived: bool = False) -> None:
+        self.chunks += 1
+        self.bytes += value.bytes
+        self.archived += archived
+        if topic:
+            self.records += value.records
+            self.kafka_records += value.records if value.bundles is None else value.bundles
+            self.checksum = (self.checksum + value.checksum) % _UINT64
+        if value.filtered:
+            self.filtered.update(value.filtered)
+        if value.reasons:
+            self.reasons.update(value.reasons)
+        if value.generation > self.generation:
+            self.generation, self.run_id = value.generation, value.run_id
+
+    def merge(self, other: Tally) -> None:
+        self.chunks += other.chunks
+        self.records += other.records
+        self.kafka_records += other.kafka_records
+        self.bytes += other.bytes
+        self.checksum = (self.checksum + other.checksum) % _UINT64
+        self.filtered.update(other.filtered)
+        self.reasons.update(other.reasons)
+        self.archived += other.archived
+        self.generation, self.run_id = max((self.generation, self.run_id), (other.generation, other.run_id))
+        self.files += other.files
+        self.complete += other.complete
+
+
+@dataclass
+class FileFigures:
+    """One file of the window."""
+
+    lines: int = 0
+    """By the ordinals at which its splits end."""
+    shipped: Tally = field(default_factory=Tally)
+    """Whoever sent it; without the quarantined records."""
+    quarantined: Tally = field(default_factory=Tally)
+    sent: dict[str, Tally] = field(default_factory=dict)
+    """Topic → what this ship sent to it."""
+
+    @property
+    def records(self) -> int:
+        """In any topic."""
+        return self.shipped.records + self.quarantined.records
+
+
+@dataclass
+class LedgerFigures:
+    """Of one window, and of one ship (``generation``) of it."""
+
+    files: dict[FileId, FileFigures] = field(default_factory=dict)
+    topics: Counter[str] = field(default_factory=Counter)
+    """Topic → records, whoever sent them."""
+    sent: dict[str, dict[int | None, Tally]] = field(default_factory=dict)
+    """Topic → partition → what this ship sent there. None: the ledger does not know where (records with keys)."""
+
+    def sent_to(self, topic: str) -> Tally:
+        """All partitions together."""
+        found = Tally()
+        for tally in self.sent.get(topic, {}).values():
+            found.merge(tally)
+        return found
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Reason → records that this ship sent to a quarantine topic."""
+        return sum((self.sent_to(topic).reasons for topic in self.sent), Counter())
+
+
+def figures(chunks: Chunks, files: Collection[FileId], generation: int) -> LedgerFigures:
+    """Of these files, however each was cut when it was shipped. Only chunks of ``generation`` count as sent by the ship."""
+    found = LedgerFigures()
+    for file, splits in chunks.splits_of(dict.fromkeys(files)).items():
+        of_file = found.files.setdefault(file, FileFigures())
+        for split in splits:
+            state = chunks.splits[split]
+            of_file.lines += state.end or 0
+            for (_, topic), value in state.chunks.items():
+                (of_file.shipped if value.reasons is None else of_file.quarantined).add(topic, value)
+                if not value.records or not topic:
+                    continue
+                found.topics[topic] += value.records
+                if value.generation == generation:
+                    of_file.sent.setdefault(topic, Tally()).add(topic, value)
+                    found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(topic, value)
+    return found
 
 
 @dataclass(frozen=True)
@@ -51,40 +169,9 @@ def _live(record: LogRecord | None) -> bool:
 
 
 @dataclass
-class Tally:
-    """Counts of what one file, or one window, has in the ledger."""
-
-    chunks: int = 0
-    records: int = 0
-    bytes: int = 0
-    """Of keys and values, uncompressed."""
-    filtered: int = 0
-    """Lines that rules of `records.drop` took; in no topic."""
-    quarantined: int = 0
-    """Of the records, those in quarantine."""
-    archived: int = 0
-    """Of the chunks, those that are in the archive."""
-    generation: int = -1
-    run_id: str = ""
-    """The latest run that shipped a part of it."""
-    files: int = 0
-    complete: int = 0
-    """Files whose every record is there."""
-
-    def add(self, entry: Entry) -> None:
-        value = entry.value
-        self.chunks += 1
-        self.records += value.records if entry.key.topic else 0
-        self.filtered += sum((value.filtered or {}).values())
-        self.quarantined += sum((value.reasons or {}).values())
-        self.bytes += value.bytes
-        self.archived += entry.archived
-        if value.generation > self.generation:
-            self.generation, self.run_id = value.generation, value.run_id
-
-
-@dataclass
 class Inventory:
+    """What the ledger holds, file by file and window by window."""
+
     windows: dict[str, Tally] = field(default_factory=dict)
     """Window as START/END → what was shipped under it. A file may have been shipped in parts under several."""
     files: dict[FileId, Tally] = field(default_factory=dict)
@@ -98,8 +185,11 @@ class Inventory:
             if not entry.void:
                 file = entry.key.split.file
                 chunks.add(entry.key, entry.value)
-                self.files.setdefault(file, Tally(files=1)).add(entry)
-                self.windows.setdefault(entry.value.window, Tally()).add(entry)
+                for tally in (
+                    self.files.setdefault(file, Tally(files=1)),
+                    self.windows.setdefault(entry.value.window, Tally()),
+                ):
+                    tally.add(entry.key.topic, entry.value, archived=entry.archived)
                 seen.setdefault(file, set()).add(entry.value.window)
         splits_of = chunks.splits_of(seen.keys())
         for file, windows in seen.items():
@@ -115,7 +205,7 @@ class Inventory:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LedgerFinding:
     """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends; ``passed over``, a
     damaged record that somebody has signed off."""
 
@@ -125,7 +215,7 @@ class Finding:
     text: str
 
 
-def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[Finding]:
+def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[LedgerFinding]:
     """What the records of one path say against each other."""
     live = [entry for entry in of_path if not entry.void]
     by_split: dict[SplitId, list[Entry]] = {}
@@ -135,7 +225,7 @@ def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[Fi
         by_file.setdefault(entry.key.split.file, set()).add(entry.value.digest)
     for file, digests in by_file.items():
         if len(digests) > 1:
-            yield Finding(
+            yield LedgerFinding(
                 "wrong", "digests", file.path, f"shipped in parts under several transforms: {', '.join(sorted(digests))}"
             )
         there = {split.start for split in by_split if split.file == file}
@@ -145,40 +235,40 @@ def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[Fi
         yield from _findings_of_split(f"{split.file.path} (split at byte {split.start})", of_split)
 
 
-def _findings_of_cut(file: FileId, there: set[int], cut_into: set[int | None], today: Sequence[int]) -> Iterator[Finding]:
+def _findings_of_cut(file: FileId, there: set[int], cut_into: set[int | None], today: Sequence[int]) -> Iterator[LedgerFinding]:
     """``there``: begin of each split that has chunks; ``cut_into``: how many there are, by these chunks; ``today``: as the pipeline would cut
     the file now, which says where the missing ones begin if it was cut likewise."""
     count = max((number for number in cut_into if number), default=len(today))
     if there <= set(today) and count == len(today):
         if missing := [start for start in today if start not in there]:
-            yield Finding("unfinished", "gap", file.path, f"of the splits at bytes {_some(missing)} nothing is there yet")
+            yield LedgerFinding("unfinished", "gap", file.path, f"of the splits at bytes {_some(missing)} nothing is there yet")
     elif len(there) < count:
         text = f"of {count - len(there)} of the {count} splits that it was cut into nothing is there yet"
-        yield Finding("unfinished", "gap", file.path, text)
+        yield LedgerFinding("unfinished", "gap", file.path, text)
 
 
-def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:
+def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
     ends = sorted({entry.value.last for entry in of_split if entry.value.end})
     records = sum(entry.value.records for entry in of_split)
     if len(ends) > 1:
-        yield Finding("wrong", "ends", where, f"it ends behind record {_some(ends)}: only one can be right")
+        yield LedgerFinding("wrong", "ends", where, f"it ends behind record {_some(ends)}: only one can be right")
     yield from _overlaps(where, of_split)
     for entry in of_split:
         key, value = entry.key, entry.value
         if value.records > value.last - key.first:
             text = f"chunk [{key.first}, {value.last}) of topic {key.topic} claims {value.records} records"
-            yield Finding("wrong", "count", where, text)
+            yield LedgerFinding("wrong", "count", where, text)
         if ends and value.last > ends[-1]:
             text = f"chunk [{key.first}, {value.last}) of topic {key.topic} lies behind the end at {ends[-1]}"
-            yield Finding("wrong", "ends", where, text)
+            yield LedgerFinding("wrong", "ends", where, text)
     if ends and records > ends[-1]:
-        yield Finding("wrong", "count", where, f"{records} records are there, and it has {ends[-1]} only")
+        yield LedgerFinding("wrong", "count", where, f"{records} records are there, and it has {ends[-1]} only")
     elif not ends or records < ends[-1]:
         of = f"of {ends[-1]}" if ends else "and nobody knows yet of how many"
-        yield Finding("unfinished", "gap", where, f"{records} records are there {of}")
+        yield LedgerFinding("unfinished", "gap", where, f"{records} records are there {of}")
 
 
-def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:
+def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for entry in of_split:
         if entry.value.records:
@@ -187,15 +277,15 @@ def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:
         for one, other in pairwise(sorted(intervals)):
             if other[0] < one[1]:
                 text = f"chunks [{one[0]}, {one[1]}) and [{other[0]}, {other[1]}) of topic {topic} overlap"
-                yield Finding("wrong", "overlap", where, text)
+                yield LedgerFinding("wrong", "overlap", where, text)
 
 
-def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[Finding]:
+def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[LedgerFinding]:
     """Between the ledger as read from its snapshot on, and as read, after that, from the topic alone."""
     ours, theirs = snapshot.control, topic.control
     nothing_new = snapshot.control_end == topic.control_end
     if nothing_new and (ours.generation, ours.attempts) != (theirs.generation, theirs.attempts):
-        yield Finding("wrong", "snapshot", "control", "generation or attempts differ between the topic and the snapshot")
+        yield LedgerFinding("wrong", "snapshot", "control", "generation or attempts differ between the topic and the snapshot")
     archived = {record.key for record in topic.archived}
     for path in sorted(topic.files.by_path.keys() | snapshot.files.by_path.keys()):
         found, expected = snapshot.files.by_path.get(path, {}), topic.files.by_path.get(path, {})
@@ -203,14 +293,14 @@ def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[Findi
             _differ(found.get(key), expected.get(key), snapshot, key in archived) for key in found.keys() | expected.keys()
         )
         if different:
-            yield Finding("wrong", "snapshot", path, f"{different} records differ between the topic and the snapshot")
+            yield LedgerFinding("wrong", "snapshot", path, f"{different} records differ between the topic and the snapshot")
 
 
 def _differ(found: LogRecord | None, expected: LogRecord | None, snapshot: LedgerRecords, archived: bool) -> bool:
     if found == expected or not (_live(found) or _live(expected)):
         return False
     if expected is not None:
-        about = subject(snapshot.files.pipeline, expected)
+        about = peek_key(snapshot.files.pipeline, expected)
         end = snapshot.control_end if about and about.kind == "void" else snapshot.chunks_end
         return expected.offset < end  # else it was written after the snapshot's side was read
     # The broker has dropped a record that was archived, and its tombstone, since the snapshot was made. It counts once all the same.

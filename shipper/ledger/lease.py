@@ -12,9 +12,10 @@ from dataclasses import replace
 from types import TracebackType
 
 from shipper.errors import LeaseHeld, ShipperError
+from shipper.ledger.codec import encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import Lease, encode_lease
+from shipper.ledger.records import Lease
 
 log = logging.getLogger("shipper.lease")
 

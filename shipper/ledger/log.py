@@ -1,6 +1,6 @@
 """The ledger of one pipeline on one cluster, as a log that can be read and written.
 
-What is read is always a prefix of the log, from its beginning. With a folder (:mod:`shipper.ledger.folder`) the first
+What is read is always a prefix of the log, from its beginning. With a folder (:mod:`shipper.ledger.snapshot`) the first
 part of it may come from a snapshot, and only the rest, the *tail*, from the cluster; who asks cannot tell the difference.
 """
 
@@ -16,12 +16,12 @@ from contextlib import closing, contextmanager, suppress
 from shipper.config.models import Cluster
 from shipper.errors import ArchiveMissing, ClusterError, LedgerDamaged
 from shipper.kafka.client import ClusterClient, LogFacts, TopicFacts
-from shipper.ledger.control import Control, dropped_in, readable, standing
-from shipper.ledger.folder import LedgerFolder
-from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, Kept, Source, decode, encode_kept, encode_source, subject
+from shipper.ledger.codec import decode, encode_kept, encode_source, peek_key
+from shipper.ledger.control import Control, dropped_in, live_records, readable
+from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
+from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, Kept, SourceRoot
 from shipper.ledger.roots import Roots
-from shipper.ledger.shards import Manifest, Origin, Unusable, sha256
-from shipper.ledger.state import FileRecords, LedgerRecords, LedgerState, add_up
+from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, sha256
 from shipper.types import LogRecord
 
 log = logging.getLogger("shipper.ledger")
@@ -73,7 +73,7 @@ class LedgerLog:
     def root_record(self, control: Control, run_id: str) -> list[tuple[bytes, bytes]]:
         """What is to be written, with the lease, so that the next run knows where the files lay, should they be moved: nothing if it is there."""
         if self._root and control.sources[-1:] != [self._root]:
-            return [encode_source(self.pipeline, self._root, Source(run_id))]
+            return [encode_source(self.pipeline, self._root, SourceRoot(run_id))]
         return []
 
     def without(self, places: Iterable[tuple[int, int]]) -> LedgerLog:
@@ -185,7 +185,7 @@ class LedgerLog:
             records = self._read_control(self._control_end) if records is None else records
             with self.naming_damage():
                 self._control.feed(records)
-            self._control_end = _behind(records, self._control_end)
+            self._control_end = _end_of(records, self._control_end)
             return copy.deepcopy(self._control)
 
     def state(self, paths: Collection[str] | None = None, *, wait_seconds: float | None) -> LedgerState:
@@ -206,7 +206,7 @@ class LedgerLog:
         snapshot = self.snapshot()
         try:
             return self._records(snapshot, wanted, wait_seconds)
-        except Unusable as why:
+        except SnapshotUnusable as why:
             self._forget_snapshot(str(why))
             return self._records(None, wanted, wait_seconds)
 
@@ -219,7 +219,7 @@ class LedgerLog:
             records = self._read_control(control_end)
             if snapshot and self._folder:
                 if not self._names(records):
-                    raise Unusable(_NOT_NAMED)
+                    raise SnapshotUnusable(_NOT_NAMED)
                 control.feed(snapshot.standing)
             with self.naming_damage():
                 control.feed(records)
@@ -231,7 +231,7 @@ class LedgerLog:
                 files.feed(snapshot.standing).feed(self._kept(self._folder.snapshots.records(snapshot, wanted)))
             with self.naming_damage():
                 files.feed(records, CONTROL)
-                control_end = _behind(records, control_end)
+                control_end = _end_of(records, control_end)
                 for batch in chunks:
                     files.feed(self._present(CHUNKS, batch), CHUNKS)
                     end = batch[-1].offset + 1
@@ -260,7 +260,7 @@ class LedgerLog:
         """Of a snapshot."""
         if not self._without:
             return records
-        return [r for r in records if (about := subject(self.pipeline, r)) and (about.partition, r.offset) not in self._without]
+        return [r for r in records if (about := peek_key(self.pipeline, r)) and (about.partition, r.offset) not in self._without]
 
     def _archived(self, archive: Archive | None, paths: Collection[str] | None) -> list[LogRecord]:
         """Records that were moved out of the topic. Never left out silently: they would be shipped again."""
@@ -276,7 +276,7 @@ class LedgerLog:
         try:
             store = self._folder.archives
             return list(store.records(store.named(archive.manifest, archive.sha256), paths))
-        except Unusable as why:
+        except SnapshotUnusable as why:
             raise ArchiveMissing(
                 f"{problem}: {why}. Nothing was sent. Put the folder back from a backup, or let `runs_uri` name the place where it is."
             ) from why
@@ -291,7 +291,7 @@ class LedgerLog:
         facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
         self._snapshot, self._snapshot_sha256, passed_over = self._folder.snapshots.newest(
-            lambda found: _misfit(found, origin, facts), facts.topic_id
+            lambda found: _mismatch(found, origin, facts), facts.topic_id
         )
         for reason in passed_over:
             log.info("snapshot not used: %s", reason)
@@ -338,7 +338,7 @@ class LedgerLog:
             return None  # without asking the cluster once more
         facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
-        if base and _misfit(base, origin, facts):
+        if base and _mismatch(base, origin, facts):
             base = None
         tail = sum(facts.ends) - (covered if base else 0)
         if not facts.topic_id or tail <= longer_than:
@@ -346,7 +346,7 @@ class LedgerLog:
         with self.naming_damage():
             try:
                 written = self._advance(self._folder, base, origin)
-            except Unusable as why:
+            except SnapshotUnusable as why:
                 self._forget_snapshot(str(why))
                 written = self._advance(self._folder, None, origin)
         name, data, manifest = written
@@ -363,9 +363,9 @@ class LedgerLog:
         control_end = base.control_end if base else 0
         records = self._read_control(control_end)
         if base and not self._names(records):
-            raise Unusable(_NOT_NAMED)
-        control_end = _behind(records, control_end)
-        about_pipeline = standing(self.pipeline, [*before, *records])
+            raise SnapshotUnusable(_NOT_NAMED)
+        control_end = _end_of(records, control_end)
+        about_pipeline = live_records(self.pipeline, [*before, *records])
         dropped = dropped_in(self.pipeline, about_pipeline)
         files = FileRecords(self.pipeline, dropped=dropped).feed(before).feed(records, CONTROL)
         end = base.chunks_end if base else 0
@@ -391,7 +391,7 @@ class LedgerLog:
         Raises LedgerDamaged."""
         records = self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds)
         if self._seen is not None:
-            self._seen += _behind(records, start) - start
+            self._seen += _end_of(records, start) - start
         found = []
         for record in records:
             try:
@@ -408,12 +408,12 @@ class LedgerLog:
         return self._client.append(self.topic, CHUNKS, records)
 
 
-def _behind(records: Sequence[LogRecord], start: int) -> int:
+def _end_of(records: Sequence[LogRecord], start: int) -> int:
     """The offset to go on from, after reading ``records`` from ``start`` on."""
     return records[-1].offset + 1 if records else start
 
 
-def _misfit(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
+def _mismatch(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
     """Why the snapshot is not one of this log as it is now; None if it is."""
     if not facts.topic_id:
         return (

@@ -5,24 +5,30 @@ lease, generation, fencing; then, behind the damaged record, what its key said b
 partition, a record that says who passes over which offset and why. In this order, since a key's latest record hides the ones before it,
 from compaction on for ever: were only the offset passed over, a chunk whose good record the damaged one had replaced would count until
 the broker compacts, and be shipped a second time after that. Killed before the last record, the ledger is as damaged as before.
+
+And files in doubt, of which a ship has read other bytes than they have: a person vouches for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shipper.config.models import Cluster, Pipeline
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.kafka.connection import KafkaFault
+from shipper.ledger.codec import Subject, decode, encode_doubt, encode_dropped, peek_key
 from shipper.ledger.control import dropped_in
+from shipper.ledger.fold import all_doubts
+from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, Dropped, Subject, decode, encode_dropped, subject
+from shipper.ledger.records import CHUNKS, CONTROL, Doubt, Dropped
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, write_as_lane
 from shipper.types import LogRecord
 
 _BATCH_BYTES = 500_000
+_READ_WAIT_SECONDS = 60.0
 #: Kind → what is lost with the record that the damaged one replaced.
 _WHAT_IS_LOST = {
     "chunk": "the chunk would count as not shipped, and be sent again",
@@ -73,7 +79,7 @@ def _damaged(
 ) -> Iterator[Damage]:
     for record in records:
         try:
-            about = subject(pipeline, record)
+            about = peek_key(pipeline, record)
             decode(pipeline, record)
         except LedgerDamaged as error:
             yield Damage(partition, record, error.why, dropped.get((partition, record.offset)))
@@ -127,7 +133,7 @@ def repair(
 def _about(ledger: LedgerLog, damage: Damage) -> Subject | None:
     """None for a key that is not shipper's, or lies where it hides nothing of its kind."""
     try:
-        about = subject(ledger.pipeline, damage.record)
+        about = peek_key(ledger.pipeline, damage.record)
     except LedgerDamaged:
         return None
     return about if about and about.partition == damage.partition else None
@@ -145,6 +151,22 @@ def _latest(ledger: LedgerLog, damage: Damage) -> LogRecord | None:
         return None
     found = [record for record in ledger.topic_records(damage.partition) if record.key == key]
     if not found and about.path:
-        read = ledger.records([about.path], wait_seconds=60)
+        read = ledger.records([about.path], wait_seconds=_READ_WAIT_SECONDS)
         found = [record for _, of_path in read.by_path() for record, _ in of_path if record.key == key]
     return found[-1] if found else None
+
+
+def vouch_for(ledger: LedgerLog, pipeline: Pipeline, path: str, signed: str, run_id: str, say: Callable[[str], None]) -> Doubt:
+    """Says in the ledger that all of the file at ``path`` is on the cluster.
+
+    ``signed``: who, when and why. Raises UsageError for a file that is not in doubt; LeaseHeld, ClusterError."""
+    delivery = pipeline.delivery
+    with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
+        doubts = all_doubts(ledger.records(wait_seconds=_READ_WAIT_SECONDS))
+        of_path = [(file, doubt) for file, doubt in doubts.items() if file.path == path]
+        if not of_path:
+            listed = ", ".join(sorted({file.path for file in doubts})[:10]) or "none"
+            raise UsageError(f"cluster {ledger.cluster}: {path} is not in doubt; in doubt are: {listed}. Nothing was changed.")
+        vouched = [encode_doubt(ledger.pipeline, file, replace(doubt, trusted=signed)) for file, doubt in of_path]
+        ledger.write_control([lease.held(), *vouched])
+    return of_path[-1][1]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shipper.ledger.records import ChunkKey, Entry, ReplayKey
+from shipper.ledger.records import ChunkKey, Decoded, ReplayKey
 from shipper.types import FileId, SplitId
 
 
@@ -49,7 +49,7 @@ class Roots:
         return found
 
 
-def moved(entry: Entry, path: str) -> Entry:
+def moved(entry: Decoded, path: str) -> Decoded:
     """The entry, of the file at ``path``."""
     match entry:
         case (ChunkKey() as key, value):

@@ -46,11 +46,12 @@ from shipper.kafka.connection import KafkaFault, Until
 from shipper.kafka.outcomes import Action, verdict
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
-from shipper.ledger.chunks import Chunks
+from shipper.ledger.codec import encode_fenced, encode_generation
 from shipper.ledger.control import Control, ToFence, covering
+from shipper.ledger.fold import Chunks
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import Generation, Void, encode_fenced, encode_generation
+from shipper.ledger.records import Generation, Void
 from shipper.types import FileId
 
 log = logging.getLogger("shipper.takeover")
@@ -98,8 +99,8 @@ def announce(
     while True:
         # What was seen before stays seen, also when compaction lets our own record hide the earlier ones.
         _cover(seen, control.to_fence(cluster))
-        before = seen.get(cluster, (0, 0))
-        record = Generation(run_id, max(tasks, before[0]), max(lanes, before[1]))
+        most = seen.get(cluster, (0, 0))
+        record = Generation(run_id, max(tasks, most[0]), max(lanes, most[1]))
         generation = ledger.write_control([encode_generation(ledger.pipeline, record, cluster), *also])[0]
         with ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
             read = reading.submit(ledger.control)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shipper.ledger.figures import LedgerFigures, OfFile, Tally
+from shipper.ledger.inventory import FileFigures, LedgerFigures, Tally
 from shipper.report.results import Count, FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
 
@@ -64,7 +64,9 @@ class Account:
 def account(ship: ShipResult, planned: Sequence[tuple[FileId, PlannedFile]], ledger: LedgerFigures) -> Account:
     """``planned``: the plan's files with their identity in the ledger."""
     identities = {file.path: identity for identity, file in planned}
-    of_ledger = {file.path: ledger.files.get(identities[file.path], OfFile()) for file in ship.files if file.path in identities}
+    of_ledger = {
+        file.path: ledger.files.get(identities[file.path], FileFigures()) for file in ship.files if file.path in identities
+    }
     found = Account(_topics(ship, ledger), read=ship.read, quarantined=sum(ship.quarantined.values()))
     found.counts = _counts(ship, ledger, of_ledger, found.topics)
     found.sums = [_lines(ship), *map(_sum_of, found.counts), *_whole_window(found.topics)]
@@ -99,11 +101,11 @@ def _topics(ship: ShipResult, ledger: LedgerFigures) -> list[TopicAccount]:
 
 
 def _counts(
-    ship: ShipResult, ledger: LedgerFigures, of_ledger: Mapping[str, OfFile], topics: Sequence[TopicAccount]
+    ship: ShipResult, ledger: LedgerFigures, of_ledger: Mapping[str, FileFigures], topics: Sequence[TopicAccount]
 ) -> list[Count]:
     """Of what this ship read and sent. What was there before it is in the sums of files and of the whole window."""
     read_files = [file for file in ship.files if not file.unread]
-    taken = sum((of_ledger[file.path].filtered for file in read_files if file.path in of_ledger), Counter())
+    taken: Counter[str] = sum((of_ledger[file.path].shipped.filtered for file in read_files if file.path in of_ledger), Counter())
     read = Count(
         name="read",
         spark=ship.read,
@@ -161,7 +163,7 @@ def _whole_window(topics: Sequence[TopicAccount]) -> list[Sum]:
     ]
 
 
-def _file_sums(file: FileAccount, ledger: OfFile | None) -> list[Sum]:
+def _file_sums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
     quarantined, filtered = sum(file.quarantined.values()), sum(file.filtered.values())
     there = file.delivered + file.before + quarantined
     lines = [Figure(file.records, f"{RECEIPTS}: lines"), Figure(there + filtered, f"{RECEIPTS}: what became of them")]
@@ -173,7 +175,7 @@ def _file_sums(file: FileAccount, ledger: OfFile | None) -> list[Sum]:
     ]
 
 
-def _file_checksums(file: FileAccount, ledger: OfFile | None) -> list[Sum]:
+def _file_checksums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
     sent = ledger.sent if ledger else {}
     return [
         Sum(
@@ -187,9 +189,9 @@ def _file_checksums(file: FileAccount, ledger: OfFile | None) -> list[Sum]:
     ]
 
 
-def _spark_checksum(ship: ShipResult, of_ledger: Mapping[str, OfFile]) -> Sum:
+def _spark_checksum(ship: ShipResult, of_ledger: Mapping[str, FileFigures]) -> Sum:
     """All that Spark read to ship, and all that the ledger holds of the files that it read, whichever run sent it."""
-    read = [of_ledger[file.path].checksum for file in ship.files if not file.unread and file.path in of_ledger]
+    read = [of_ledger[file.path].shipped.checksum for file in ship.files if not file.unread and file.path in of_ledger]
     spark: str | None = None
     if ship.checksum is not None and ship.checksum_added is not None:
         spark = write_checksum(int(ship.checksum, 16) + int(ship.checksum_added, 16))

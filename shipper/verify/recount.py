@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Pipeline
 from shipper.errors import StepResultError
-from shipper.ledger.figures import LedgerFigures, Tally
+from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import ShipResult, TopicAccount, write_checksum
 from shipper.verify.readback import (
     UNKNOWN,
@@ -164,7 +164,7 @@ def _moved(found: Sequence[_Partitions]) -> Looked:
 def _hold_against(looked: Looked, one: _Partitions, seen: Mapping[Place, Seen], topic: TopicAccount, *, at_least: bool) -> None:
     ledger = Tally()
     for tally in one.sent.values():
-        ledger.add_all(tally)
+        ledger.merge(tally)
     parts = {number: seen[one.topic, number] for number in one.chosen} if not one.fault else {}
     if one.placed and not one.fault:
         for number, part in parts.items():

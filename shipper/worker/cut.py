@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from shipper.config.mapping import LINES_HEADER
 from shipper.errors import SourceError
-from shipper.ledger.checksum import spark_hash
-from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals
+from shipper.ledger.intervals import MOST_RUNS, encode_ordinals
+from shipper.ledger.records import spark_hash
 from shipper.worker.assign import Held, Limits, Rows, sort_rows
 from shipper.worker.bundles import bundled
 from shipper.worker.marks import BROKEN, unmarked

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from shipper.ledger.checksum import spark_hash
-from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals
+from shipper.ledger.intervals import MOST_RUNS, encode_ordinals
+from shipper.ledger.records import spark_hash
 from shipper.worker.assign import Held, Rows
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.shipment import Records

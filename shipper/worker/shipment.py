@@ -15,20 +15,13 @@ from typing import NamedTuple
 from shipper.errors import ShipperError, Superseded
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.transaction import RightToShip
-from shipper.ledger.chunks import covered
+from shipper.ledger.codec import decode, encode_attempt, encode_chunk_key, encode_chunk_value
+from shipper.ledger.fold import covered
 from shipper.ledger.intervals import IntervalSet
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS as CHUNKS_PARTITION
 from shipper.ledger.records import CONTROL as CONTROL_PARTITION
-from shipper.ledger.records import (
-    Attempt,
-    ChunkKey,
-    ChunkValue,
-    decode,
-    encode_attempt,
-    encode_chunk_key,
-    encode_chunk_value,
-)
+from shipper.ledger.records import Attempt, ChunkKey, ChunkValue
 from shipper.ledger.takeover import transactional_id
 from shipper.types import LogRecord, SplitId
 from shipper.worker.chunk import Chunk

@@ -17,9 +17,10 @@ from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneProducer, LaneSettings
 from shipper.kafka.transaction import RightToShip, Transactions
+from shipper.ledger.codec import encode_chunk
+from shipper.ledger.intervals import encode_ordinals
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.ordinals import encode_ordinals
-from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
+from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
 from tests.chaos.world import END_TXN, Pipe
 

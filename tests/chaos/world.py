@@ -24,7 +24,7 @@ from shipper_tools.testing.fault_proxy import FaultProxy
 from shipper_tools.testing.kafka_cluster import KafkaCluster
 
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.chunks import Chunks
+from shipper.ledger.fold import Chunks
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.takeover import transactional_id
 from tests.chaos.numbered import Numbered, identity_of

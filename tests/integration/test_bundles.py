@@ -8,7 +8,7 @@ from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.testing.bundles import unbundle
 from shipper_tools.testing.console_consumer import read_records
 
-from shipper.ledger.chunks import Chunks
+from shipper.ledger.fold import Chunks
 from shipper.ledger.log import LedgerLog
 
 from .world import World, lines_of

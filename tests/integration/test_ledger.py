@@ -21,9 +21,10 @@ from shipper.kafka.connection import KafkaFault, connection
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Transactions
 from shipper.ledger import archive as module
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, encode_chunk
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.takeover import announce, fence_earlier_runs, take_over, transactional_id
 from shipper.ledger.writing import right_of, within
 from shipper.types import FileId, SplitId

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from shipper.ledger.codec import decode
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkValue, decode
+from shipper.ledger.records import ChunkValue
 from shipper.report.message import message
 from shipper.report.results import PlanResult, RunReport
 from tests.integration.world import World

@@ -10,9 +10,9 @@ from shipper_tools.testing.memory_log import MemoryLog
 from shipper.config.models import Cluster
 from shipper.driver.pending import remaining
 from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, SourceError
+from shipper.ledger.codec import decode, encode_chunk, encode_dropped, encode_generation, encode_lease
 from shipper.ledger.control import Control
-from shipper.ledger.figures import figures
-from shipper.ledger.inventory import Inventory, entries, findings
+from shipper.ledger.inventory import Inventory, entries, figures, findings
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import (
     CHUNKS,
@@ -25,11 +25,6 @@ from shipper.ledger.records import (
     Dropped,
     Generation,
     Lease,
-    decode,
-    encode_chunk,
-    encode_dropped,
-    encode_generation,
-    encode_lease,
 )
 from shipper.types import FileId, LogRecord, SplitId
 

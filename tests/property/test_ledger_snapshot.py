@@ -11,21 +11,9 @@ from hypothesis import strategies as st
 from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.models import Cluster
-from shipper.ledger import shards
+from shipper.ledger import snapshot
 from shipper.ledger.archive import old_chunks, write_archive
-from shipper.ledger.control import Control
-from shipper.ledger.folder import LedgerFolder
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import (
-    CHUNKS,
-    CONTROL,
-    Attempt,
-    ChunkKey,
-    ChunkValue,
-    Generation,
-    GenerationKey,
-    Lease,
-    Void,
+from shipper.ledger.codec import (
     decode,
     encode_archive,
     encode_attempt,
@@ -35,6 +23,10 @@ from shipper.ledger.records import (
     encode_lease,
     encode_void,
 )
+from shipper.ledger.control import Control
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.records import CHUNKS, CONTROL, Attempt, ChunkKey, ChunkValue, Generation, GenerationKey, Lease, Void
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
@@ -81,9 +73,9 @@ steps = st.one_of(
 
 @pytest.fixture(autouse=True, scope="module")
 def tiny_shards():
-    before, shards.SHARD_RECORDS = shards.SHARD_RECORDS, 2
+    before, snapshot.SHARD_RECORDS = snapshot.SHARD_RECORDS, 2
     yield
-    shards.SHARD_RECORDS = before
+    snapshot.SHARD_RECORDS = before
 
 
 def ledger_of(log, folder=None):

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shipper.kafka.limits import TopicLimits
-from shipper.ledger.checksum import spark_hash
-from shipper.ledger.chunks import Chunks
-from shipper.ledger.intervals import IntervalSet
-from shipper.ledger.ordinals import decode_ordinals, encode_ordinals
-from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
+from shipper.ledger.codec import encode_chunk
+from shipper.ledger.fold import Chunks
+from shipper.ledger.intervals import IntervalSet, decode_ordinals, encode_ordinals
+from shipper.ledger.inventory import Tally
+from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.worker import cut as cutter
 from shipper.worker import rejected as held
@@ -144,8 +144,11 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
         assert set(cluster.topics.get(topic, [])) <= {line[0] for line in lines if line[1] == number and not line[2]}
     chunks = cluster.chunks()
     assert chunks.splits[SPLIT].complete
-    assert chunks.filtered_by_rule([SPLIT]).total() == sum(dropped)
-    assert chunks.quarantined_by_reason([SPLIT]).total() == sum(len(cluster.topics.get(name, [])) for name in ("q", "q2"))
+    tally = Tally()
+    for (_, topic), value in chunks.splits[SPLIT].chunks.items():
+        tally.add(topic, value)
+    assert tally.filtered.total() == sum(dropped)
+    assert tally.reasons.total() == sum(len(cluster.topics.get(name, [])) for name in ("q", "q2"))
     # Spark's sum of what it wants shipped, with what the tasks know better, is that of what lies in the topics, whichever run sent it.
     wanted = sum(spark_hash(line[0]) for n, line in enumerate(lines) if not line[2] and n not in bad)
     in_topics = sum(spark_hash(value) for name in TOPICS for value in cluster.topics.get(name, ()))

@@ -12,11 +12,12 @@ from shipper.config.models import Cluster
 from shipper.driver.pending import remaining
 from shipper.driver.replay import Place, in_quarantine
 from shipper.errors import SourceError
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.codec import encode_chunk, encode_source, encode_void
 from shipper.ledger.inventory import Inventory, entries
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Source, Void, encode_chunk, encode_source, encode_void
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, SourceRoot, Void
 from shipper.ledger.roots import Roots
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import source_root
 
@@ -139,7 +140,7 @@ steps = st.tuples(st.sampled_from([CHUNKS, CHUNKS, CONTROL, "snapshot"]), roots,
 @example([(CHUNKS, OLD, "a", 0), ("snapshot", NEW, "a", 0), (CONTROL, NEW, "a", 0), (CHUNKS, "file:/mnt/", "a", 0)])
 def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(history):
     moved, still = World(), World()
-    recorded = [encode_source("web", root, Source("r")) for root in (OLD, "file:/mnt/", NEW)]
+    recorded = [encode_source("web", root, SourceRoot("r")) for root in (OLD, "file:/mnt/", NEW)]
     for each in (moved, still):
         each.log.append("t", CONTROL, recorded)
     for generation, (what, root, name, first) in enumerate(history):  # generations grow: they are offsets

@@ -12,9 +12,10 @@ from dataclasses import replace
 import pytest
 
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
+from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
 from tests.integration.conftest import kafka  # noqa: F401
 from tests.integration.world import WINDOW, World

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
+from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.beginning import beginnings
 from shipper.report.results import PlanResult
 from shipper.types import FileId, SplitId

@@ -2,8 +2,8 @@ import datetime as dt
 
 import pytest
 
-from shipper.ledger.chunks import Chunks
-from shipper.ledger.figures import figures
+from shipper.ledger.fold import Chunks
+from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId, SplitId
@@ -52,7 +52,7 @@ def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
     assert found.topics == {"t": 34, "u": 2}
     assert found.files[A].lines == 36
     assert found.files[A].records == 36
-    assert found.files[A].checksum == 2
+    assert found.files[A].shipped.checksum == 2
     assert found.sent_to("t").records == 24
     assert found.sent_to("t").checksum == 3
     assert set(found.sent["t"]) == {0, 1}
@@ -67,7 +67,7 @@ def test_a_file_counts_whole_however_it_was_cut_when_it_was_shipped():
     for start in (0, 70_000, 140_000):
         found.add(ChunkKey(SplitId(large, start), 0, "t"), value(0, 10, checksum=1, end=True, filtered={"health": 2}))
     of_file = figures(found, [large], OURS).files[large]
-    assert (of_file.lines, of_file.records, of_file.checksum, of_file.filtered) == (30, 30, 3, {"health": 6})
+    assert (of_file.lines, of_file.records, of_file.shipped.checksum, of_file.shipped.filtered) == (30, 30, 3, {"health": 6})
 
 
 def test_bundles_are_lines_to_count_and_records_to_move_offsets():

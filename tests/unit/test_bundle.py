@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from shipper.config import load_all, load_pipeline
-from shipper.ledger.records import ChunkKey, ChunkValue, decode, encode_chunk
+from shipper.ledger.codec import decode, encode_chunk
+from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.worker.chunk import Chunk
 from shipper.worker.pool import Counts

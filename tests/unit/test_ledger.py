@@ -8,18 +8,7 @@ import pytest
 
 from shipper.driver.pending import remaining
 from shipper.errors import DigestChanged, LedgerDamaged, SourceError
-from shipper.ledger.chunks import Chunks
-from shipper.ledger.control import Control, standing
-from shipper.ledger.inventory import Inventory, entries
-from shipper.ledger.records import (
-    Attempt,
-    ChunkKey,
-    ChunkValue,
-    Doubt,
-    Generation,
-    GenerationKey,
-    Lease,
-    Void,
+from shipper.ledger.codec import (
     decode,
     encode_attempt,
     encode_chunk,
@@ -29,7 +18,10 @@ from shipper.ledger.records import (
     encode_lease,
     encode_void,
 )
-from shipper.ledger.state import FileRecords, LedgerRecords, add_up, all_doubts
+from shipper.ledger.control import Control, live_records
+from shipper.ledger.fold import Chunks, FileRecords, LedgerRecords, add_up, all_doubts
+from shipper.ledger.inventory import Inventory, entries
+from shipper.ledger.records import Attempt, ChunkKey, ChunkValue, Doubt, Generation, GenerationKey, Lease, Void
 from shipper.types import FileId, LogRecord, SplitId
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
@@ -292,7 +284,7 @@ class TestGenerations:
         assert Control("web").feed(records[:3]).to_fence("c") == {"c": (2, 3)}
         control = Control("web").feed(records)
         assert (control.generation, control.to_fence("c")) == (3, {"c": (2, 5)})
-        assert Control("web").feed(standing("web", records)).to_fence("c") == {"c": (2, 5)}
+        assert Control("web").feed(live_records("web", records)).to_fence("c") == {"c": (2, 5)}
 
     def test_a_word_that_comes_late_takes_nothing_back_and_covers_nothing_that_came_later(self):
         control = Control("web").feed(
@@ -312,7 +304,7 @@ class TestGenerations:
             encode_generation("web", Generation("a", 4, 4), "c"), encode_fenced("web", "c", 10**15, Generation("x", 0, 0))
         )
         assert Control("web").feed(records).to_fence("c") == {"c": (4, 4)}
-        assert Control("web").feed(standing("web", records)).to_fence("c") == {"c": (4, 4)}
+        assert Control("web").feed(live_records("web", records)).to_fence("c") == {"c": (4, 4)}
 
     def test_the_lanes_that_a_cluster_had_under_another_name_are_not_forgotten(self):
         records = log(
@@ -321,7 +313,7 @@ class TestGenerations:
             encode_generation("web", Generation("d", 1, 1), "paris"),
         )
         assert Control("web").feed(records).to_fence("paris") == {"paris": (4, 2), "frankfurt": (3, 3)}
-        assert Control("web").feed(standing("web", records)).to_fence("paris") == {"paris": (4, 2), "frankfurt": (3, 3)}
+        assert Control("web").feed(live_records("web", records)).to_fence("paris") == {"paris": (4, 2), "frankfurt": (3, 3)}
 
     def test_a_shipper_that_knows_generations_alone_takes_every_new_record_for_one(self):
         """As it reads: the key's kind and pipeline, and the value's fields by name."""

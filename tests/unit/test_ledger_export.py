@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from shipper.cli import ledger as ledger_commands
+from shipper.ledger.codec import encode_chunk
 from shipper.ledger.control import Control
-from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
-from shipper.ledger.state import FileRecords, LedgerRecords
+from shipper.ledger.fold import FileRecords, LedgerRecords
+from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, LogRecord, SplitId
 
 HOSTILE = "/logs/x\x1b]52;c;aGk=\x07\u202egol\x9b31m é.log"

@@ -9,27 +9,11 @@ from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.models import Cluster
 from shipper.errors import ArchiveMissing
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.codec import encode_archive, encode_attempt, encode_chunk, encode_generation, encode_lease, encode_void
 from shipper.ledger.inventory import Inventory, differences, entries, findings
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import (
-    CHUNKS,
-    CONTROL,
-    Archive,
-    Attempt,
-    ChunkKey,
-    ChunkValue,
-    Generation,
-    Lease,
-    Void,
-    encode_archive,
-    encode_attempt,
-    encode_chunk,
-    encode_generation,
-    encode_lease,
-    encode_void,
-)
-from shipper.ledger.shards import SHARD_RECORDS
+from shipper.ledger.records import CHUNKS, CONTROL, Archive, Attempt, ChunkKey, ChunkValue, Generation, Lease, Void
+from shipper.ledger.snapshot import SHARD_RECORDS, LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})

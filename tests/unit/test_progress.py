@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.delivery import Delivery
+from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, encode_chunk
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
 from shipper.worker.order import ShipOrder
 from shipper.worker.pool import LaneSample

@@ -18,21 +18,11 @@ from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import Place, in_quarantine
 from shipper.kafka.limits import TopicLimits
 from shipper.ledger.archive import old_chunks
+from shipper.ledger.codec import decode, encode_chunk, encode_replay, encode_void, peek_key
 from shipper.ledger.control import Control
+from shipper.ledger.fold import FileRecords, LedgerRecords
 from shipper.ledger.inventory import Inventory, absent_topics, entries, findings
-from shipper.ledger.records import (
-    ChunkKey,
-    ChunkValue,
-    Replay,
-    ReplayKey,
-    Void,
-    decode,
-    encode_chunk,
-    encode_replay,
-    encode_void,
-    subject,
-)
-from shipper.ledger.state import FileRecords, LedgerRecords
+from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, Void
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
@@ -220,7 +210,7 @@ def test_dropped_and_quarantined_lines_complete_a_file_and_nothing_is_wrong_with
         assert list(findings(of_path, lambda file: [0])) == []
         assert list(absent_topics(of_path, {"t": 1, "q": 1}.get)) == []
     tally = inventory.files[FILE]
-    assert (tally.records, tally.filtered, tally.quarantined, tally.complete) == (8, 2, 3, 1)
+    assert (tally.records, tally.filtered.total(), tally.reasons.total(), tally.complete) == (8, 2, 3, 1)
 
 
 def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
@@ -233,7 +223,7 @@ def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
     key, value = replayed(4)
     record = LogRecord(9, 0, key, value)
     assert decode("web", record) == (ReplayKey(SPLIT, 4), REPLAY)
-    assert subject("web", record) == ("replay", FILE.path)
+    assert peek_key("web", record) == ("replay", FILE.path)
     found = in_quarantine(ledger((key, value)))
     assert found.topics == ["q"]
     assert found.replay_of(Place(FILE.path, 0, 5)) == REPLAY

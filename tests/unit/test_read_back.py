@@ -8,7 +8,7 @@ import pytest
 from shipper.config.delivery_checks import ReadBackCheck
 from shipper.config.models import Pipeline
 from shipper.errors import StepResultError
-from shipper.ledger.figures import LedgerFigures, Tally
+from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import Count, ShipResult, TopicAccount
 from shipper.verify.readback import UNKNOWN, Seen
 from shipper.verify.reconcile import Account
@@ -43,7 +43,9 @@ def ship(ends_before, hour=0, **delivered):
 
 def sent(**by_topic):
     """topic → {partition: (records, checksum)}."""
-    tallies = {t: {n: Tally(r, r, c) for n, (r, c) in parts.items()} for t, parts in by_topic.items()}
+    tallies = {
+        t: {n: Tally(records=r, kafka_records=r, checksum=c) for n, (r, c) in parts.items()} for t, parts in by_topic.items()
+    }
     return LedgerFigures(sent=tallies)
 
 
@@ -165,7 +167,7 @@ def test_nothing_sent_is_nothing_to_read():
 
 def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
     ledger = sent(q={0: (3, 9)})
-    ledger.reasons.update({"too_large": 2, "unparseable": 1})
+    ledger.sent["q"][0].reasons.update({"too_large": 2, "unparseable": 1})
     reader = FakeReader({"q": [(99, Seen(3, 9, Counter(too_large=2, other=1)))]})
     found, _ = looked(reader, ship({"q": [0]}, q=3), ledger, others="somebody writes")
     assert not any(one.at_least for one in found.topics)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
-from shipper.ledger.shards import Origin
-from shipper.ledger.store import RecordStore
+from shipper.ledger.codec import encode_chunk
+from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.snapshot import Origin, RecordStore
 from shipper.types import FileId, LogRecord, SplitId
 
 VALUE = ChunkValue(last=9, end=True, records=9, bytes=90, checksum=1, digest="d", generation=1, run_id="r", window="w")

@@ -1,0 +1,385 @@
+"""Ledger records in files beside the runs, on any file system that fsspec knows: a snapshot of the topic, and its archive.
+
+::
+
+    {runs_uri}/{pipeline}/ledger.{cluster}/ledger.json  which topic it is (shipper.ledger.identity)
+    {runs_uri}/{pipeline}/ledger.{cluster}/snapshot/    can be lost at any time: the topic holds all of it
+    {runs_uri}/{pipeline}/ledger.{cluster}/archive/     cannot: `shipper ledger archive` moved it out of the topic
+
+    manifest      JSON; name, SHA-256 and hashes of the paths of each shard; of which topic, up to which offsets
+    shards        gzip; a line for each record: offset, timestamp, key, value, separated by tabs (which JSON never holds raw)
+
+What was shipped together is asked for together, whatever its folders are called: a window's files lie in few shards, so reading what is
+known of them costs the same however long the history is. A shard is never changed: an update writes those anew that it touches, and
+a manifest that names the new ones beside the old.
+
+No file is ever written over: each has a name of its own, and is checked against its checksum when it is read. So a write is
+atomic wherever it happens: a manifest that is there in part is no manifest, and one that is whole names shards that are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import secrets
+import struct
+from binascii import a2b_base64, b2a_base64, crc32
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from shipper.ledger.codec import peek_key
+from shipper.types import LogRecord
+
+FORMAT = 2
+#: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are read in 15 ms.
+SHARD_RECORDS = 2_000
+_GZIP_LEVEL = 1  # five times as fast as the default, for files a third larger
+_SHARDS_AT_ONCE = 32
+#: The one before stays for those who have just read its manifest.
+_KEPT_MANIFESTS = 2
+
+
+class SnapshotUnusable(Exception):
+    """A stored file that is missing, damaged, or not of this ledger. The message says which and why."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which log the records are of. A topic that was deleted and made anew has another id."""
+
+    pipeline: str
+    cluster: str
+    topic: str
+    cluster_id: str
+    topic_id: str
+
+
+@dataclass(frozen=True)
+class Shard:
+    name: str
+    sha256: str
+    """Of the file as stored."""
+    records: int
+    paths: str
+    """The hashes of the paths that it holds, see :func:`path_hashes`, four bytes each, in base64. All records of a path lie in one shard."""
+
+    @property
+    def has_room(self) -> bool:
+        return self.records < SHARD_RECORDS
+
+    def may_hold(self, hashes: frozenset[int]) -> bool:
+        """Whether one of these paths is in here. Of the shards that say so in a history of 100,000 files, one in 40,000 is wrong."""
+        packed = a2b_base64(self.paths)
+        return not hashes.isdisjoint(struct.unpack(f"<{len(packed) // 4}I", packed))
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A whole snapshot, or a whole archive."""
+
+    origin: Origin
+    control_end: int
+    """Offset up to which the control partition is in here."""
+    chunks_end: int
+    standing: tuple[LogRecord, ...]
+    """Of the records that are about no file, those that still matter."""
+    shards: tuple[Shard, ...]
+    """Oldest first."""
+
+    @property
+    def read(self) -> int:
+        """Offsets of the topic that it covers, over both partitions."""
+        return self.control_end + self.chunks_end
+
+    @property
+    def records(self) -> int:
+        return sum(shard.records for shard in self.shards)
+
+    def covering(self, paths: Collection[str] | None) -> list[Shard]:
+        """Shards that may hold one of ``paths``; None: all."""
+        if paths is None:
+            return list(self.shards)
+        hashes = path_hashes(paths)
+        return [shard for shard in self.shards if shard.may_hold(hashes)]
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Two lines: the format with the checksum of the second, and the rest."""
+    fields = asdict(manifest) | {"standing": [_as_json(record) for record in manifest.standing]}
+    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    head = json.dumps({"format": FORMAT, "sha256": sha256(body)}).encode()
+    return head + b"\n" + body + b"\n"
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Raises SnapshotUnusable."""
+    try:
+        head, body, _ = data.split(b"\n")
+        about = json.loads(head)
+        if about["format"] != FORMAT:
+            raise SnapshotUnusable(f"it has format {about['format']}, and this shipper reads {FORMAT}")
+        if about["sha256"] != sha256(body):
+            raise SnapshotUnusable("its checksum is wrong")
+        fields = json.loads(body)
+        return Manifest(
+            origin=Origin(**fields["origin"]),
+            control_end=fields["control_end"],
+            chunks_end=fields["chunks_end"],
+            standing=tuple(_from_json(record) for record in fields["standing"]),
+            shards=tuple(Shard(**shard) for shard in fields["shards"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise SnapshotUnusable(f"it cannot be read: {error!r}") from error
+
+
+def encode_shard(records: Iterable[LogRecord]) -> bytes:
+    """The same records give the same bytes."""
+    lines = (b"%d\t%d\t%b\t%b\n" % (r.offset, r.timestamp_ms, r.key, r.value) for r in records if r.value is not None)
+    return gzip.compress(b"".join(lines), _GZIP_LEVEL, mtime=0)
+
+
+def decode_shard(data: bytes, expected: Shard) -> list[LogRecord]:
+    """Raises SnapshotUnusable for other bytes than were written."""
+    if sha256(data) != expected.sha256:
+        raise SnapshotUnusable(f"the checksum of {expected.name} is wrong")
+    found = []
+    try:
+        for line in gzip.decompress(data).split(b"\n")[:-1]:
+            offset, timestamp_ms, key, value = line.split(b"\t")
+            found.append(LogRecord(int(offset), int(timestamp_ms), key, value))
+    except ValueError as error:
+        raise SnapshotUnusable(f"{expected.name} cannot be read: {error!r}") from error
+    return found
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+ByPath = Mapping[str, Mapping[bytes, LogRecord]]
+
+
+def path_hashes(paths: Iterable[str]) -> frozenset[int]:
+    """A CRC-32 for each. 100,000 files make 530 kB of a manifest and are looked through in some milliseconds."""
+    return frozenset(crc32(path.encode()) for path in paths)
+
+
+def packed_hashes(paths: Iterable[str]) -> str:
+    """As a shard has them. The same paths give the same text."""
+    hashes = sorted(path_hashes(paths))
+    return b2a_base64(struct.pack(f"<{len(hashes)}I", *hashes), newline=False).decode()
+
+
+def cut(by_path: ByPath) -> Iterator[tuple[list[str], list[LogRecord]]]:
+    """(paths, records) of each shard that these records become. Tombstones are dropped: nothing earlier is left for them to hide."""
+    whole = sum(len(records) for records in by_path.values()) <= 2 * SHARD_RECORDS
+    paths: list[str] = []
+    shard: list[LogRecord] = []
+    for path, records in by_path.items():
+        live = [record for _, record in sorted(records.items()) if record.value is not None]
+        if live:
+            paths.append(path)
+            shard += live
+        if len(shard) >= SHARD_RECORDS and not whole:
+            yield paths, shard
+            paths, shard = [], []
+    if shard:
+        yield paths, shard
+
+
+def _as_json(record: LogRecord) -> list[Any]:
+    return [record.offset, record.timestamp_ms, record.key.decode(), None if record.value is None else record.value.decode()]
+
+
+def _from_json(fields: list[Any]) -> LogRecord:
+    offset, timestamp_ms, key, value = fields
+    return LogRecord(offset, timestamp_ms, key.encode(), None if value is None else value.encode())
+
+
+class RecordStore:
+    """One folder: ``{uri}/at-{log}-{offsets}-{token}.json`` are manifests, ``{uri}/shards/`` what they name. ``log`` stands for the topic's id
+    and ``offsets`` for how far the manifest reaches, so which one is the latest does not depend on anybody's clock."""
+
+    def __init__(self, uri: str, pipeline: str, *, durable: bool = False) -> None:
+        """``durable``: what is written to a local disk is there after a power failure too."""
+        self.uri = uri.rstrip("/")
+        self._pipeline = pipeline
+        self._durable = durable
+
+    def newest(self, fits: Callable[[Manifest], str | None], topic_id: str = "") -> tuple[Manifest | None, str, list[str]]:
+        """The latest manifest that is whole and that ``fits`` says nothing against, its SHA-256, and why later ones were passed over. Those of
+        the topic ``topic_id`` come before others."""
+        passed_over: list[str] = []
+        try:
+            names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
+        except OSError as error:
+            return None, "", [f"{self.uri} cannot be listed: {error}"]
+        for name in names:
+            try:
+                data = self._read(name)
+                manifest = decode_manifest(data)
+            except SnapshotUnusable as why:
+                passed_over.append(f"{self.uri}/{name}: {why}")
+                continue
+            if reason := fits(manifest):
+                passed_over.append(f"{self.uri}/{name}: {reason}")
+                continue
+            return manifest, sha256(data), passed_over
+        return None, "", passed_over
+
+    def any(self) -> bool:
+        """Whether there is a manifest; True if the folder cannot be listed."""
+        try:
+            return bool(self._manifest_names())
+        except OSError:
+            return True
+
+    def named(self, name: str, checksum: str) -> Manifest:
+        """Exactly this manifest. Raises SnapshotUnusable."""
+        data = self._read(name)
+        if sha256(data) != checksum:
+            raise SnapshotUnusable(f"{self.uri}/{name} is not what was written: its checksum is wrong")
+        return decode_manifest(data)
+
+    def records(self, manifest: Manifest, paths: Collection[str] | None) -> Iterator[LogRecord]:
+        """Records of ``paths`` (None: all), shard by shard. Raises SnapshotUnusable."""
+        for record in self._records(manifest.covering(paths)):
+            about = peek_key(self._pipeline, record)
+            if about and (paths is None or about.path in paths):
+                yield record
+
+    def write(
+        self, base: Manifest | None, changes: ByPath, origin: Origin, control_end: int, chunks_end: int, standing: list[LogRecord]
+    ) -> tuple[str, bytes, Manifest]:
+        """A manifest of what ``base`` holds with ``changes`` on top, and the shards that differ. Returns (name, bytes, manifest)."""
+        fs = self._fs()
+        fs.makedirs(self._path("shards"), exist_ok=True)
+        hashes = path_hashes(changes)
+        new = dict(changes)
+        shards: list[Shard] = []
+        for shard in base.shards if base else ():
+            held = self._by_path(shard) if shard.may_hold(hashes) else {}
+            changed = [path for path in held if path in new]
+            for path in changed:
+                held[path].update(new.pop(path))
+            shards += self._write_shards(fs, held) if changed else [shard]
+        if new:
+            behind = self._by_path(shards.pop()) if shards and shards[-1].has_room else {}
+            shards += self._write_shards(fs, {**behind, **new})
+        manifest = Manifest(origin, control_end, chunks_end, tuple(standing), tuple(shards))
+        data = encode_manifest(manifest)
+        name = f"at-{_tag(origin.topic_id)}-{manifest.read:020d}-{secrets.token_hex(4)}.json"
+        self._put(fs, name, data)
+        return name, data, manifest
+
+    def _put(self, fs: Any, name: str, data: bytes) -> None:
+        path = self._path(name)
+        if not self._durable or "file" not in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)):
+            fs.pipe_file(path, data)
+            return
+        with Path(path).open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        for folder in (Path(path).parent, Path(path).parent.parent):  # else the file's name may be lost
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def clean_up(self, topic_id: str) -> None:
+        """Removes all manifests but the latest two of the topic, and the shards that neither of them names. Somebody who is writing at this moment
+        may lose a shard by it, and whoever reads that manifest then finds it unusable."""
+        fs = self._fs()
+        kept: set[str] = set()
+        names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
+        for name in names[:_KEPT_MANIFESTS]:
+            try:
+                kept |= {shard.name for shard in decode_manifest(self._read(name)).shards}
+            except SnapshotUnusable:
+                continue
+        for name in names[_KEPT_MANIFESTS:]:
+            fs.rm_file(self._path(name))
+        for path in fs.ls(self._path("shards"), detail=False):
+            if path.rsplit("/", 1)[-1] not in kept:
+                fs.rm_file(path)
+
+    def _fs(self) -> Any:
+        return fsspec.core.url_to_fs(self.uri)[0]
+
+    def _path(self, name: str) -> str:
+        return f"{fsspec.core.url_to_fs(self.uri)[1]}/{name}"
+
+    def _manifest_names(self) -> list[str]:
+        fs = self._fs()
+        fs.invalidate_cache()
+        try:
+            paths = fs.ls(self._path("").rstrip("/"), detail=False)
+        except FileNotFoundError:
+            return []
+        return [name for path in paths if (name := path.rsplit("/", 1)[-1]).endswith(".json")]
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return bytes(self._fs().cat_file(self._path(name)))
+        except FileNotFoundError as error:
+            raise SnapshotUnusable(f"{self.uri}/{name} is not there") from error
+        except OSError as error:
+            raise SnapshotUnusable(f"{self.uri}/{name} cannot be read: {error}") from error
+
+    def _records(self, shards: Collection[Shard]) -> Iterator[LogRecord]:
+        """Several at a time, since object stores answer slowly and many at once."""
+        waiting = list(shards)
+        while waiting:
+            batch, waiting = waiting[:_SHARDS_AT_ONCE], waiting[_SHARDS_AT_ONCE:]
+            paths = {self._path(f"shards/{shard.name}"): shard for shard in batch}
+            try:
+                data = self._fs().cat(list(paths)) if len(paths) > 1 else {path: self._fs().cat_file(path) for path in paths}
+            except FileNotFoundError as error:
+                raise SnapshotUnusable(f"a shard in {self.uri}/shards is missing: {error}") from error
+            except OSError as error:
+                raise SnapshotUnusable(f"a shard in {self.uri}/shards cannot be read: {error}") from error
+            for path, shard in paths.items():
+                yield from decode_shard(bytes(data[path]), shard)
+
+    def _by_path(self, shard: Shard) -> dict[str, dict[bytes, LogRecord]]:
+        found: dict[str, dict[bytes, LogRecord]] = {}
+        for record in self._records([shard]):
+            if about := peek_key(self._pipeline, record):
+                found.setdefault(about.path, {})[record.key] = record
+        return found
+
+    def _write_shards(self, fs: Any, by_path: ByPath) -> Iterator[Shard]:
+        for paths, records in cut(by_path):
+            data = encode_shard(records)
+            checksum = sha256(data)
+            name = f"{checksum[:16]}-{secrets.token_hex(4)}.gz"
+            self._put(fs, f"shards/{name}", data)
+            yield Shard(name, checksum, len(records), packed_hashes(paths))
+
+
+def _tag(topic_id: str) -> str:
+    return f"{crc32(topic_id.encode()):08x}"
+
+
+def _rank(topic_id: str) -> Callable[[str], tuple[bool, str]]:
+    """By the topic, then by how far it reaches. Names from before they said so begin with digits, and come before all others."""
+    ours = f"at-{_tag(topic_id)}-"
+    return lambda name: (name.startswith(ours), name)
+
+
+class LedgerFolder:
+    """Where files of one pipeline's ledger on one cluster lie."""
+
+    def __init__(self, runs_uri: str, pipeline: str, cluster: str) -> None:
+        self.runs = f"{runs_uri.rstrip('/')}/{pipeline}"
+        self.uri = f"{self.runs}/ledger.{cluster}"
+        self.snapshots = RecordStore(f"{self.uri}/snapshot", pipeline)
+        self.archives = RecordStore(f"{self.uri}/archive", pipeline, durable=True)
