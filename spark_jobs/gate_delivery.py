@@ -15,7 +15,7 @@ from shipper.report.coverage import coverage
 from shipper.report.results import DeliveryGateResult, GateResult, PlanResult, ShipResult, as_gated
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.readback import ReadBack
-from shipper.verify.reconcile import account
+from shipper.verify.reconcile import reconcile
 from shipper.verify.recount import look
 from spark_jobs.context import RunContext, file_id
 from spark_jobs.gates.delivery import Evidence, evaluate_delivery
@@ -36,7 +36,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
     ledger = figures(state.chunks, [file_id(file) for file in files], shipped.generation)
     evidence = Evidence(
-        account(shipped, [(file_id(file), file) for file in files], ledger), nothing_was_read=shipped.unread_files == len(files)
+        reconcile(shipped, [(file_id(file), file) for file in files], ledger), nothing_was_read=shipped.unread_files == len(files)
     )
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):

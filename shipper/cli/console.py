@@ -25,6 +25,11 @@ _WIDTH_OF_A_PIPE = 200
 Config = Annotated[
     Path, typer.Option("--config", envvar="SHIPPER_CONFIG", help="Folder with `pipelines/` and `clusters/`.", show_default=True)
 ]
+PipelineName = Annotated[str, typer.Argument(help="Name of the pipeline.")]
+ClusterName = Annotated[
+    str | None, typer.Option("--cluster", help="One of its clusters.", show_default="all; the only one, where one is needed")
+]
+OneCluster = Annotated[str, typer.Argument(help="One of its clusters.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from shipper.cli.console import Config, Json, Terminal, print_json, table
-from shipper.cli.ledger import moment_or_age, open_ledgers
+from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json, table
+from shipper.cli.open_ledger import moment_or_age, open_ledgers
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.models import Pipeline
 from shipper.errors import ShipperError, UsageError
@@ -35,7 +35,7 @@ out, err = Terminal(), Terminal(stderr=True)
 
 @app.command(epilog=EPILOG)
 def gaps(
-    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    pipeline: PipelineName,
     since: Annotated[
         str | None,
         typer.Option(help="A date, or an age such as 7d: the first window to look at.", show_default="the schedule's first run"),

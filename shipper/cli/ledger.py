@@ -12,32 +12,24 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
-from shipper.cli.console import Config, Json, Terminal, print_json, table
-from shipper.config import load_cluster, load_pipeline, resolve_uri
-from shipper.config.models import Cluster, Pipeline
-from shipper.config.units import format_bytes, parse_duration
-from shipper.driver.files import split_starts
-from shipper.errors import ClusterError, LedgerGone, UsageError, WindowError
-from shipper.kafka.client import ClusterClient
+from shipper.cli.console import ClusterName, Config, Json, OneCluster, PipelineName, Terminal, print_json, table
+from shipper.cli.open_ledger import OpenLedger, moment_or_age, open_ledgers, open_one, open_to_change
+from shipper.config.units import format_bytes
+from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.ledger.archive import archive as move_to_archive
 from shipper.ledger.fold import LedgerRecords, all_doubts
-from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.inventory import Entry, Inventory, LedgerFinding, Tally, absent_topics, differences, entries, findings
-from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkValue, Dropped
 from shipper.ledger.repair import Damage, damage, vouch_for
 from shipper.ledger.repair import repair as take_out
-from shipper.ledger.snapshot import LedgerFolder
 from shipper.runner import new_run_id
 from shipper.terminal import visible
-from shipper.types import FileId
-from shipper.windows.window import parse_moment, parse_window
+from shipper.windows.window import parse_window
 
 app = typer.Typer(
     name="ledger",
@@ -51,74 +43,13 @@ err = Terminal(stderr=True)
 
 _SHOWN = 40
 
-Name = Annotated[str, typer.Argument(help="Name of the pipeline.")]
-ClusterName = Annotated[
-    str | None, typer.Option("--cluster", help="One of its clusters.", show_default="all; the only one, where one is needed")
-]
-
-
-@dataclass
-class OpenLedger:
-    """One pipeline's ledger on one cluster, with what is needed to read it."""
-
-    pipeline: Pipeline
-    cluster: Cluster
-    client: ClusterClient
-    folder: LedgerFolder
-    log: LedgerLog
-
-    def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
-        return self.log.records(wait_seconds=wait_seconds)
-
-    def check_identity(self) -> None:
-        """Raises LedgerGone if this is not the ledger that the pipeline has shipped with: it knows nothing of what was done before it."""
-        LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists=True)
-
-    def split_starts(self, file: FileId) -> range:
-        return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
-
-
-def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
-    """Raises UsageError, ConfigError, ClusterError."""
-    pipeline = load_pipeline(config, name)
-    if cluster_name is not None and cluster_name not in pipeline.clusters:
-        raise UsageError(f"pipeline {name} does not ship to cluster {cluster_name!r}; it has {', '.join(pipeline.clusters)}")
-    found = []
-    for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
-        cluster = load_cluster(config, chosen)
-        client = ClusterClient(cluster)
-        folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), name, chosen)
-        log = LedgerLog(client, cluster, name, folder)
-        log.lies_at(None, pipeline.source.formerly)
-        if not log.exists():
-            raise ClusterError(
-                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: nothing was ever shipped, or it was "
-                "deleted, or this user may not see it."
-            )
-        found.append(OpenLedger(pipeline, cluster, client, folder, log))
-    return found
-
-
-def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
-    clusters = load_pipeline(config, name).clusters
-    if cluster_name is None and len(clusters) > 1:
-        raise UsageError(f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster")
-    return open_ledgers(config, name, cluster_name)[0]
-
-
-def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
-    """For a command that decides by what the ledger knows. Raises LedgerGone, and as :func:`open_ledgers` does."""
-    found = open_one(config, name, cluster_name)
-    found.check_identity()
-    return found
-
 
 @app.command(
     epilog="Examples: `shipper ledger show web_access` · `shipper ledger show web_access --cluster frankfurt --files "
     "--window 2026-11-01T06:00/2026-11-01T07:00`"
 )
 def show(
-    pipeline: Name,
+    pipeline: PipelineName,
     cluster: ClusterName = None,
     window: Annotated[
         str | None, typer.Option("--window", help="Only what was shipped under windows that lie in START/END.")
@@ -221,7 +152,7 @@ def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Invento
 
 
 @app.command(epilog="Example: `shipper ledger verify web_access` · in a script: `shipper ledger verify web_access --json | jq .`")
-def verify(pipeline: Name, cluster: ClusterName = None, config: Config = Path("config"), as_json: Json = False) -> None:
+def verify(pipeline: PipelineName, cluster: ClusterName = None, config: Config = Path("config"), as_json: Json = False) -> None:
     """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if something is wrong.
 
     Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`), chunks that overlap, counts or ends that
@@ -296,8 +227,8 @@ def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
 
 @app.command(epilog="Example: `shipper ledger repair web_access frankfurt --drop 1:4711 --reason 'written by a test of team x'`")
 def repair(
-    pipeline: Name,
-    cluster: Annotated[str, typer.Argument(help="One of its clusters.")],
+    pipeline: PipelineName,
+    cluster: OneCluster,
     drop: Annotated[str, typer.Option("--drop", help="PARTITION:OFFSET of the damaged record, as `verify` shows it.")],
     reason: Annotated[str, typer.Option("--reason", help="Why it is damaged, and who found out. Kept in the ledger.")],
     forget: Annotated[
@@ -323,11 +254,8 @@ def repair(
         getpass.getuser(), f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", reason.strip()[:1000], f"repair-{new_run_id()}"
     )
 
-    def say(text: str) -> None:
-        err.say(text)
-
     place = int(found[1]), int(found[2])
-    done = take_out(ledger.log, ledger.cluster, ledger.pipeline, place, signed, forget=forget, say=say)
+    done = take_out(ledger.log, ledger.cluster, ledger.pipeline, place, signed, forget=forget, say=err.say)
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
@@ -338,8 +266,8 @@ def repair(
     epilog="Example: `shipper ledger trust web_access frankfurt s3a://logs/a.log --reason 'compared with the topic by hand'`"
 )
 def trust(
-    pipeline: Name,
-    cluster: Annotated[str, typer.Argument(help="One of its clusters.")],
+    pipeline: PipelineName,
+    cluster: OneCluster,
     file: Annotated[str, typer.Argument(help="Path of the file, as the error and `verify` name it.")],
     reason: Annotated[str, typer.Option("--reason", help="How you know that all of it is there, once. Kept in the ledger.")],
     config: Config = Path("config"),
@@ -354,10 +282,7 @@ def trust(
     ledger = open_to_change(config, pipeline, cluster)
     signed = f"{getpass.getuser()} at {dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}: {reason.strip()[:1000]}"
 
-    def say(text: str) -> None:
-        err.say(text)
-
-    doubt = vouch_for(ledger.log, ledger.pipeline, file, signed, f"trust-{new_run_id()}", say)
+    doubt = vouch_for(ledger.log, ledger.pipeline, file, signed, f"trust-{new_run_id()}", err.say)
     out.say(f"{file} counts as it was shipped by run {doubt.run_id}")
 
 
@@ -366,7 +291,7 @@ def trust(
     "`shipper ledger export web_access --format csv | gzip > ledger.csv.gz`"
 )
 def export(
-    pipeline: Name,
+    pipeline: PipelineName,
     cluster: ClusterName = None,
     to: Annotated[Path | None, typer.Option("--to", help="File to write.", show_default="standard output")] = None,
     format: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="A JSON object or a CSV row for each.")] = "jsonl",
@@ -455,7 +380,7 @@ def _written(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
     epilog="Examples: `shipper ledger archive web_access --before 90d` · `shipper ledger archive web_access --before 2026-08-01`"
 )
 def archive(
-    pipeline: Name,
+    pipeline: PipelineName,
     before: Annotated[str, typer.Option("--before", help="A date, or an age: windows that ended by then are moved.")],
     cluster: ClusterName = None,
     local: Annotated[
@@ -477,7 +402,7 @@ def archive(
     if "://" not in ledger.pipeline.runs_uri and not local:
         raise UsageError(
             f"`runs_uri: {ledger.pipeline.runs_uri}` of pipeline {pipeline} is a folder of this machine. The archive is part of the ledger and "
-            "cannot be made anew: if the folder is lost, nothing is shipped any more. Name a place that lasts (s3a://…, hdfs://…), or say "
+            "cannot be made anew: if the folder is lost, nothing is shipped any more. PipelineName a place that lasts (s3a://…, hdfs://…), or say "
             "--local if this one does. "
             "Nothing was changed."
         )
@@ -487,24 +412,9 @@ def archive(
             "Nothing was changed."
         )
 
-    def say(text: str) -> None:
-        err.say(text)
-
-    done = move_to_archive(ledger.log, ledger.folder, ledger.cluster, ledger.pipeline, moment, f"archive-{new_run_id()}", say)
+    done = move_to_archive(ledger.log, ledger.folder, ledger.cluster, ledger.pipeline, moment, f"archive-{new_run_id()}", err.say)
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
         text = f"{done.moved:,} records of {done.files:,} files moved; {done.left:,} are left in the topic, {done.archived:,} are in the archive"
         out.say(f"{text} {done.manifest or ''}")
-
-
-def moment_or_age(text: str, option: str) -> dt.datetime:
-    """``2026-08-01``, or ``90d`` ago. Raises UsageError, which names the option."""
-    try:
-        return dt.datetime.now(dt.UTC) - dt.timedelta(seconds=parse_duration(text))
-    except ValueError:
-        pass
-    try:
-        return parse_moment(text)
-    except WindowError as error:
-        raise UsageError(f"{option} {text}: neither a date (2026-08-01) nor an age (90d)") from error

@@ -24,9 +24,9 @@ import typer
 from typer.rich_utils import rich_format_error
 
 from shipper import runner
-from shipper.cli.console import Config, Json, Terminal, print_json
+from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.lazy import LazyGroup
-from shipper.cli.show import accounting, show_gate, show_plan, show_run
+from shipper.cli.show import show_gate, show_plan, show_run
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate, resolve_uri
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.loading import locate_property, missing_notifiers, references, slow_patterns
@@ -81,7 +81,7 @@ NewLedger = Annotated[
         "--new-ledger", help="Go on although the ledger is gone or was made anew: what it knew counts as never shipped."
     ),
 ]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why --reship: for the ledger and the report.")]
+ReshipReason = Annotated[str | None, typer.Option("--reason", help="Why --reship: for the ledger and the report.")]
 
 
 def _version(wanted: bool) -> None:
@@ -232,7 +232,7 @@ def schema(
 
 @app.command(epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
 def plan(
-    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    pipeline: PipelineName,
     window: WindowText,
     config: Config = Path("config"),
     scheduled: Scheduled = False,
@@ -265,7 +265,7 @@ def _left_no_result(what: str, code: int) -> str:
 
 @app.command(epilog="Example: `shipper gates web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
 def gates(
-    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    pipeline: PipelineName,
     window: WindowText,
     config: Config = Path("config"),
     as_json: Json = False,
@@ -291,16 +291,16 @@ def gates(
 
 @app.command(epilog="Example: `shipper run web_access --window 2026-11-01T06:00/2026-11-01T07:00`; again: 0 sent")
 def run(
-    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    pipeline: PipelineName,
     window: WindowText,
     config: Config = Path("config"),
     scheduled: Scheduled = False,
     reship: Reship = False,
-    reason: Reason = None,
+    reason: ReshipReason = None,
     new_ledger: NewLedger = False,
     as_json: Json = False,
 ) -> None:
-    """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without Airflow."""
+    """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without Airflow. --json prints report.json."""
     if reason and not reship:
         raise UsageError("--reason says why files are sent again; it needs --reship")
     steps = tuple(runner.step_names(load_pipeline(config, pipeline).clusters))
@@ -318,7 +318,7 @@ def run(
     if result is None:
         raise StepResultError(f"the run {runner.how_it_ended(code)} and left no report in {folder.uri}; {_WHY_ABOVE}")
     if as_json:
-        print_json(accounting(result))
+        print_json(result.model_dump(mode="json"))
     else:
         show_run(result, out, err)
     raise typer.Exit(code)

@@ -5,22 +5,24 @@ from __future__ import annotations
 import base64
 import dataclasses
 import datetime as dt
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from shipper.cli.console import Config, Json, Terminal, print_json
-from shipper.cli.ledger import ClusterName, Name, OpenLedger, open_ledgers, open_to_change
+from shipper.cli.console import ClusterName, Config, Json, PipelineName, Terminal, print_json
+from shipper.cli.open_ledger import OpenLedger, open_ledgers, open_to_change
 from shipper.config.models import Pipeline
 from shipper.driver.replay import InQuarantine, KeptValues, Place, Repaired, in_quarantine
 from shipper.driver.replay import replay as send_repaired
 from shipper.errors import UsageError
+from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
+from shipper.ledger.records import Replay
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.types import HeadedRecord
@@ -37,9 +39,9 @@ err = Terminal(stderr=True)
 
 _SHOWN = 40
 
-Reason = Annotated[str | None, typer.Option("--reason", help="Only records that are there for this reason.")]
-Run = Annotated[str | None, typer.Option("--run", help="Only records that this run sent there.")]
-File = Annotated[str | None, typer.Option("--file", help="Only records of files whose path has this in it.")]
+ForReason = Annotated[str | None, typer.Option("--reason", help="Only records that are there for this reason.")]
+FromRun = Annotated[str | None, typer.Option("--run", help="Only records that this run sent there.")]
+OfFile = Annotated[str | None, typer.Option("--file", help="Only records of files whose path has this in it.")]
 
 
 class Shown(BaseModel):
@@ -74,7 +76,7 @@ class Shown(BaseModel):
     name="list", epilog="Examples: `shipper quarantine list web_access` · `shipper quarantine list web_access --reason too_large`"
 )
 def list_(
-    pipeline: Name, cluster: ClusterName = None, reason: Reason = None, run: Run = None, file: File = None,
+    pipeline: PipelineName, cluster: ClusterName = None, reason: ForReason = None, run: FromRun = None, file: OfFile = None,
     config: Config = Path("config"), as_json: Json = False,
 ) -> None:  # fmt: skip
     """Says what is in quarantine, by run, file and reason, and how much of it was replayed. Asks the ledger only."""
@@ -83,17 +85,29 @@ def list_(
         rows = [
             row
             for row in _rows(in_quarantine(ledger.read()))
-            if reason in (None, *row["reasons"]) and run in (None, row["run"]) and (file or "") in row["file"]
+            if reason in (None, *row.reasons) and run in (None, row.run) and (file or "") in row.file
         ]
-        documents[ledger.cluster.name] = rows
+        documents[ledger.cluster.name] = [dataclasses.asdict(row) for row in rows]
         if not as_json:
             _print_rows(ledger, rows)
     if as_json:
         print_json(documents)
 
 
-def _rows(found: InQuarantine) -> list[dict[str, Any]]:
-    """One for each run and file."""
+@dataclass
+class QuarantineRow:
+    """What one run put into quarantine of one file; an object of `list --json`."""
+
+    run: str
+    file: str
+    reasons: dict[str, int]
+    records: int
+    replayed: int
+    topics: list[str]
+
+
+def _rows(found: InQuarantine) -> list[QuarantineRow]:
+    """By run, then by file."""
     reasons: dict[tuple[str, str], Counter[str]] = {}
     topics: dict[tuple[str, str], set[str]] = {}
     replayed: Counter[tuple[str, str]] = Counter()
@@ -106,25 +120,18 @@ def _rows(found: InQuarantine) -> list[dict[str, Any]]:
         if quarantined := found.find(place):
             replayed[quarantined.value.run_id, place.file] += 1
     return [
-        {
-            "run": group[0],
-            "file": group[1],
-            "reasons": dict(counts),
-            "records": counts.total(),
-            "replayed": replayed[group],
-            "topics": sorted(topics[group]),
-        }
+        QuarantineRow(*group, dict(counts), counts.total(), replayed[group], sorted(topics[group]))
         for group, counts in sorted(reasons.items())
     ]
 
 
-def _print_rows(ledger: OpenLedger, rows: list[dict[str, Any]]) -> None:
-    total, replayed = sum(row["records"] for row in rows), sum(row["replayed"] for row in rows)
+def _print_rows(ledger: OpenLedger, rows: list[QuarantineRow]) -> None:
+    total, replayed = sum(row.records for row in rows), sum(row.replayed for row in rows)
     out.print(f"{ledger.pipeline.name} on {ledger.cluster.name}: {total:,} records in quarantine, {replayed:,} of them replayed")
     for row in rows[:_SHOWN]:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in row["reasons"].items())
-        after = f" ({row['replayed']:,} replayed)" if row["replayed"] else ""
-        out.say(f"  {reasons}{after}: {row['file']}, run {row['run']}, in {', '.join(row['topics'])}")
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in row.reasons.items())
+        after = f" ({row.replayed:,} replayed)" if row.replayed else ""
+        out.say(f"  {reasons}{after}: {row.file}, run {row.run}, in {', '.join(row.topics)}")
     if len(rows) > _SHOWN:
         out.print(f"… and {len(rows) - _SHOWN:,} more; --run, --file and --reason choose, --json lists all.")
 
@@ -134,7 +141,7 @@ def _print_rows(ledger: OpenLedger, rows: list[dict[str, Any]]) -> None:
     "`shipper quarantine show web_access --json > bad.jsonl`, then repair `value`, and `shipper quarantine replay web_access bad.jsonl`"
 )
 def show(
-    pipeline: Name, cluster: ClusterName = None, reason: Reason = None, run: Run = None, file: File = None,
+    pipeline: PipelineName, cluster: ClusterName = None, reason: ForReason = None, run: FromRun = None, file: OfFile = None,
     replayed: Annotated[bool, typer.Option("--replayed", help="Records that were replayed, too.")] = False,
     config: Config = Path("config"),
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line, for `replay`.")] = False,
@@ -170,41 +177,30 @@ def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
     for topic in known.topics:
         for records in ledger.client.headed(topic) if topic in topics else ():
             for record in records:
-                headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
-                if headers.get("shipper-pipeline") != ledger.pipeline.name:
+                headers = decode_headers(record.headers)
+                if headers is None or headers.pipeline != ledger.pipeline.name:
                     continue
-                place = _place(headers)
-                chunk = place and known.find(place)
-                if place and chunk and chunk.value.run_id == headers.get("shipper-run"):
+                place = Place(headers.file, headers.split, headers.record)
+                chunk = known.find(place)
+                if chunk and chunk.value.run_id == headers.run:
                     kept.add(chunk, place, record.value)
-                    yield _as_shown(ledger, place, record, headers, known.replay_of(place) is not None, known)
+                    yield _as_shown(ledger, place, record, headers, known.replay_of(place))
 
 
-def _place(headers: dict[str, str]) -> Place | None:
-    """None for a record that somebody else wrote there, with some of our headers or with numbers that are none."""
-    try:
-        return Place(headers["shipper-file"], int(headers["shipper-split"]), int(headers["shipper-record"]))
-    except (KeyError, ValueError):
-        return None
-
-
-def _as_shown(
-    ledger: OpenLedger, place: Place, record: HeadedRecord, headers: dict[str, str], is_replayed: bool, known: InQuarantine
-) -> Shown:
-    replay = known.replay_of(place) if is_replayed else None
+def _as_shown(ledger: OpenLedger, place: Place, record: HeadedRecord, headers: QuarantineHeaders, replay: Replay | None) -> Shown:
     keep = ledger.pipeline.quarantine.keep_bytes if ledger.pipeline.quarantine else 0
     return Shown(
-        pipeline=ledger.pipeline.name,
+        pipeline=headers.pipeline,
         cluster=ledger.cluster.name,
         file=place.file,
         split=place.split,
         record=place.record,
-        reason=headers.get("shipper-reason", ""),
-        run=headers.get("shipper-run", ""),
+        reason=headers.reason,
+        run=headers.run,
         at=f"{dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
         replayed=replay.run_id if replay else None,
         cut=len(record.value or b"") >= keep,
-        topic=headers.get("shipper-topic"),
+        topic=headers.topic,
         **_text("value", record.value),
     )
 
@@ -228,7 +224,7 @@ def _print_record(shown: Shown) -> None:
 
 @app.command(epilog="Example: `shipper quarantine replay web_access repaired.jsonl`; again: all skipped")
 def replay(
-    pipeline: Name,
+    pipeline: PipelineName,
     file: Annotated[
         Path, typer.Argument(help="JSON lines as `show --json` writes them, with repaired `value` and `topic`; `-` reads standard input.")
     ],
@@ -244,15 +240,12 @@ def replay(
     ledger = open_to_change(config, pipeline, cluster)
     wanted = list(_repaired(file, ledger.pipeline, ledger.cluster.name))
 
-    def say(text: str) -> None:
-        err.say(text)
-
-    done = send_repaired(ledger.log, ledger.client, ledger.cluster, ledger.pipeline, wanted, f"replay-{new_run_id()}", say)
-    for place, before in done.skipped.items():
-        say(f"skipped: {place} was sent by {before}")
+    done = send_repaired(ledger.log, ledger.client, ledger.cluster, ledger.pipeline, wanted, f"replay-{new_run_id()}", err.say)
+    for place, earlier in done.skipped.items():
+        err.say(f"skipped: {place} was sent by {earlier}")
     if as_json:
-        skipped = [{**dataclasses.asdict(place), "replayed": before} for place, before in done.skipped.items()]
-        print(json.dumps({"sent": [dataclasses.asdict(place) for place in done.sent], "skipped": skipped}, indent=1))
+        skipped = [{**dataclasses.asdict(place), "replayed": earlier} for place, earlier in done.skipped.items()]
+        print_json({"sent": [dataclasses.asdict(place) for place in done.sent], "skipped": skipped})
     else:
         out.print(f"{len(done.sent):,} records sent, {len(done.skipped):,} were sent before")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.text import Text
 
 from shipper.cli.console import Terminal, table
@@ -124,40 +122,3 @@ def _show_closed(result: RunReport, err: Terminal) -> None:
                 closed.add_row(f"{gate.step} {gate.cluster or ''}".strip(), check.check, check.expected, check.observed)
     if closed.row_count:
         err.show(closed)
-
-
-def accounting(result: RunReport) -> dict[str, Any]:
-    """What `shipper run --json` prints."""
-    ledger = {(gate.cluster, topic.topic): topic.ledger for gate in result.delivery_gates for topic in gate.topics}
-    clusters = {
-        ship.cluster: {
-            "status": ship.status,
-            "error": ship.error,
-            "read": ship.read,
-            "unread": ship.unread,
-            "delivered": ship.delivered,
-            "before": ship.before,
-            "filtered": ship.filtered,
-            "quarantined": ship.quarantined,
-            "ship_seconds": ship.ship_seconds,
-            "topics": {
-                topic.topic: {
-                    "delivered": topic.delivered,
-                    "before": topic.before,
-                    "bytes": topic.delivered_bytes,
-                    "ledger": ledger.get((ship.cluster, topic.topic)),
-                }
-                for topic in ship.topics
-            },
-        }
-        for ship in result.ships
-    }
-    return {
-        "pipeline": result.pipeline,
-        "window": str(Window(result.window_start, result.window_end)),
-        "run_id": result.run_id,
-        "status": "failed" if result.first_cause else "succeeded",
-        "error": result.first_cause,
-        "clusters": clusters,
-        "report": result.page,
-    }

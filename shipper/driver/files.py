@@ -9,14 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import xxhash
-
+from shipper.ledger.records import spark_hash
 from shipper.types import FileId
 
 # Suffixes of Hadoop's compression codecs that cannot be read from the middle. bzip2 can, so it is cut like plain text.
 _UNSPLITTABLE = (".gz", ".zst", ".lz4", ".snappy", ".deflate")
 _UNFINISHED = ("._COPYING_", ".inprogress", ".tmp", ".part")
-_SPARK_HASH_SEED = 42  # org.apache.spark.sql.catalyst.expressions.XxHash64
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,9 @@ def split_hash(uri: str, file: FileId, start: int) -> int:
     Eight bytes per row tell the sink the split, where the path itself would double what is copied to Python. Timestamps are
     hashed as microseconds; each column's hash is the seed of the next.
     """
-    value = xxhash.xxh64_intdigest(uri.encode(), _SPARK_HASH_SEED)
+    value = spark_hash(uri.encode())
     for number in (file.size_bytes, file.modified_ms * 1000, start):
-        value = xxhash.xxh64_intdigest(struct.pack("<q", number), value)
+        value = spark_hash(struct.pack("<q", number), value)
     return value - (1 << 64) if value >= 1 << 63 else value
 
 

@@ -16,7 +16,18 @@ from typing import Literal
 from shipper.report.results import ClusterPlan, Count, DeliveryGateResult, RunReport, ShipResult, StepResult, TopicAccount
 
 Agreement = Literal["yes", "no", "not counted"]
-Outcome = Literal["shipped", "nothing", "failed", "no result"]
+Ending = Literal["shipped", "nothing", "failed", "no result"]
+
+
+def dispositions(ship: ShipResult) -> dict[str, int]:
+    """What became of every line of a ship, by the tasks' receipts → lines: they add up to what was read, and what needed not be, unless
+    the ship failed."""
+    return {
+        "filtered": sum(ship.filtered.values()),
+        "quarantined": sum(ship.quarantined.values()),
+        "delivered": ship.delivered,
+        "there before": ship.before,
+    }
 
 
 @dataclass(frozen=True)
@@ -123,7 +134,9 @@ class Account:
     @property
     def gap(self) -> int:
         """Records that should be accounted for and are not; negative: more accounted for than there should be."""
-        return 0 if self.read is None else self.read + self.unread - self.sent - self.before - self.set_aside
+        if self.ship is None or self.read is None:
+            return 0
+        return self.read + self.unread - sum(dispositions(self.ship).values()) - self.unconfirmed - self.parked
 
     @property
     def counts(self) -> list[Count]:
@@ -144,7 +157,7 @@ class Account:
         return max(self.sent + self.before, self.plan.records_there if self.plan else 0)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Ending:
         if self.ship_failed or (self.gate is not None and self.gate.status == "failed"):
             return "failed"
         if self.delivered or self.quarantined:
@@ -197,7 +210,7 @@ def _rank(topic: Topic) -> tuple[bool, int, int, str]:
 
 
 @dataclass(frozen=True)
-class Step:
+class RunStep:
     """A step that left a result or should have."""
 
     name: str
@@ -215,9 +228,9 @@ class Step:
         return self.result is not None and self.result.status == "failed"
 
 
-def steps(report: RunReport) -> list[Step]:
+def steps(report: RunReport) -> list[RunStep]:
     """All steps in the order of a run, with those that left no result."""
-    found = [Step("plan", None, report.plan), Step("gate_source", None, report.gate_source)]
+    found = [RunStep("plan", None, report.plan), RunStep("gate_source", None, report.gate_source)]
     for account in accounts(report):
-        found += [Step("ship", account.cluster, account.ship), Step("gate_delivery", account.cluster, account.gate)]
+        found += [RunStep("ship", account.cluster, account.ship), RunStep("gate_delivery", account.cluster, account.gate)]
     return found

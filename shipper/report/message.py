@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from shipper.report.account import Account, Step, accounts
+from shipper.report.account import Account, RunStep, accounts
 from shipper.report.markup import number, plural
 from shipper.report.results import GateResult, RunReport
 from shipper.report.verdict import checks, verdict
@@ -24,7 +24,7 @@ class Message:
     """``Failed while shipping to singapore, after 559,987 records``."""
     cause: str | None
     """Of a failure the first cause, of a warning the first one, in one sentence; None: all is well."""
-    step: Step | None
+    step: RunStep | None
     """The step that failed first, or left no result."""
     clusters: tuple[str, ...]
     """One line for each cluster."""
@@ -47,7 +47,7 @@ def one_sentence(text: str) -> str:
     return sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 1]}…"
 
 
-def _closed(report: RunReport, step: Step | None) -> str | None:
+def _closed(report: RunReport, step: RunStep | None) -> str | None:
     """Of a closed gate the first check that does not hold says more than that the gate is closed."""
     if step is None or not isinstance(step.result, GateResult):
         return None

@@ -30,7 +30,7 @@ from shipper.report.sections import (
     topics_section,
 )
 from shipper.report.times import times_section
-from shipper.report.verdict import Doubt, State, Verdict, checks, verdict
+from shipper.report.verdict import Caveat, State, Verdict, checks, verdict
 
 _BADGES: dict[State, tuple[str, str]] = {
     "shipped": ("✓", "Succeeded"),
@@ -123,7 +123,7 @@ def _places(report: RunReport, found: Sequence[Account], ending: Verdict) -> Htm
     return tag("p", "Look at ", join(links, " · "), class_="pointers") if links else None
 
 
-def _doubt(doubt: Doubt) -> Html:
+def _doubt(doubt: Caveat) -> Html:
     return tag("li", prose(doubt.says), " ", tag("a", "Show", href=f"#{doubt.section}"))
 
 

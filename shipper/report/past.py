@@ -18,7 +18,7 @@ from shipper.report.window_runs import names
 _LOOKED_AT_PER_RUN = 5
 
 log = logging.getLogger("shipper.history")
-Window = tuple[dt.datetime, dt.datetime]
+WindowSpan = tuple[dt.datetime, dt.datetime]
 
 
 class _File(BaseModel):
@@ -51,7 +51,7 @@ class _Report(BaseModel):
 
 
 def past_runs(
-    runs_uri: str, pipeline: str, before: dt.datetime, *, most: int, wanted: Callable[[Window], bool] = lambda window: True
+    runs_uri: str, pipeline: str, before: dt.datetime, *, most: int, wanted: Callable[[WindowSpan], bool] = lambda window: True
 ) -> list[PastRun]:
     """The latest ``most`` windows that begin before ``before`` and have a run that succeeded, oldest first; of each its last such run.
 
@@ -74,7 +74,7 @@ def past_runs(
     return found[::-1]
 
 
-def _succeeded(fs: Any, folder: str, pipeline: str, window: Window) -> Iterator[PastRun]:
+def _succeeded(fs: Any, folder: str, pipeline: str, window: WindowSpan) -> Iterator[PastRun]:
     """The window's runs that succeeded, the last one first; run ids sort by time."""
     for run_id in sorted(names(fs, folder), reverse=True):
         path = f"{folder}/{run_id}/report.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shipper.report.account import Account, Step, steps
+from shipper.report.account import Account, RunStep, steps
 from shipper.report.counts import MOST_COUNTS
 from shipper.report.files import File, place_of_file, shown_files
 from shipper.report.results import RunReport
@@ -31,14 +31,14 @@ def places(report: RunReport, found: Sequence[Account], ending: Verdict) -> list
     return [*near[: MOST_PLACES - 1], (f"step {step.title.lower()}", f"step-{index}")]
 
 
-def _failed_checks(report: RunReport, step: Step) -> Iterator[Place]:
+def _failed_checks(report: RunReport, step: RunStep) -> Iterator[Place]:
     title = "Source" if step.cluster is None else f"Delivery, {step.cluster}"
     for i, (gate, check) in enumerate(checks(report)):
         if gate == title and check.severity == "block" and not check.passed:
             yield f"check {check.check}", f"check-{i}"
 
 
-def _wrong_figures(found: Sequence[Account], step: Step) -> Iterator[Place]:
+def _wrong_figures(found: Sequence[Account], step: RunStep) -> Iterator[Place]:
     for account in found:
         if account.cluster == step.cluster:
             wrong = [i for i, count in enumerate(account.counts) if not count.agrees]
@@ -46,7 +46,7 @@ def _wrong_figures(found: Sequence[Account], step: Step) -> Iterator[Place]:
                 yield f"count of {account.counts[i].name}", f"{anchor(found, account)}-count-{i}"
 
 
-def _topics(found: Sequence[Account], step: Step, cause: str | None) -> Iterator[Place]:
+def _topics(found: Sequence[Account], step: RunStep, cause: str | None) -> Iterator[Place]:
     """Those with parked records, and those that the cause names."""
     for account in found:
         if account.cluster == step.cluster:
@@ -55,7 +55,7 @@ def _topics(found: Sequence[Account], step: Step, cause: str | None) -> Iterator
                     yield f"topic {topic.name}", f"{anchor(found, account)}-topic-{i}"
 
 
-def _files(files: Sequence[File], step: Step, cause: str | None) -> Iterator[Place]:
+def _files(files: Sequence[File], step: RunStep, cause: str | None) -> Iterator[Place]:
     """Those that the cause names, and those of which something is missing."""
     for i, file in enumerate(files):
         if (file.missing and file.cluster == step.cluster) or (cause and file.path in cause):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from shipper.config.quarantine import UNREADABLE
-from shipper.report.account import Account, Step, accounts, steps
+from shipper.report.account import Account, RunStep, accounts, steps
 from shipper.report.counts import disagreement
 from shipper.report.markup import number, plural, utc, words
 from shipper.report.results import CheckResult, GateResult, RunReport
@@ -23,7 +23,7 @@ _STAYS = "What was delivered stays delivered: it is in the ledger and is not sen
 _AGAIN = "When the cause is gone, run the window again: it ships what is left."
 
 
-class Doubt(NamedTuple):
+class Caveat(NamedTuple):
     """Why a run should not be taken at its word, and the section of the page that shows it."""
 
     says: str
@@ -39,8 +39,8 @@ class Verdict:
     remedy: str | None = None
     """What is where now, and what to do about the run as a whole."""
     command: str | None = None
-    doubts: tuple[Doubt, ...] = ()
-    failed: Step | None = None
+    doubts: tuple[Caveat, ...] = ()
+    failed: RunStep | None = None
     """The step that failed first, or left no result."""
 
 
@@ -50,7 +50,7 @@ def verdict(report: RunReport) -> Verdict:
         return _failed(report, found)
     doubts, missing = tuple(_doubts(report, found)), tuple(_missing(report, found))
     mend = tuple(
-        Doubt(f"{account.cluster}: {text}", "notes") for account in found if account.plan for text in account.plan.warnings
+        Caveat(f"{account.cluster}: {text}", "notes") for account in found if account.plan for text in account.plan.warnings
     )
     shipped = [account for account in found if account.outcome == "shipped"]
     headline = _shipped(shipped) if shipped else _nothing(report, found)
@@ -125,7 +125,7 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
     )
 
 
-def _what_failed(report: RunReport, found: list[Account], first: Step | None) -> tuple[str, str]:
+def _what_failed(report: RunReport, found: list[Account], first: RunStep | None) -> tuple[str, str]:
     """Headline and remedy. Claims that nothing was sent only where a step before the first byte says that it failed."""
     sent = sum(account.sent for account in found)
     if first is None or first.result is None:
@@ -159,7 +159,7 @@ def _elsewhere(found: list[Account], failed: str | None) -> str:
     )
 
 
-def _silent(report: RunReport, missing: Step | None, sent: int) -> tuple[str, str]:
+def _silent(report: RunReport, missing: RunStep | None, sent: int) -> tuple[str, str]:
     """The run failed and no step says so: one of them was killed, or never began."""
     if report.plan is None and not sent:
         return "Failed before there was a plan", f"No step that sends has left a result. {_AGAIN}"
@@ -169,29 +169,29 @@ def _silent(report: RunReport, missing: Step | None, sent: int) -> tuple[str, st
     return headline, f"{_STAYS if sent else unknown} {_AGAIN}"
 
 
-def _doubts(report: RunReport, found: list[Account]) -> list[Doubt]:
+def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
     """Why a run that says it succeeded should not be taken at its word."""
     doubts = _contradictions(found)
     for account in found:
         aside = sum(account.quarantined.values())
         if account.read and aside / account.read >= _MUCH_QUARANTINED:
             says = f"{account.cluster}: {number(aside)} of {plural(account.read, 'line')} ({100 * aside / account.read:.0f} %) went to quarantine."
-            doubts.append(Doubt(says, "sum"))
+            doubts.append(Caveat(says, "sum"))
         if account.outcome == "no result":
             says = f"{account.cluster}: the ship step left no result, so nobody knows what it delivered."
-            doubts.append(Doubt(says, "steps"))
+            doubts.append(Caveat(says, "steps"))
         elif account.delivered and account.gate is None:
-            doubts.append(Doubt(f"{account.cluster}: the delivery gate left no result.", "steps"))
+            doubts.append(Caveat(f"{account.cluster}: the delivery gate left no result.", "steps"))
     if any(account.delivered for account in found) and report.gate_source is None:
-        doubts.append(Doubt("The source gate left no result.", "steps"))
+        doubts.append(Caveat("The source gate left no result.", "steps"))
     for title, gate in gates(report):
         broken = [check.check for check in gate.checks if check.severity == "block" and not check.passed]
         if broken:
-            doubts.append(Doubt(f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.", "gates"))
+            doubts.append(Caveat(f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.", "gates"))
     return doubts
 
 
-def _missing(report: RunReport, found: list[Account]) -> list[Doubt]:
+def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
     """What this run, and the runs before it, have left behind."""
     left = [file for file in report.plan.left_out if file.warns] if report.plan else []
     doubts = []
@@ -199,20 +199,20 @@ def _missing(report: RunReport, found: list[Account]) -> list[Doubt]:
         file = "1 file is" if len(left) == 1 else f"{number(len(left))} files are"
         first = left[0]
         says = f"{file} left out: {first.path}: {first.reason}{', …' if left[1:] else ''}."
-        doubts.append(Doubt(says, "left-out"))
+        doubts.append(Caveat(says, "left-out"))
     for account in found:
         if files := account.quarantined.get(UNREADABLE, 0):
             each = "it" if files == 1 else "each"
             says = f"{account.cluster}: {plural(files, 'file')} could not be read; one record in quarantine stands for {each}."
-            doubts.append(Doubt(says, "sum"))
+            doubts.append(Caveat(says, "sum"))
     for cluster in dict.fromkeys(gap.cluster for gap in report.gaps or ()):
         gaps = [gap for gap in report.gaps or () if gap.cluster == cluster]
         windows = "1 earlier window is" if len(gaps) == 1 else f"{number(len(gaps))} earlier windows are"
-        doubts.append(Doubt(f"{cluster}: {windows} not complete; the first: {gaps[0].window}, {gaps[0].why}.", "incomplete"))
+        doubts.append(Caveat(f"{cluster}: {windows} not complete; the first: {gaps[0].window}, {gaps[0].why}.", "incomplete"))
     return doubts
 
 
-def _contradictions(found: list[Account]) -> list[Doubt]:
+def _contradictions(found: list[Account]) -> list[Caveat]:
     """Figures of ships that ended well and still do not fit together."""
     doubts = []
     for account in found:
@@ -221,15 +221,15 @@ def _contradictions(found: list[Account]) -> list[Doubt]:
         if account.gap:
             size = plural(abs(account.gap), "record")
             says = f"{size} not accounted for" if account.gap > 0 else f"{size} more accounted for than there should be"
-            doubts.append(Doubt(f"{account.cluster}: {says}.", "sum"))
+            doubts.append(Caveat(f"{account.cluster}: {says}.", "sum"))
         if account.parked:
-            doubts.append(Doubt(f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent.", "topics"))
+            doubts.append(Caveat(f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent.", "topics"))
         wrong = [f"{count.name} ({disagreement(count)})" for count in account.counts if not count.agrees]
         if wrong:
-            doubts.append(Doubt(f"{account.cluster}: counts disagree on {_some(wrong)}.", "account"))
+            doubts.append(Caveat(f"{account.cluster}: counts disagree on {_some(wrong)}.", "account"))
         differ = [topic.name for topic in account.topics if topic.agrees == "no"]
         if differ and not wrong:
-            doubts.append(Doubt(f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.", "topics"))
+            doubts.append(Caveat(f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.", "topics"))
     return doubts
 
 

@@ -36,12 +36,12 @@ _MOST_MESSAGES = 10_000
 _POLL_SECONDS = 0.1
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "_TIMED_OUT", "_TRANSPORT")
 
-Place = tuple[str, int]
+PartitionId = tuple[str, int]
 """Topic and partition."""
 
 
 @dataclass(frozen=True)
-class Span:
+class OffsetRange:
     """Offsets [start, end) of a partition."""
 
     start: int
@@ -150,13 +150,13 @@ class ReadBack:
             found.setdefault(topic, []).append(offsets[topic, number])
         return found
 
-    def starts(self, places: Iterable[Place]) -> dict[Place, int]:
+    def starts(self, places: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """The first offset that each partition still has. Raises ClusterError."""
         return self._offsets(list(places), OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
-    def _offsets(self, places: list[Place], spec: OffsetSpec) -> dict[Place, int]:
+    def _offsets(self, places: list[PartitionId], spec: OffsetSpec) -> dict[PartitionId, int]:
         """Asks again for those without a leader, for as long as a leader takes to move."""
-        found: dict[Place, int] = {}
+        found: dict[PartitionId, int] = {}
         deadline = time.monotonic() + self._timeout
         while missing := [place for place in places if place not in found]:
             futures = self._admin.list_offsets(
@@ -177,7 +177,9 @@ class ReadBack:
                 time.sleep(0.05)
         return found
 
-    def read(self, spans: Mapping[Place, Span], taker: Callable[[str], Taker], patience_seconds: float) -> dict[Place, Seen]:
+    def read(
+        self, spans: Mapping[PartitionId, OffsetRange], taker: Callable[[str], Taker], patience_seconds: float
+    ) -> dict[PartitionId, Seen]:
         """Reads every span, with ``taker(topic)`` for its messages. Memory is bounded by librdkafka's own 64 MB of what is fetched.
 
         Records that were deleted meanwhile cannot be read: what is left of the span is, and ``begins`` says from where on. Raises
@@ -205,8 +207,8 @@ class ReadBack:
     def _drain(
         self,
         consumer: Consumer,
-        waiting: dict[Place, Span],
-        seen: dict[Place, Seen],
+        waiting: dict[PartitionId, OffsetRange],
+        seen: dict[PartitionId, Seen],
         takers: Mapping[str, Taker],
         patience: float,
     ) -> None:
@@ -237,7 +239,7 @@ class ReadBack:
                     "open there, which holds back every read_committed consumer until its timeout; or the brokers do not answer"
                 )
 
-    def _end_of_partition(self, event: Message) -> Place:
+    def _end_of_partition(self, event: Message) -> PartitionId:
         """Raises ClusterError for anything that is an error indeed."""
         error: Any = event.error()
         if error.code() != KafkaError._PARTITION_EOF:
@@ -265,7 +267,7 @@ def _answer(consumer: Consumer) -> list[Message]:
     return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
 
-def _runs(messages: Iterable[Message]) -> Iterable[tuple[Place, list[Message]]]:
+def _runs(messages: Iterable[Message]) -> Iterable[tuple[PartitionId, list[Message]]]:
     """Messages of one partition come one behind the other, since each fetch brings many."""
     for topic, of_topic in groupby(messages, Message.topic):
         for number, run in groupby(of_topic, Message.partition):

@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shipper.ledger.inventory import FileFigures, LedgerFigures, Tally
+from shipper.ledger.inventory import FileFigures, LedgerFigures
+from shipper.report.account import dispositions
 from shipper.report.results import Count, FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
 
@@ -26,7 +27,7 @@ TOPIC = "in the topic, read back"
 
 
 @dataclass(frozen=True)
-class Figure:
+class Observed:
     """What was counted in one place; ``where`` is to be read after it."""
 
     value: int | str | None
@@ -39,7 +40,7 @@ class Sum:
     """Figures that must be the same, from places that do not know of each other."""
 
     name: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Observed, ...]
     at_least: bool = False
     """The last one may be larger: others write there as well."""
     remark: str = ""
@@ -47,8 +48,8 @@ class Sum:
 
 
 @dataclass
-class Account:
-    """One ship's figures from all places."""
+class Reconciliation:
+    """One ship's figures from all places, by what they are of."""
 
     topics: list[TopicAccount] = field(default_factory=list)
     counts: list[Count] = field(default_factory=list)
@@ -58,16 +59,18 @@ class Account:
     checksums: list[Sum] = field(default_factory=list)
     file_checksums: list[Sum] = field(default_factory=list)
     read: int = 0
+    """Lines that Spark read."""
     quarantined: int = 0
+    """Records that this ship sent to the quarantine topic."""
 
 
-def account(ship: ShipResult, planned: Sequence[tuple[FileId, PlannedFile]], ledger: LedgerFigures) -> Account:
-    """``planned``: the plan's files with their identity in the ledger."""
+def reconcile(ship: ShipResult, planned: Sequence[tuple[FileId, PlannedFile]], ledger: LedgerFigures) -> Reconciliation:
+    """Everything but the read-back. ``planned``: the plan's files with their identity in the ledger."""
     identities = {file.path: identity for identity, file in planned}
     of_ledger = {
         file.path: ledger.files.get(identities[file.path], FileFigures()) for file in ship.files if file.path in identities
     }
-    found = Account(_topics(ship, ledger), read=ship.read, quarantined=sum(ship.quarantined.values()))
+    found = Reconciliation(_topics(ship, ledger), read=ship.read, quarantined=sum(ship.quarantined.values()))
     found.counts = _counts(ship, ledger, of_ledger, found.topics)
     found.sums = [_lines(ship), *map(_sum_of, found.counts), *_whole_window(found.topics)]
     for file in ship.files:
@@ -78,14 +81,13 @@ def account(ship: ShipResult, planned: Sequence[tuple[FileId, PlannedFile]], led
 
 
 def _lines(ship: ShipResult) -> Sum:
-    fates = (sum(ship.filtered.values()), sum(ship.quarantined.values()), ship.delivered, ship.before)
-    words = zip(("filtered", "quarantined", "delivered", "there before"), fates, strict=True)
-    parts = " + ".join(f"{count:,} {word}" for word, count in words if count) or "nothing at all"
+    became = dispositions(ship)
+    parts = " + ".join(f"{count:,} {word}" for word, count in became.items() if count) or "nothing at all"
     return Sum(
         "lines",
         (
-            Figure(sum(fates), f"{RECEIPTS} ({parts})"),
-            Figure(ship.read + ship.unread, f"{SPARK}, with the records of files that were not read"),
+            Observed(sum(became.values()), f"{RECEIPTS} ({parts})"),
+            Observed(ship.read + ship.unread, f"{SPARK}, with the records of files that were not read"),
         ),
     )
 
@@ -124,7 +126,7 @@ def _counts(
     quarantined = [
         Count(
             name=f"quarantined: {reason}",
-            spark=_without_settled(ship, reason),
+            spark=_less_already_quarantined(ship, reason),
             receipts=ship.quarantined.get(reason, 0),
             ledger=ledger.reasons[reason],
         )
@@ -134,7 +136,7 @@ def _counts(
     return [read, *filtered, *quarantined, *sent]
 
 
-def _without_settled(ship: ShipResult, reason: str) -> int | None:
+def _less_already_quarantined(ship: ShipResult, reason: str) -> int | None:
     """Spark sees every record that belongs into quarantine, those too that an earlier ship has put there."""
     seen = ship.observed.get(f"quarantined: {reason}")
     return None if seen is None else seen - ship.settled.get(reason, 0)
@@ -146,8 +148,8 @@ def _names(prefix: str, counted: Mapping[str, int], observed: Mapping[str, int])
 
 def _sum_of(count: Count) -> Sum:
     places = [(count.receipts, RECEIPTS), (count.ledger, LEDGER), (count.spark, SPARK)]
-    figures = tuple(Figure(value, where) for value, where in places if value is not None)
-    missing = (Figure(None, SPARK),) if count.name.startswith("filtered: ") and count.spark is None else ()
+    figures = tuple(Observed(value, where) for value, where in places if value is not None)
+    missing = (Observed(None, SPARK),) if count.name.startswith("filtered: ") and count.spark is None else ()
     return Sum(count.name, figures + missing)
 
 
@@ -156,7 +158,7 @@ def _whole_window(topics: Sequence[TopicAccount]) -> list[Sum]:
     return [
         Sum(
             f"{topic.topic}, with what was there before",
-            (Figure(topic.delivered + topic.before, RECEIPTS), Figure(topic.ledger, LEDGER)),
+            (Observed(topic.delivered + topic.before, RECEIPTS), Observed(topic.ledger, LEDGER)),
         )
         for topic in topics
         if topic.before or topic.ledger != topic.delivered
@@ -166,12 +168,12 @@ def _whole_window(topics: Sequence[TopicAccount]) -> list[Sum]:
 def _file_sums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
     quarantined, filtered = sum(file.quarantined.values()), sum(file.filtered.values())
     there = file.delivered + file.before + quarantined
-    lines = [Figure(file.records, f"{RECEIPTS}: lines"), Figure(there + filtered, f"{RECEIPTS}: what became of them")]
+    lines = [Observed(file.records, f"{RECEIPTS}: lines"), Observed(there + filtered, f"{RECEIPTS}: what became of them")]
     if not file.unread:
-        lines.append(Figure(ledger.lines if ledger else None, f"{LEDGER}: where its splits end"))
+        lines.append(Observed(ledger.lines if ledger else None, f"{LEDGER}: where its splits end"))
     return [
         Sum(f"file {file.path}", tuple(lines)),
-        Sum(f"file {file.path}: records", (Figure(there, RECEIPTS), Figure(ledger.records if ledger else None, LEDGER))),
+        Sum(f"file {file.path}: records", (Observed(there, RECEIPTS), Observed(ledger.records if ledger else None, LEDGER))),
     ]
 
 
@@ -181,8 +183,8 @@ def _file_checksums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
         Sum(
             f"file {file.path} to {topic}",
             (
-                Figure(file.checksums.get(topic, write_checksum(0)), RECEIPTS),
-                Figure(write_checksum(sent[topic].checksum if topic in sent else 0), LEDGER),
+                Observed(file.checksums.get(topic, write_checksum(0)), RECEIPTS),
+                Observed(write_checksum(sent[topic].checksum if topic in sent else 0), LEDGER),
             ),
         )
         for topic in sorted(file.checksums.keys() | sent.keys())
@@ -197,8 +199,4 @@ def _spark_checksum(ship: ShipResult, of_ledger: Mapping[str, FileFigures]) -> S
         spark = write_checksum(int(ship.checksum, 16) + int(ship.checksum_added, 16))
     elif not ship.read and not any(file.records for file in ship.files if not file.unread):
         spark = write_checksum(0)  # no file was left to read
-    return Sum("values", (Figure(spark, SPARK), Figure(write_checksum(sum(read)), LEDGER)))
-
-
-def partition_tally(ledger: LedgerFigures, topic: str, partition: int) -> Tally:
-    return ledger.sent.get(topic, {}).get(partition, Tally())
+    return Sum("values", (Observed(spark, SPARK), Observed(write_checksum(sum(read)), LEDGER)))

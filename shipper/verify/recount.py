@@ -14,23 +14,23 @@ from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import ShipResult, TopicAccount, write_checksum
 from shipper.verify.readback import (
     UNKNOWN,
-    Place,
+    OffsetRange,
+    PartitionId,
     ReadBack,
     Seen,
-    Span,
     Taker,
     take_bundles,
     take_quarantined,
     take_records,
 )
-from shipper.verify.reconcile import LEDGER, RECEIPTS, TOPIC, Account, Figure, Sum
+from shipper.verify.reconcile import LEDGER, RECEIPTS, TOPIC, Observed, Reconciliation, Sum
 
 _OFFSETS = "offsets further than before the ship"
 _SAMPLED_SHARE = 4
 
 
 @dataclass
-class Looked:
+class ReadBackSums:
     """What was found."""
 
     topics: list[Sum] = field(default_factory=list)
@@ -44,7 +44,7 @@ class _Partitions:
     """One topic's, as they were and are."""
 
     topic: str
-    spans: Mapping[int, Span]
+    spans: Mapping[int, OffsetRange]
     sent: Mapping[int | None, Tally]
     """By the ledger, what this ship sent there."""
     chosen: tuple[int, ...]
@@ -63,9 +63,9 @@ class _Partitions:
 
 
 def look(
-    check: ReadBackCheck, pipeline: Pipeline, ship: ShipResult, ledger: LedgerFigures, account: Account, reader: ReadBack,
+    check: ReadBackCheck, pipeline: Pipeline, ship: ShipResult, ledger: LedgerFigures, account: Reconciliation, reader: ReadBack,
     others: Callable[[], str | None],
-) -> Looked:  # fmt: skip
+) -> ReadBackSums:  # fmt: skip
     """Fills ``read_back`` of the account's topics and counts where all was read.
 
     ``others``, asked after the reading: who else has written to the topics since the ship began, so that only *at least as many* can be
@@ -73,7 +73,9 @@ def look(
     """
     topics = _topics(ship, account, ledger)
     if not topics:
-        return Looked([Sum("all topics", (Figure(ship.delivered, RECEIPTS), Figure(0, LEDGER)))], scope="nothing was sent")
+        return ReadBackSums(
+            [Sum("all topics", (Observed(ship.delivered, RECEIPTS), Observed(0, LEDGER)))], scope="nothing was sent"
+        )
     if ship.ends_before is None:
         raise StepResultError(
             "where the topics ended before the ship was not noted, since `gates.delivery` had no `read_back` then; run the window again"
@@ -96,7 +98,7 @@ def look(
 
     spans = {(one.topic, number): one.spans[number] for one in found if not one.fault for number in one.chosen}
     seen = reader.read(spans, taker, check.timeout_seconds)
-    looked, who = Looked(), others()
+    looked, who = ReadBackSums(), others()
     for one in found:
         of_topic = next((topic for topic in account.topics if topic.topic == one.topic), TopicAccount(topic=one.topic))
         _hold_against(looked, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine)
@@ -110,7 +112,7 @@ def look(
     return looked
 
 
-def _topics(ship: ShipResult, account: Account, ledger: LedgerFigures) -> list[str]:
+def _topics(ship: ShipResult, account: Reconciliation, ledger: LedgerFigures) -> list[str]:
     sent = {topic.topic for topic in account.topics if topic.delivered} | ledger.sent.keys()
     return sorted(sent | (ship.ends_before or {}).keys()) if sent else []
 
@@ -129,7 +131,7 @@ def _partitions(
     for number, offset in [*enumerate(before), *enumerate(ends)]:
         if offset == UNKNOWN:
             return _Partitions(topic, {}, sent, (), f"its partition {number} had no leader to say where it ends")
-    spans = {number: Span(before[number] if number < len(before) else 0, end) for number, end in enumerate(ends)}
+    spans = {number: OffsetRange(before[number] if number < len(before) else 0, end) for number, end in enumerate(ends)}
     back = [f"{number} ends at {span.end}, and ended at {span.start}" for number, span in spans.items() if span.end < span.start]
     remark = f"partition {'; '.join(back[:3])} before the ship: the topic was deleted or made anew" if back else ""
     chosen = tuple(spans)
@@ -138,30 +140,32 @@ def _partitions(
     return _Partitions(topic, spans, sent, chosen, remark=remark)
 
 
-def _sample(spans: Mapping[int, Span], sent: Mapping[int | None, Tally], seed: int) -> tuple[int, ...]:
+def _sample(spans: Mapping[int, OffsetRange], sent: Mapping[int | None, Tally], seed: int) -> tuple[int, ...]:
     """A quarter of the partitions: those that got something before the others, beginning somewhere else for another window."""
     used, idle = [n for n in spans if n in sent], [n for n in spans if n not in sent]
     turn = seed % len(used) if used else 0
     return tuple(sorted([*used[turn:], *used[:turn], *idle][: math.ceil(len(spans) / _SAMPLED_SHARE)]))
 
 
-def _moved(found: Sequence[_Partitions]) -> Looked:
+def _moved(found: Sequence[_Partitions]) -> ReadBackSums:
     """Control records take offsets too, and so do aborted records: so a partition moves on by at least what was sent to it."""
-    looked = Looked(scope="offsets only; nothing was read back")
+    looked = ReadBackSums(scope="offsets only; nothing was read back")
     for one in found:
         total = sum(span.end - span.start for span in one.spans.values())
-        expected = Figure(sum(tally.kafka_records for tally in one.sent.values()), f"records sent, {LEDGER}")
-        moved = Figure(None, f"({one.fault})") if one.fault else Figure(total, _OFFSETS)
+        expected = Observed(sum(tally.kafka_records for tally in one.sent.values()), f"records sent, {LEDGER}")
+        moved = Observed(None, f"({one.fault})") if one.fault else Observed(total, _OFFSETS)
         looked.topics.append(Sum(one.topic, (expected, moved), at_least=True, remark=one.remark))
         if one.placed and not one.fault:
             for number, span in one.spans.items():
-                sent = Figure(one.sent.get(number, Tally()).kafka_records, f"records sent, {LEDGER}")
+                sent = Observed(one.sent.get(number, Tally()).kafka_records, f"records sent, {LEDGER}")
                 name = f"{one.topic}, partition {number}"
-                looked.partitions.append(Sum(name, (sent, Figure(span.end - span.start, _OFFSETS)), at_least=True))
+                looked.partitions.append(Sum(name, (sent, Observed(span.end - span.start, _OFFSETS)), at_least=True))
     return looked
 
 
-def _hold_against(looked: Looked, one: _Partitions, seen: Mapping[Place, Seen], topic: TopicAccount, *, at_least: bool) -> None:
+def _hold_against(
+    looked: ReadBackSums, one: _Partitions, seen: Mapping[PartitionId, Seen], topic: TopicAccount, *, at_least: bool
+) -> None:
     ledger = Tally()
     for tally in one.sent.values():
         ledger.merge(tally)
@@ -169,23 +173,23 @@ def _hold_against(looked: Looked, one: _Partitions, seen: Mapping[Place, Seen], 
     if one.placed and not one.fault:
         for number, part in parts.items():
             name, sent = f"{one.topic}, partition {number}", one.sent.get(number, Tally())
-            looked.partitions += _records(name, [Figure(sent.records, LEDGER)], sent, part, at_least, _deleted({number: part}))
+            looked.partitions += _records(name, [Observed(sent.records, LEDGER)], sent, part, at_least, _deleted({number: part}))
     if not one.whole and not one.fault:
         return
-    places = [Figure(topic.delivered, RECEIPTS), Figure(ledger.records, LEDGER)]
+    places = [Observed(topic.delivered, RECEIPTS), Observed(ledger.records, LEDGER)]
     if one.fault:
-        looked.topics.append(Sum(one.topic, (*places, Figure(None, f"{TOPIC} ({one.fault})"))))
+        looked.topics.append(Sum(one.topic, (*places, Observed(None, f"{TOPIC} ({one.fault})"))))
         return
     whole = _together(parts.values())
     remark = "; ".join(filter(None, (one.remark, _deleted(parts))))
     looked.topics += _records(one.topic, places, ledger, whole, at_least, remark)
 
 
-def _records(name: str, places: Sequence[Figure], sent: Tally, seen: Seen, at_least: bool, remark: str) -> list[Sum]:
-    sums = [Sum(name, (*places, Figure(seen.records, TOPIC)), at_least, remark)]
+def _records(name: str, places: Sequence[Observed], sent: Tally, seen: Seen, at_least: bool, remark: str) -> list[Sum]:
+    sums = [Sum(name, (*places, Observed(seen.records, TOPIC)), at_least, remark)]
     # Where the numbers differ the checksums must, and say nothing more.
     if not at_least and seen.records == sent.records:
-        checksums = Figure(write_checksum(sent.checksum), LEDGER), Figure(write_checksum(seen.checksum), TOPIC)
+        checksums = Observed(write_checksum(sent.checksum), LEDGER), Observed(write_checksum(seen.checksum), TOPIC)
         sums.append(Sum(f"{name}: checksum", checksums))
     return sums
 
@@ -203,7 +207,11 @@ def _deleted(parts: Mapping[int, Seen]) -> str:
 
 
 def _fill(
-    account: Account, found: Sequence[_Partitions], seen: Mapping[Place, Seen], ledger: LedgerFigures, looked: Looked
+    account: Reconciliation,
+    found: Sequence[_Partitions],
+    seen: Mapping[PartitionId, Seen],
+    ledger: LedgerFigures,
+    looked: ReadBackSums,
 ) -> None:
     """The account's own fields for what was read whole."""
     counts = {count.name: count for count in account.counts}
@@ -218,7 +226,7 @@ def _fill(
                     looked.topics += [
                         Sum(
                             f"quarantined: {reason}",
-                            (Figure(ledger.reasons[reason], LEDGER), Figure(whole.reasons[reason], TOPIC)),
+                            (Observed(ledger.reasons[reason], LEDGER), Observed(whole.reasons[reason], TOPIC)),
                         )
                         for reason in sorted(ledger.reasons.keys() | whole.reasons.keys())
                     ]

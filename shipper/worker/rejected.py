@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from shipper.ledger.intervals import MOST_RUNS, encode_ordinals
+from shipper.ledger.quarantine import QuarantineHeaders
 from shipper.ledger.records import spark_hash
 from shipper.worker.assign import Held, Rows
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
@@ -63,13 +64,7 @@ def _kept(value: bytes | None, keep_bytes: int) -> bytes | None:
 
 
 def _headers(held: Held, ordinal: int, split: OrderedSplit, order: ShipOrder) -> list[tuple[str, bytes]]:
-    headers = {
-        "shipper-reason": held.reason,
-        "shipper-pipeline": order.pipeline,
-        "shipper-file": split.id.file.path,
-        "shipper-split": str(split.id.start),
-        "shipper-record": str(ordinal + 1),
-        "shipper-topic": held.topic,
-        "shipper-run": order.run_id,
-    }
-    return [(name, value.encode()) for name, value in headers.items() if value is not None]
+    headers = QuarantineHeaders(
+        order.pipeline, split.id.file.path, split.id.start, ordinal + 1, held.reason, order.run_id, held.topic
+    )
+    return headers.encode()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from shipper.config.delivery_checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.report.results import CheckResult
-from shipper.verify.reconcile import Account, Figure, Sum
+from shipper.verify.reconcile import Observed, Reconciliation, Sum
 from spark_jobs.gates.question import Answer, Question
 from spark_jobs.gates.verdict import unevaluated
 from spark_jobs.gates.words import rate
@@ -25,7 +25,7 @@ _MOST_OPEN = 20
 class Evidence:
     """All that the checks of one delivery gate look at."""
 
-    account: Account
+    account: Reconciliation
     read_back: list[Sum] = field(default_factory=list)
     partitions: list[Sum] = field(default_factory=list)
     read_back_fault: str | None = None
@@ -92,7 +92,7 @@ def _pairs(one: Sum) -> list[tuple[str, str]]:
     return [(str(reference), str(reference if _fits(one, figure) else figure.value)) for figure in one.figures]
 
 
-def _fits(one: Sum, figure: Figure) -> bool:
+def _fits(one: Sum, figure: Observed) -> bool:
     reference = _reference(one)
     if one.at_least and figure is one.figures[-1] and isinstance(figure.value, int) and isinstance(reference, int):
         return figure.value >= reference
@@ -152,16 +152,16 @@ def _result(check: DeliveryCheck, one: Sum, answer: Answer) -> CheckResult:
     )
 
 
-def _observed(one: Sum, figures: Sequence[Figure]) -> str:
+def _observed(one: Sum, figures: Sequence[Observed]) -> str:
     return "; ".join(_places([figure]) for figure in figures) if one.at_least else _places(figures)
 
 
-def _places(figures: Sequence[Figure]) -> str:
+def _places(figures: Sequence[Observed]) -> str:
     """``1,000 by the tasks' receipts and in the ledger, read anew``: figures that are the same."""
     return f"{_written(figures[0].value)} {' and '.join(figure.where for figure in figures)}"
 
 
-def _difference(figure: Figure, one: Sum) -> str:
+def _difference(figure: Observed, one: Sum) -> str:
     reference = _reference(one)
     both_numbers = isinstance(figure.value, int) and isinstance(reference, int)
     return f" ({figure.value - reference:+,})" if both_numbers else ""  # type: ignore[operator]

@@ -27,6 +27,7 @@ from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.takeover import announce, fence_earlier_runs, take_over, transactional_id
 from shipper.ledger.writing import right_of, within
+from shipper.report.results import RunReport
 from shipper.types import FileId, SplitId
 from shipper.windows.window import parse_moment
 
@@ -411,9 +412,9 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
         done = world.shipper("run", world.name, "--window", WINDOW, "--json", *arguments)
         assert done.returncode == code, done.stderr[-3000:]
         assert "Traceback" not in done.stderr
-        clusters = json.loads(done.stdout)["clusters"]
-        sent = {name: found["delivered"] for name, found in clusters.items() if found["status"] == "succeeded"}
-        return sent, {name: found["error"] for name, found in clusters.items() if found["error"]}
+        ships = RunReport.model_validate_json(done.stdout).ships
+        sent = {ship.cluster: ship.delivered for ship in ships if ship.status == "succeeded"}
+        return sent, {ship.cluster: ship.error for ship in ships if ship.error}
 
     assert run(code=0)[0] == dict.fromkeys(names, 2)
 

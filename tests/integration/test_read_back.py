@@ -15,7 +15,7 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper.config.models import Cluster
 from shipper.errors import OutcomeUnknown
 from shipper.kafka.client import ClusterClient
-from shipper.verify.readback import ReadBack, Seen, Span, Taker, take_bundles, take_quarantined, take_records
+from shipper.verify.readback import OffsetRange, ReadBack, Seen, Taker, take_bundles, take_quarantined, take_records
 
 pytestmark = pytest.mark.kafka
 _unique = itertools.count(1)
@@ -58,7 +58,7 @@ class Topic:
         return self.reader.ends(lambda name: name == self.name)[self.name]
 
     def read(self, taker: Taker = take_records, starts: list[int] | None = None, patience_seconds: float = 20) -> list[Seen]:
-        spans = {(self.name, n): Span(starts[n] if starts else 0, end) for n, end in enumerate(self.ends())}
+        spans = {(self.name, n): OffsetRange(starts[n] if starts else 0, end) for n, end in enumerate(self.ends())}
         found = self.reader.read(spans, lambda _: taker, patience_seconds)
         return [found[self.name, number] for number in range(len(spans))]
 
@@ -83,7 +83,7 @@ def test_it_begins_at_the_offsets_that_it_is_given_and_ends_at_the_end_as_it_was
     topic.write(b"before", b"before")
     starts = topic.ends()
     topic.write(b"ours", b"ours too")
-    spans = {(topic.name, 0): Span(starts[0], topic.ends()[0])}
+    spans = {(topic.name, 0): OffsetRange(starts[0], topic.ends()[0])}
     topic.write(b"later")
     [seen] = topic.reader.read(spans, lambda _: take_records, 20).values()
     assert (seen.records, seen.checksum) == (2, hashes(b"ours", b"ours too"))
@@ -145,7 +145,7 @@ def test_a_topic_that_others_write_to_without_end_is_left_at_the_end_as_it_was(k
     topic = Topic(kafka, partitions=2)
     topic.write(*[b"line %d" % n for n in range(20_000)], partition=0)
     topic.write(b"one", partition=1)
-    spans = {(topic.name, number): Span(0, end) for number, end in enumerate(topic.ends())}
+    spans = {(topic.name, number): OffsetRange(0, end) for number, end in enumerate(topic.ends())}
     writes: list[int] = []
 
     def taker(_: str) -> Taker:

@@ -119,7 +119,7 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(w
         run = watched.start("--json")
         out, err = run.communicate(timeout=400)
     assert run.returncode != 0, err.decode()[-4000:]
-    found = json.loads(out)["clusters"]
+    found = {ship["cluster"]: ship for ship in json.loads(out)["ships"]}
     assert found["local"]["status"] == "succeeded", err.decode()[-4000:]
     assert world.read() == lines_of(content)
     assert "there is no file /nowhere/ca.pem" in found["no_ca"]["error"]

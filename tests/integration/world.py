@@ -21,10 +21,28 @@ from shipper.config import load_pipeline
 from shipper.config.models import Cluster, Pipeline
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.log import LedgerLog
+from shipper.report.results import RunReport
 from tests import warm
 
 WINDOW = "2026-11-01T00:00/2026-11-02T00:00"
 _unique = itertools.count(1)
+
+
+def account_of(report: RunReport, cluster: str = "local") -> dict[str, Any]:
+    """What report.json says of one cluster, where tests look for it."""
+    ship = next(ship for ship in report.ships if ship.cluster == cluster)
+    gates = [gate for gate in report.delivery_gates if gate.cluster == cluster]
+    ledger = {topic.topic: topic.ledger for gate in gates for topic in gate.topics}
+    topics = {
+        topic.topic: {
+            "delivered": topic.delivered,
+            "before": topic.before,
+            "bytes": topic.delivered_bytes,
+            "ledger": ledger.get(topic.topic),
+        }
+        for topic in ship.topics
+    }
+    return {**ship.model_dump(mode="json"), "delivered": ship.delivered, "before": ship.before, "topics": topics}
 
 
 @dataclass
@@ -100,7 +118,7 @@ class World:
         """``shipper run --json``; fails the test if the run failed."""
         done = self.shipper("run", self.name, "--window", window, "--json", *arguments)
         assert done.returncode == 0, done.stderr[-4000:]
-        return json.loads(done.stdout)["clusters"]["local"]
+        return account_of(RunReport.model_validate_json(done.stdout))
 
     def fails(self, *arguments: str, code: int, says: str, window: str = WINDOW, prefix: Sequence[str] = ()) -> str:
         """A run that must fail with exit code ``code`` and a message that matches ``says``; returns standard error."""

@@ -7,7 +7,7 @@ from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId, SplitId
-from shipper.verify.reconcile import account
+from shipper.verify.reconcile import reconcile
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 A, B = FileId("/a", 100, 1), FileId("/b", 100, 1)
@@ -85,7 +85,7 @@ def test_a_sum_that_closes_in_every_place():
             FileAccount(path="/b", records=5, delivered=0, before=5, unread=True),
         ],
     )  # fmt: skip
-    found = account(
+    found = reconcile(
         result,
         [planned(A), planned(B)],
         ledger(
@@ -111,19 +111,19 @@ def test_a_sum_that_closes_in_every_place():
 
 
 def test_a_filter_rule_that_spark_did_not_observe_has_no_figure_to_compare():
-    found = account(ship(read=3, filtered={"health": 3}), [], ledger())
+    found = reconcile(ship(read=3, filtered={"health": 3}), [], ledger())
     (rule,) = [one for one in found.sums if one.name == "filtered: health"]
     assert [figure.value for figure in rule.figures] == [3, 0, None]
 
 
 def test_a_topic_that_only_the_ledger_knows_is_held_against_nothing():
-    found = account(ship(), [planned(A)], ledger((A, 0, 0, "stray", value(0, 3, end=True))))
+    found = reconcile(ship(), [planned(A)], ledger((A, 0, 0, "stray", value(0, 3, end=True))))
     (sent,) = [one for one in found.sums if one.name == "stray"]
     assert [figure.value for figure in sent.figures] == [0, 3]
 
 
 def test_a_file_that_the_plan_does_not_know_has_no_figure_in_the_ledger():
-    found = account(ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), [planned(A)], ledger())
+    found = reconcile(ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), [planned(A)], ledger())
     assert any(figure.value is None for one in found.files for figure in one.figures)
 
 
@@ -135,13 +135,13 @@ def test_sparks_checksum_and_what_the_tasks_added_is_the_ledgers(added):
         read=10, checksum=write_checksum(spark), checksum_added=write_checksum(added),
         files=[FileAccount(path="/a", records=10, delivered=10, before=0, checksums={"t": write_checksum(sent)})],
     )  # fmt: skip
-    found = account(result, [planned(A)], ledger((A, 0, 0, "t", value(0, 10, checksum=sent, end=True))))
+    found = reconcile(result, [planned(A)], ledger((A, 0, 0, "t", value(0, 10, checksum=sent, end=True))))
     assert {figure.value for figure in found.checksums[0].figures} == {write_checksum(sent)}
     assert {figure.value for figure in found.file_checksums[0].figures} == {write_checksum(sent)}
 
 
 def test_a_checksum_that_was_not_asked_for_has_no_figure_unless_nothing_was_read():
-    read = account(ship(read=1, files=[FileAccount(path="/a", records=1, delivered=1, before=0)]), [planned(A)], ledger())
+    read = reconcile(ship(read=1, files=[FileAccount(path="/a", records=1, delivered=1, before=0)]), [planned(A)], ledger())
     assert read.checksums[0].figures[0].value is None
-    idle = account(ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]), [planned(A)], ledger())
+    idle = reconcile(ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]), [planned(A)], ledger())
     assert idle.checksums[0].figures[0].value == write_checksum(0)

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from shipper.config.delivery_checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
-from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Account, Figure, Sum
+from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Observed, Reconciliation, Sum
 from spark_jobs.gates import suite
 from spark_jobs.gates.delivery import Evidence, evaluate_delivery
 from spark_jobs.gates.question import Answer
@@ -13,11 +13,11 @@ SUM = SumClosesCheck(check="sum_closes")
 
 
 def sum_of(name, receipts, ledger, *more, **fields):
-    return Sum(name, (Figure(receipts, RECEIPTS), Figure(ledger, LEDGER), *more), **fields)
+    return Sum(name, (Observed(receipts, RECEIPTS), Observed(ledger, LEDGER), *more), **fields)
 
 
 def evaluate(*sums, check=SUM, files=()):
-    return evaluate_delivery([check], Evidence(Account(sums=list(sums), files=list(files))))
+    return evaluate_delivery([check], Evidence(Reconciliation(sums=list(sums), files=list(files))))
 
 
 def test_sums_that_close():
@@ -48,7 +48,7 @@ def test_each_disagreement_has_both_figures_and_their_sources(ledger, difference
     ],
 )
 def test_the_place_that_disagrees_with_the_others_is_named(receipts, ledger, spark, expected, observed):
-    (result,) = evaluate(sum_of("read", receipts, ledger, Figure(spark, SPARK)))
+    (result,) = evaluate(sum_of("read", receipts, ledger, Observed(spark, SPARK)))
     assert (result.passed, result.expected, result.observed) == (False, expected, observed)
 
 
@@ -68,12 +68,12 @@ def test_a_figure_that_nobody_counted_blocks_even_if_the_check_would_only_warn()
     assert results[1].observed == f"could not be evaluated, so it blocks: not counted {LEDGER}"
     assert closed(results) == results[1:]
     assert closed(evaluate(sum_of("b", None, None), check=warn))
-    assert closed(evaluate(Sum("alone", (Figure(1, RECEIPTS),)), check=warn))
+    assert closed(evaluate(Sum("alone", (Observed(1, RECEIPTS),)), check=warn))
 
 
 @pytest.mark.parametrize("check", [SUM, ChecksumCheck(check="checksum"), ReadBackCheck(check="read_back")])
 def test_no_figures_at_all_block(check):
-    (result,) = evaluate_delivery([check], Evidence(Account()))
+    (result,) = evaluate_delivery([check], Evidence(Reconciliation()))
     assert closed([result])
     assert "no figures to compare" in result.observed
 
@@ -111,19 +111,19 @@ def test_a_file_that_nobody_counted_closes_a_gate_that_would_only_warn():
 
 def read_back(*sums, fault=None, partitions=()):
     check = ReadBackCheck(check="read_back", mode="full")
-    return evaluate_delivery([check], Evidence(Account(), list(sums), list(partitions), fault))
+    return evaluate_delivery([check], Evidence(Reconciliation(), list(sums), list(partitions), fault))
 
 
 @pytest.mark.parametrize(("found", "passed"), [(999, False), (1000, True), (1016, True)])
 def test_where_others_write_too_at_least_as_many_are_expected(found, passed):
-    (result,) = read_back(sum_of("logs.web", 1000, 1000, Figure(found, TOPIC), at_least=True))
+    (result,) = read_back(sum_of("logs.web", 1000, 1000, Observed(found, TOPIC), at_least=True))
     assert result.passed == passed
     assert result.expected.startswith("≥ 1,000 ")
     assert f"{found:,} {TOPIC}" in result.observed
 
 
 def test_others_records_do_not_make_up_for_a_ledger_that_disagrees_with_the_receipts():
-    (result,) = read_back(sum_of("logs.web", 1000, 1010, Figure(2000, TOPIC), at_least=True))
+    (result,) = read_back(sum_of("logs.web", 1000, 1010, Observed(2000, TOPIC), at_least=True))
     assert not result.passed
 
 
@@ -135,7 +135,7 @@ def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
 
 def test_checksums_are_compared_as_they_are_written():
     check = ChecksumCheck(check="checksum")
-    account = Account(checksums=[Sum("values", (Figure("00ff", SPARK), Figure("00fe", LEDGER)))])
+    account = Reconciliation(checksums=[Sum("values", (Observed("00ff", SPARK), Observed("00fe", LEDGER)))])
     (result,) = evaluate_delivery([check], Evidence(account))
     assert (result.passed, result.expected, result.observed) == (False, f"00ff {SPARK}", f"00fe {LEDGER}")
 
@@ -153,7 +153,7 @@ def test_checksums_are_compared_as_they_are_written():
 )
 def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
     check = QuarantineRateCheck(check="quarantine_rate", max_rate=0.001)
-    (result,) = evaluate_delivery([check], Evidence(Account(read=read, quarantined=quarantined)))
+    (result,) = evaluate_delivery([check], Evidence(Reconciliation(read=read, quarantined=quarantined)))
     assert (result.check, result.passed, result.observed) == ("quarantine_rate", passed, observed)
     assert result.expected == "≤ 0.1 % of the lines that were read"
 
@@ -164,7 +164,7 @@ def test_where_nothing_was_read_great_expectations_is_asked_only_if_figures_diff
     rate = QuarantineRateCheck(check="quarantine_rate", max_rate=0.1)
 
     def evaluated(second, quarantined):
-        account = Account(sums=[sum_of("a", 1, second)], read=10, quarantined=quarantined)
+        account = Reconciliation(sums=[sum_of("a", 1, second)], read=10, quarantined=quarantined)
         return evaluate_delivery([SUM, rate], Evidence(account, nothing_was_read=True))
 
     assert [result.passed for result in evaluated(1, 1)] == [True, True]

@@ -11,7 +11,7 @@ from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import Count, ShipResult, TopicAccount
 from shipper.verify.readback import UNKNOWN, Seen
-from shipper.verify.reconcile import Account
+from shipper.verify.reconcile import Reconciliation
 from shipper.verify.recount import look
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -52,7 +52,9 @@ def sent(**by_topic):
 def looked(reader, shipped, ledger, mode="full", others=None):
     check = ReadBackCheck(check="read_back", mode=mode)
     pipeline = Pipeline.model_validate({"pipeline": "p", "source": "x", "topic": "t", "clusters": ["c"]})
-    account = Account(topics=[t.model_copy() for t in shipped.topics], counts=[Count(name=t.topic) for t in shipped.topics])
+    account = Reconciliation(
+        topics=[t.model_copy() for t in shipped.topics], counts=[Count(name=t.topic) for t in shipped.topics]
+    )
     return look(check, pipeline, shipped, ledger, account, reader, lambda: others), account
 
 

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, Message
 
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
-from shipper.verify.readback import ReadBack, Seen, Span, take_records
+from shipper.verify.readback import OffsetRange, ReadBack, Seen, take_records
 
 
 def record(offset: int, partition: int = 0, value: bytes = b"x") -> Message:
@@ -41,7 +41,7 @@ class Consumer:
 
 def drained(consumer: Consumer, **spans: int) -> list[int]:
     """``p0=3``: partition 0 is to be read from 0 to 3. Returns the records that were counted, by partition."""
-    waiting = {("t", int(name[1:])): Span(0, stop) for name, stop in spans.items()}
+    waiting = {("t", int(name[1:])): OffsetRange(0, stop) for name, stop in spans.items()}
     seen = {place: Seen() for place in waiting}
     reader = ReadBack(Cluster.model_validate({"cluster": "c", "bootstrap": "127.0.0.1:1"}))
     reader._drain(consumer, waiting, seen, {"t": take_records}, 0.2)

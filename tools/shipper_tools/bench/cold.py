@@ -107,7 +107,7 @@ def _sink(world: World, files: Files, case: Case, lines: int, topic: str, jars: 
 def _delivered(stdout: str) -> int:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         report: dict[str, Any] = json.loads(stdout)
-        return sum(cluster["delivered"] for cluster in report["clusters"].values())
+        return sum(topic["delivered"] for ship in report["ships"] for topic in ship["topics"] if not topic["quarantine"])
     return 0
 
 

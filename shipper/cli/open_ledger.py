@@ -1,0 +1,88 @@
+"""How commands get at a ledger, and how they take a moment."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from pathlib import Path
+
+from shipper.config import load_cluster, load_pipeline, resolve_uri
+from shipper.config.models import Cluster, Pipeline
+from shipper.config.units import parse_duration
+from shipper.driver.files import split_starts
+from shipper.errors import ClusterError, UsageError, WindowError
+from shipper.kafka.client import ClusterClient
+from shipper.ledger.fold import LedgerRecords
+from shipper.ledger.identity import LedgerIdentity
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.snapshot import LedgerFolder
+from shipper.types import FileId
+from shipper.windows.window import parse_moment
+
+
+@dataclass
+class OpenLedger:
+    """One pipeline's ledger on one cluster, with what is needed to read it."""
+
+    pipeline: Pipeline
+    cluster: Cluster
+    client: ClusterClient
+    folder: LedgerFolder
+    log: LedgerLog
+
+    def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
+        return self.log.records(wait_seconds=wait_seconds)
+
+    def check_identity(self) -> None:
+        """Raises LedgerGone if this is not the ledger that the pipeline has shipped with: it knows nothing of what was done before it."""
+        LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists=True)
+
+    def split_starts(self, file: FileId) -> range:
+        return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
+
+
+def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
+    """Raises UsageError, ConfigError, ClusterError."""
+    pipeline = load_pipeline(config, name)
+    if cluster_name is not None and cluster_name not in pipeline.clusters:
+        raise UsageError(f"pipeline {name} does not ship to cluster {cluster_name!r}; it has {', '.join(pipeline.clusters)}")
+    found = []
+    for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
+        cluster = load_cluster(config, chosen)
+        client = ClusterClient(cluster)
+        folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), name, chosen)
+        log = LedgerLog(client, cluster, name, folder)
+        log.lies_at(None, pipeline.source.formerly)
+        if not log.exists():
+            raise ClusterError(
+                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: nothing was ever shipped, or it was "
+                "deleted, or this user may not see it."
+            )
+        found.append(OpenLedger(pipeline, cluster, client, folder, log))
+    return found
+
+
+def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
+    clusters = load_pipeline(config, name).clusters
+    if cluster_name is None and len(clusters) > 1:
+        raise UsageError(f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster")
+    return open_ledgers(config, name, cluster_name)[0]
+
+
+def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
+    """For a command that decides by what the ledger knows. Raises LedgerGone, and as :func:`open_ledgers` does."""
+    found = open_one(config, name, cluster_name)
+    found.check_identity()
+    return found
+
+
+def moment_or_age(text: str, option: str) -> dt.datetime:
+    """``2026-08-01``, or ``90d`` ago. Raises UsageError, which names the option."""
+    try:
+        return dt.datetime.now(dt.UTC) - dt.timedelta(seconds=parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        return parse_moment(text)
+    except WindowError as error:
+        raise UsageError(f"{option} {text}: neither a date (2026-08-01) nor an age (90d)") from error
