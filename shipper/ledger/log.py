@@ -146,11 +146,6 @@ class LedgerLog:
             for fault in found
         ]
 
-    def ensure(self) -> None:
-        """Creates the topic if it is not there. Raises ClusterError."""
-        if not self.exists():
-            self.create()
-
     def create(self) -> None:
         """Creates the topic if the cluster's config allows it. Raises ClusterError."""
         if not self._cluster.ledger.create:

@@ -16,7 +16,7 @@ from typing import Literal
 from shipper.report.results import ClusterPlan, Count, DeliveryGateResult, RunReport, ShipResult, StepResult, TopicAccount
 
 Agreement = Literal["yes", "no", "not counted"]
-Ending = Literal["shipped", "nothing", "failed", "no result"]
+AccountOutcome = Literal["shipped", "nothing", "failed", "no result"]
 
 
 def dispositions(ship: ShipResult) -> dict[str, int]:
@@ -157,7 +157,7 @@ class Account:
         return max(self.sent + self.before, self.plan.records_there if self.plan else 0)
 
     @property
-    def outcome(self) -> Ending:
+    def outcome(self) -> AccountOutcome:
         if self.ship_failed or (self.gate is not None and self.gate.status == "failed"):
             return "failed"
         if self.delivered or self.quarantined:

@@ -86,7 +86,7 @@ def test_a_late_end_txn_released_into_the_next_transaction_of_a_replay(
 def _quarantined(pipe: Pipe) -> list[Repaired]:
     """A ledger that says that a split's records are all in quarantine, and the records as somebody repaired them."""
     ledger = _ledger_of(pipe)
-    ledger.ensure()
+    ledger.create()
     split = SplitId(FileId("broken.log", 1, 1), 0)
     value = ChunkValue(
         last=_REPAIRED, end=True, records=_REPAIRED, bytes=1, checksum=1, digest="d", generation=0, run_id="earlier",

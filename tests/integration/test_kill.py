@@ -265,7 +265,7 @@ def test_a_run_that_finds_the_lease_held_stops_and_says_by_whom(tmp_path, kafka)
     small_steps(world, delivery={"lease_wait": "1s"})
     world.write_log("a.log", b"one\n")
     ledger = LedgerLog(world.client, world.cluster, world.name)
-    ledger.ensure()
+    ledger.create()
     with HeldLease(ledger, "the-first-run", 5.0, 5.0, print):
         world.fails(code=1, says=rf"run the-first-run on host \S+, process {os.getpid()}, holds the lease")
     assert world.nothing_was_sent()

@@ -51,7 +51,7 @@ def world(tmp_path, kafka):
 def ledger_of(world, folder=True):
     chosen = LedgerFolder(str(world.root / "runs"), world.name, "local") if folder else None
     ledger = LedgerLog(world.client, world.cluster, world.name, chosen)
-    ledger.ensure()
+    ledger.create()
     return ledger
 
 

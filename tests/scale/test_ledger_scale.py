@@ -42,7 +42,7 @@ class History:
         self.world = World(root, bootstrap)
         self.layout = LAYOUTS[layout]
         self.folder = LedgerFolder(str(self.world.root / "runs"), self.world.name, "local")
-        self.opened().ensure()
+        self.opened().create()
         self.windows = entries // PER_WINDOW
         for window in range(self.windows - 1):
             self.ship(window)

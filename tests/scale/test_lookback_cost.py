@@ -47,7 +47,7 @@ def test_looking_back_at_100_000_shipped_files(tmp_path, kafka, capsys):  # noqa
     world.write_pipeline(schedule="0 * * * *", source={"path": "logs/{window_start:%Y-%m-%d/%H}/", "settle": "0s"})
     digest = world.pipeline.transform_digest()
     log = LedgerLog(world.client, world.cluster, world.name, LedgerFolder(str(world.root / "runs"), world.name, "local"))
-    log.ensure()
+    log.create()
     for hour in range(HOURS):
         value = replace(VALUE, digest=digest, window=f"{DAY + dt.timedelta(hours=hour):%Y-%m-%dT%H:00:00Z/}")
         log.write_chunks(

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from shipper.cli.ledger import _cell
-from shipper.cli.quarantine import _place
 from shipper.config import load_all, load_pipeline
 from shipper.config.models import Pipeline
 from shipper.config.parsing import ddl_names, regex_groups
@@ -22,6 +21,7 @@ from shipper.ledger.codec import decode, encode_chunk, encode_replay, encode_voi
 from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords
 from shipper.ledger.inventory import Inventory, absent_topics, entries, findings
+from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
 from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, Void
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
@@ -268,10 +268,11 @@ def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_cam
 
 
 def test_a_record_that_somebody_else_wrote_into_quarantine_is_passed_over():
-    ours = {"shipper-file": "/logs/a", "shipper-split": "0", "shipper-record": "3"}
-    assert _place(ours) == Place("/logs/a", 0, 3)
-    for foreign in ({}, {"shipper-pipeline": "web"}, ours | {"shipper-record": "three"}, {**ours, "shipper-split": ""}):
-        assert _place(foreign) is None
+    ours = QuarantineHeaders("web", "/logs/a", 0, 3, "too_large", "r1")
+    written = dict(ours.encode())
+    assert decode_headers(written.items()) == ours
+    for foreign in ({}, {"shipper-pipeline": b"web"}, written | {"shipper-record": b"three"}, {**written, "shipper-split": b""}):
+        assert decode_headers(foreign.items()) is None
 
 
 def test_an_export_holds_no_formula_and_no_python():
