@@ -46,6 +46,7 @@ class Tally:
     """Files whose every record is there."""
 
     def add(self, topic: str, value: ChunkValue, *, archived: bool = False) -> None:
+        """Adds one chunk. ``topic``: empty for lines that are in none."""
         self.chunks += 1
         self.bytes += value.bytes
         self.archived += archived
@@ -61,6 +62,7 @@ class Tally:
             self.generation, self.run_id = value.generation, value.run_id
 
     def merge(self, other: Tally) -> None:
+        """Adds what other chunks add up to."""
         self.chunks += other.chunks
         self.records += other.records
         self.kafka_records += other.kafka_records
@@ -76,7 +78,7 @@ class Tally:
 
 @dataclass
 class FileFigures:
-    """One file of the window."""
+    """What the ledger holds of one file of the window."""
 
     lines: int = 0
     """By the ordinals at which its splits end."""
@@ -94,7 +96,7 @@ class FileFigures:
 
 @dataclass
 class LedgerFigures:
-    """Of one window, and of one ship (``generation``) of it."""
+    """What the ledger holds of one window's files, and of one ship of them."""
 
     files: dict[FileId, FileFigures] = field(default_factory=dict)
     topics: Counter[str] = field(default_factory=Counter)
@@ -103,7 +105,7 @@ class LedgerFigures:
     """Topic → partition → what this ship sent there. None: the ledger does not know where (records with keys)."""
 
     def sent_to(self, topic: str) -> Tally:
-        """All partitions together."""
+        """What this ship sent to all of its partitions together."""
         found = Tally()
         for tally in self.sent.get(topic, {}).values():
             found.merge(tally)
@@ -112,11 +114,15 @@ class LedgerFigures:
     @property
     def reasons(self) -> Counter[str]:
         """Reason → records that this ship sent to a quarantine topic."""
-        return sum((self.sent_to(topic).reasons for topic in self.sent), Counter())
+        found: Counter[str] = Counter()
+        for parts in self.sent.values():
+            for tally in parts.values():
+                found.update(tally.reasons)
+        return found
 
 
 def figures(chunks: Chunks, files: Collection[FileId], generation: int) -> LedgerFigures:
-    """Of these files, however each was cut when it was shipped. Only chunks of ``generation`` count as sent by the ship."""
+    """Adds up the chunks of these files, however each was cut when it was shipped. Only those of ``generation`` count as sent by the ship."""
     found = LedgerFigures()
     for file, splits in chunks.splits_of(dict.fromkeys(files)).items():
         of_file = found.files.setdefault(file, FileFigures())

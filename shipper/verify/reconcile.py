@@ -123,14 +123,15 @@ def _counts(
         )
         for rule in _names("filtered: ", {**ship.filtered, **taken}, ship.observed)
     ]
+    reasons = ledger.reasons
     quarantined = [
         Count(
             name=f"quarantined: {reason}",
             spark=_less_already_quarantined(ship, reason),
             receipts=ship.quarantined.get(reason, 0),
-            ledger=ledger.reasons[reason],
+            ledger=reasons[reason],
         )
-        for reason in _names("quarantined: ", {**ship.quarantined, **ledger.reasons}, ship.observed)
+        for reason in _names("quarantined: ", {**ship.quarantined, **reasons}, ship.observed)
     ]
     sent = [Count(name=topic.topic, receipts=topic.delivered, ledger=ledger.sent_to(topic.topic).records) for topic in topics]
     return [read, *filtered, *quarantined, *sent]

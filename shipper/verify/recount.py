@@ -63,15 +63,15 @@ class _Partitions:
 
 
 def look(
-    check: ReadBackCheck, pipeline: Pipeline, ship: ShipResult, ledger: LedgerFigures, account: Reconciliation, reader: ReadBack,
+    check: ReadBackCheck, pipeline: Pipeline, ship: ShipResult, ledger: LedgerFigures, reconciliation: Reconciliation, reader: ReadBack,
     others: Callable[[], str | None],
 ) -> ReadBackSums:  # fmt: skip
-    """Fills ``read_back`` of the account's topics and counts where all was read.
+    """Fills ``read_back`` of the reconciliation's topics and counts where all was read.
 
     ``others``, asked after the reading: who else has written to the topics since the ship began, so that only *at least as many* can be
     checked. Raises StepResultError, ClusterError, OutcomeUnknown.
     """
-    topics = _topics(ship, account, ledger)
+    topics = _topics(ship, reconciliation, ledger)
     if not topics:
         return ReadBackSums(
             [Sum("all topics", (Observed(ship.delivered, RECEIPTS), Observed(0, LEDGER)))], scope="nothing was sent"
@@ -80,7 +80,7 @@ def look(
         raise StepResultError(
             "where the topics ended before the ship was not noted, since `gates.delivery` had no `read_back` then; run the window again"
         )
-    quarantine = {topic.topic for topic in account.topics if topic.quarantine}
+    quarantine = {topic.topic for topic in reconciliation.topics if topic.quarantine}
     ends = reader.ends(lambda name: name in topics)
     found = [
         _partitions(
@@ -100,10 +100,10 @@ def look(
     seen = reader.read(spans, taker, check.timeout_seconds)
     looked, who = ReadBackSums(), others()
     for one in found:
-        of_topic = next((topic for topic in account.topics if topic.topic == one.topic), TopicAccount(topic=one.topic))
+        of_topic = next((topic for topic in reconciliation.topics if topic.topic == one.topic), TopicAccount(topic=one.topic))
         _hold_against(looked, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine)
     exact = [one for one in found if who is None or one.topic in quarantine]  # of the others it is known only that all is there
-    _fill(account, exact, seen, ledger, looked)
+    _fill(reconciliation, exact, seen, ledger, looked)
     total = sum(len(one.spans) for one in found)
     looked.scope = (
         f"{sum(part.records for part in seen.values()):,} records read back from {len(spans):,} of {total:,} partitions"
@@ -112,8 +112,8 @@ def look(
     return looked
 
 
-def _topics(ship: ShipResult, account: Reconciliation, ledger: LedgerFigures) -> list[str]:
-    sent = {topic.topic for topic in account.topics if topic.delivered} | ledger.sent.keys()
+def _topics(ship: ShipResult, reconciliation: Reconciliation, ledger: LedgerFigures) -> list[str]:
+    sent = {topic.topic for topic in reconciliation.topics if topic.delivered} | ledger.sent.keys()
     return sorted(sent | (ship.ends_before or {}).keys()) if sent else []
 
 
@@ -207,31 +207,30 @@ def _deleted(parts: Mapping[int, Seen]) -> str:
 
 
 def _fill(
-    account: Reconciliation,
+    reconciliation: Reconciliation,
     found: Sequence[_Partitions],
     seen: Mapping[PartitionId, Seen],
     ledger: LedgerFigures,
     looked: ReadBackSums,
 ) -> None:
-    """The account's own fields for what was read whole."""
-    counts = {count.name: count for count in account.counts}
+    """The reconciliation's own fields for what was read whole."""
+    counts = {count.name: count for count in reconciliation.counts}
+    topics = {topic.topic: topic for topic in reconciliation.topics}
+    sent = ledger.reasons
     for one in found:
         if one.fault or not one.whole:
             continue
         whole = _together([seen[one.topic, number] for number in one.chosen])
-        for topic in account.topics:
-            if topic.topic == one.topic:
-                topic.read_back = whole.records
-                if topic.quarantine:
-                    looked.topics += [
-                        Sum(
-                            f"quarantined: {reason}",
-                            (Observed(ledger.reasons[reason], LEDGER), Observed(whole.reasons[reason], TOPIC)),
-                        )
-                        for reason in sorted(ledger.reasons.keys() | whole.reasons.keys())
-                    ]
-                    for reason, number in whole.reasons.items():
-                        if (count := counts.get(f"quarantined: {reason}")) is not None:
-                            count.read_back = number
         if one.topic in counts:
             counts[one.topic].read_back = whole.records
+        if (topic := topics.get(one.topic)) is None:
+            continue
+        topic.read_back = whole.records
+        if topic.quarantine:
+            looked.topics += [
+                Sum(f"quarantined: {reason}", (Observed(sent[reason], LEDGER), Observed(whole.reasons[reason], TOPIC)))
+                for reason in sorted(sent.keys() | whole.reasons.keys())
+            ]
+            for reason, number in whole.reasons.items():
+                if (count := counts.get(f"quarantined: {reason}")) is not None:
+                    count.read_back = number
