@@ -15,7 +15,6 @@ from typing import Literal
 
 from shipper.report.results import ClusterPlan, Count, DeliveryGateResult, RunReport, ShipResult, StepResult, TopicAccount
 
-Agreement = Literal["yes", "no", "not counted"]
 AccountOutcome = Literal["shipped", "nothing", "failed", "no result"]
 
 
@@ -31,37 +30,6 @@ def dispositions(ship: ShipResult) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Topic:
-    """One topic's figures, and whether the ledger's and the read-back's agree with the receipts'."""
-
-    name: str
-    delivered: int
-    delivered_bytes: int
-    before: int
-    ledger: int | None
-    read_back: int | None = None
-    parked: int = 0
-    quarantine: bool = False
-    """Whether it is the quarantine topic: what it got is quarantined, and in no sum of what was delivered."""
-
-    @property
-    def beyond(self) -> int | None:
-        """What the ledger holds beyond the receipts' count. None: the ledger was not counted."""
-        return None if self.ledger is None else self.ledger - self.delivered - self.before
-
-    @property
-    def read_beyond(self) -> int | None:
-        """What a consumer found beyond what this run sent, by the receipts. None: nobody read the topic."""
-        return None if self.read_back is None else self.read_back - self.delivered
-
-    @property
-    def agrees(self) -> Agreement:
-        if self.beyond or self.read_beyond:
-            return "no"
-        return "not counted" if self.beyond is None and self.read_beyond is None else "yes"
-
-
-@dataclass(frozen=True)
 class Account:
     """One cluster of a run: what was planned for it, what its steps left, and the figures of its topics."""
 
@@ -69,7 +37,7 @@ class Account:
     plan: ClusterPlan | None
     ship: ShipResult | None
     gate: DeliveryGateResult | None
-    topics: tuple[Topic, ...]
+    topics: tuple[TopicAccount, ...]
 
     @property
     def ship_failed(self) -> bool:
@@ -179,8 +147,8 @@ def accounts(report: RunReport) -> list[Account]:
     ]
 
 
-def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[Topic, ...]:
-    """The ship step's figures, with the ledger's count from the gate. The largest topic first, then by name."""
+def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[TopicAccount, ...]:
+    """The ship step's figures, with the ledger's and the read-back's from the gate. The largest topic first, then by name."""
     counted = {account.topic: account for account in gate.topics} if gate else {}
     shipped = {account.topic: account for account in ship.topics} if ship else counted
     topics = []
@@ -188,25 +156,14 @@ def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[T
         # A topic that only the gate knows got nothing from this run.
         mine = shipped.get(name, TopicAccount(topic=name))
         after = counted.get(name, mine)
-        aside = mine.quarantine or after.quarantine
-        topics.append(
-            Topic(
-                name,
-                mine.delivered,
-                mine.delivered_bytes,
-                mine.before,
-                after.ledger,
-                after.read_back,
-                mine.parked,
-                quarantine=aside,
-            )
-        )
+        known = {"ledger": after.ledger, "read_back": after.read_back, "quarantine": mine.quarantine or after.quarantine}
+        topics.append(mine.model_copy(update=known))
     return tuple(sorted(topics, key=_rank))
 
 
-def _rank(topic: Topic) -> tuple[bool, int, int, str]:
+def _rank(topic: TopicAccount) -> tuple[bool, int, int, str]:
     """The quarantine topic last."""
-    return topic.quarantine, -topic.delivered - topic.before - topic.parked, -(topic.ledger or 0), topic.name
+    return topic.quarantine, -topic.delivered - topic.before - topic.parked, -(topic.ledger or 0), topic.topic
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from shipper.report.account import Account, Topic
+from shipper.report.account import Account
 from shipper.report.markup import Html, join, number, plural, tag, text, words
+from shipper.report.results import TopicAccount
 
 Kind = Literal["delivered", "before", "filtered", "quarantined", "parked", "lost"]
 
@@ -112,13 +113,13 @@ def _lines(account: Account, prefix: str) -> list[Line]:
     """Topics, the largest first; then what was set aside; then what needs an explanation."""
     topics = [topic for topic in account.topics if not topic.quarantine or topic.before]
     alone = topics if len(topics) <= MOST_ROWS else topics[: MOST_ROWS - 1]
-    places = {topic.name: f"#{prefix}-topic-{i}" for i, topic in enumerate(account.topics)}
-    lines = [line for topic in alone if (line := _line(topic.name, [topic], places[topic.name])).parts]
+    places = {topic.topic: f"#{prefix}-topic-{i}" for i, topic in enumerate(account.topics)}
+    lines = [line for topic in alone if (line := _line(topic.topic, [topic], places[topic.topic])).parts]
     rest = topics[len(alone) :]
-    if rest and (line := _line(f"{number(len(rest))} more topics", rest, places[rest[0].name])).parts:
+    if rest and (line := _line(f"{number(len(rest))} more topics", rest, places[rest[0].topic])).parts:
         lines.append(line)
     lines += _fates(account.filtered, "filtered", "rules", f"#{prefix}-account" if account.counts else None)
-    aside = next((places[topic.name] for topic in account.topics if topic.quarantine), None)
+    aside = next((places[topic.topic] for topic in account.topics if topic.quarantine), None)
     lines += _fates(account.quarantined, "quarantined", "reasons", aside)
     if account.unconfirmed:
         says = f"{number(account.unconfirmed)} by the ledger"
@@ -128,7 +129,7 @@ def _lines(account: Account, prefix: str) -> list[Line]:
     return lines
 
 
-def _line(name: str, topics: Sequence[Topic], href: str) -> Line:
+def _line(name: str, topics: Sequence[TopicAccount], href: str) -> Line:
     sums: list[tuple[Kind, int]] = [
         ("delivered", sum(t.delivered for t in topics if not t.quarantine)),
         ("before", sum(t.before for t in topics)),

@@ -51,8 +51,8 @@ def _topics(found: Sequence[Account], step: RunStep, cause: str | None) -> Itera
     for account in found:
         if account.cluster == step.cluster:
             for i, topic in enumerate(account.topics[:MOST_TOPICS]):
-                if topic.parked or (cause and f" {topic.name} " in f" {cause} ".replace(",", " ").replace(":", " ")):
-                    yield f"topic {topic.name}", f"{anchor(found, account)}-topic-{i}"
+                if topic.parked or (cause and f" {topic.topic} " in f" {cause} ".replace(",", " ").replace(":", " ")):
+                    yield f"topic {topic.topic}", f"{anchor(found, account)}-topic-{i}"
 
 
 def _files(files: Sequence[File], step: RunStep, cause: str | None) -> Iterator[Place]:

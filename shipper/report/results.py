@@ -282,6 +282,23 @@ class TopicAccount(Result):
     parked: int = 0
     """Read and not sent, since the topic could not be written to until the end."""
 
+    @property
+    def beyond(self) -> int | None:
+        """What the ledger holds beyond the receipts' count. None: the ledger was not counted."""
+        return None if self.ledger is None else self.ledger - self.delivered - self.before
+
+    @property
+    def read_beyond(self) -> int | None:
+        """What a consumer found beyond what this run sent, by the receipts. None: nobody read the topic."""
+        return None if self.read_back is None else self.read_back - self.delivered
+
+    @property
+    def agrees(self) -> Literal["yes", "no", "not counted"]:
+        """Whether the ledger's and the read-back's counts are the receipts'."""
+        if self.beyond or self.read_beyond:
+            return "no"
+        return "not counted" if self.beyond is None and self.read_beyond is None else "yes"
+
 
 class FileAccount(Result):
     """One file on one cluster. records = filtered + quarantined + delivered + before, unless the run failed."""

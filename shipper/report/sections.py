@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shipper.config.units import format_bytes
-from shipper.report.account import Account, Topic, steps
+from shipper.report.account import Account, steps
 from shipper.report.counts import account_table
 from shipper.report.flow import flow
 from shipper.report.lanes import lanes
 from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, prose, table, tag
-from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult
+from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.timeline import timeline
 from shipper.report.verdict import checks, gates
 
@@ -136,30 +136,33 @@ def _topics(found: Sequence[Account], account: Account) -> Iterator[Html | None]
         everything = sum(topic.delivered_bytes for topic in topics)
         sent = sum(topic.delivered for topic in topics)
         name = "All topics, quarantine too" if any(topic.quarantine for topic in topics) else "All topics"
-        total = Topic(name, sent, everything, account.before, account.ledger, _read_back(topics), account.parked)
+        total = TopicAccount(
+            topic="", delivered=sent, delivered_bytes=everything, before=account.before, ledger=account.ledger,
+            read_back=_read_back(topics), parked=account.parked,
+        )  # fmt: skip
         # Two topics that disagree in opposite directions agree in their sum: only the rows can say yes.
-        total_row = Row([total.name, *_figures(total, shown), ""], tone="total")
+        total_row = Row([name, *_figures(total, shown), ""], tone="total")
     yield _cluster_title(found, account)
     yield folded(f"Records per topic on {account.cluster}", columns, rows, "topic", total_row)
     if len(topics) > MOST_TOPICS:
         yield tag("p", f"{plural(len(topics) - MOST_TOPICS, 'more topic')} in report.json.")
 
 
-def _read_back(topics: Sequence[Topic]) -> int | None:
+def _read_back(topics: Sequence[TopicAccount]) -> int | None:
     """None unless every topic was read."""
     counts = [topic.read_back for topic in topics if topic.read_back is not None]
     return sum(counts) if counts and len(counts) == len(topics) else None
 
 
-def _topic(topic: Topic, shown: Sequence[str], row_anchor: str) -> Row:
+def _topic(topic: TopicAccount, shown: Sequence[str], row_anchor: str) -> Row:
     tone = "bad" if topic.agrees == "no" or topic.parked else None
-    name = tag("code", topic.name)
+    name = tag("code", topic.topic)
     if topic.quarantine:
         name = join([name, tag("span", "quarantine", class_="dim more")])
     return Row([name, *_figures(topic, shown), _agree(topic)], tone=tone, anchor=row_anchor)
 
 
-def _figures(topic: Topic, shown: Sequence[str]) -> list[str]:
+def _figures(topic: TopicAccount, shown: Sequence[str]) -> list[str]:
     counts = {"Delivered": topic.delivered, "Before": topic.before, "Parked": topic.parked}
     found = {title: number(count) for title, count in counts.items()}
     for title, count in (("Ledger", topic.ledger), ("Read back", topic.read_back)):
@@ -168,7 +171,7 @@ def _figures(topic: Topic, shown: Sequence[str]) -> list[str]:
     return [found[title] for title in shown]
 
 
-def _agree(topic: Topic) -> Html:
+def _agree(topic: TopicAccount) -> Html:
     if topic.agrees == "not counted":
         return tag("span", "not counted", class_="dim")
     if topic.agrees == "yes":

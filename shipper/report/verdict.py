@@ -227,7 +227,7 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
         wrong = [f"{count.name} ({disagreement(count)})" for count in account.counts if not count.agrees]
         if wrong:
             doubts.append(Caveat(f"{account.cluster}: counts disagree on {_some(wrong)}.", "account"))
-        differ = [topic.name for topic in account.topics if topic.agrees == "no"]
+        differ = [topic.topic for topic in account.topics if topic.agrees == "no"]
         if differ and not wrong:
             doubts.append(Caveat(f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.", "topics"))
     return doubts
