@@ -104,13 +104,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_ordinals(value: Any) -> bool:
-    """In order, and none twice."""
+    """Runs in order, and no ordinal twice."""
     try:
-        behind = 0
+        previous_end = 0
         for first, end in decode_ordinals(value) if type(value) is str else [(1, 0)]:
-            if not behind <= first < end <= MOST:
+            if not previous_end <= first < end <= MOST:
                 return False
-            behind = end
+            previous_end = end
     except ValueError:
         return False
     return True
