@@ -220,7 +220,7 @@ def _of_ended_run(ended: RunEnded, context: Context) -> Notice:
 
 def _failed_tasks(context: Context) -> list[str]:
     """Empty where nobody can be asked: in the DAG processor."""
-    from shipper_factory.outcome import failed_tasks
+    from shipper_factory.step import failed_tasks
 
     try:
         return failed_tasks(context)
@@ -253,9 +253,9 @@ def _log_url(context: Context, told: Message | None) -> str | None:
     return f"{run}/tasks/{f'{group_id(cluster)}.{name}' if cluster else name}"
 
 
-def _bounds(asked: Mapping[str, Any], first: Any, last: Any) -> tuple[dt.datetime, dt.datetime] | None:
+def _bounds(asked: Mapping[str, Any], interval_start: Any, interval_end: Any) -> tuple[dt.datetime, dt.datetime] | None:
     """Of the window: asked for, else the data interval."""
-    start, end = asked.get("window_start") or first, asked.get("window_end") or last
+    start, end = asked.get("window_start") or interval_start, asked.get("window_end") or interval_end
     if not start or not end:
         return None
     return dt.datetime.fromisoformat(str(start)), dt.datetime.fromisoformat(str(end))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_factory.outcome import failure_of, result_of
+from shipper_factory.step import failure_of, result_of
 
 from shipper.errors import StepResultError
 from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport
