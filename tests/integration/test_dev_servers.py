@@ -17,14 +17,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from shipper_tools.dev import servers, state
+from shipper_tools.dev.console_consumer import read_records, read_topic
 from shipper_tools.dev.errors import DevServerError, PortTaken, ServerDied
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka import JARS, KafkaServer, answers
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.servers import ServerName
-from shipper_tools.testing.console_consumer import read_records, read_topic
 
 from shipper.processes import ProcessId
 
@@ -326,7 +325,7 @@ def test_a_tool_leaves_its_classes_for_the_next_start_and_works_without_them(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(kafka.bootstrap, "classes")
-    jars = resolve_jars(JARS, find_java())
+    jars = resolve_jars(JARS)
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / jars.name).symlink_to(jars)
     monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.testing.report_samples import shipped
+from shipper_tools.samples.reports import shipped
 
 from shipper.cli.gaps import LedgerHeld
 from shipper.config.models import Pipeline

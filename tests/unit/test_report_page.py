@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
-from shipper_tools.testing import report_samples as samples
+from shipper_tools.samples import reports as samples
 
 from shipper.report.message import message
 from shipper.report.page import render

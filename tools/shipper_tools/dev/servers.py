@@ -12,11 +12,10 @@ from typing import Protocol
 from shipper.processes import ProcessId
 from shipper_tools.dev import state
 from shipper_tools.dev.errors import DevServerError, PortTaken
-from shipper_tools.dev.flock import exclusive
+from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
+from shipper_tools.dev.process import exclusive
 from shipper_tools.dev.state import ServerState
-
-Progress = Callable[[str], None]
 
 
 class ServerName(StrEnum):
@@ -47,19 +46,19 @@ class ServerKind:
 
     Attributes:
         default_port: where the example configuration expects it.
-        create: makes the server: data folder, port (None: any free one), progress.
+        create: makes the server: data folder, port (None: any free one), where to say how far it is.
     """
 
     default_port: int
-    create: Callable[[Path, int | None, Progress], DevServer]
+    create: Callable[[Path, int | None, Say], DevServer]
 
 
 SERVERS: Mapping[ServerName, ServerKind] = {
-    ServerName.KAFKA: ServerKind(9092, lambda folder, port, say: KafkaServer(folder, port, progress=say)),
+    ServerName.KAFKA: ServerKind(9092, lambda folder, port, say: KafkaServer(folder, port, say=say)),
 }
 
 
-def bring_up(name: ServerName, home: Path, port: int | None, say: Progress) -> ServerState:
+def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> ServerState:
     """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual one, 0 for any.
 
     Raises:
@@ -105,7 +104,7 @@ def _check_port(known: ServerState, port: int | None) -> None:
         )
 
 
-def take_down(name: ServerName, home: Path, say: Progress) -> None:
+def take_down(name: ServerName, home: Path, say: Say) -> None:
     """Stop a server if it runs. Its data stay."""
     with exclusive(home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")):
         known = state.load(home, name)
