@@ -12,8 +12,9 @@ from shipper.config.checks import ContentCheck
 from shipper.config.listing_checks import ListingCheck
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
+from shipper.report.message import summary
 from shipper.report.page import render
-from shipper.report.past import past_runs
+from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.results import (
     CheckResult,
@@ -27,7 +28,6 @@ from shipper.report.results import (
     StepResult,
     as_gated,
 )
-from shipper.report.summary import summary
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from spark_jobs.context import RunContext, say

@@ -14,7 +14,7 @@ import pytest
 from shipper.ledger.folder import LedgerFolder
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
-from shipper.report.beginning import beginnings
+from shipper.report.gaps import beginnings
 from shipper.report.results import PlanResult
 from shipper.types import FileId, SplitId
 from tests.integration.conftest import kafka  # noqa: F401

@@ -14,10 +14,9 @@ from shipper.cli.gaps import LedgerHeld
 from shipper.config.models import Pipeline
 from shipper.ledger.inventory import Entry, Inventory
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.beginning import beginnings, read_beginnings
-from shipper.report.coverage import coverage
-from shipper.report.gaps import find_gaps, gaps_before, merged
+from shipper.report.gaps import beginnings, coverage, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.message import message
+from shipper.report.past_runs import not_again, window_runs
 from shipper.report.results import (
     CheckResult,
     ClusterPlan,
@@ -34,7 +33,6 @@ from shipper.report.results import (
     ShipResult,
     Uncovered,
 )
-from shipper.report.window_runs import not_again, window_runs
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
 

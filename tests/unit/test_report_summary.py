@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from shipper.report.message import summary
 from shipper.report.results import CheckResult, ClusterPlan, GateResult, PlannedFile, PlanResult, ShipResult, TopicAccount
-from shipper.report.summary import summary
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 COMMON: dict[str, Any] = {
