@@ -11,7 +11,8 @@ from shipper.ledger.figures import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
 from shipper.report.gaps import coverage
-from shipper.report.results import DeliveryGateResult, GateResult, PlanResult, ShipResult, as_gated
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import DeliveryGateResult, GateResult, ShipResult, as_gated
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.readback import ReadBack
 from shipper.verify.reconcile import account

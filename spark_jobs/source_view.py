@@ -19,7 +19,8 @@ from shipper.config.models import Gates
 from shipper.config.sql import column
 from shipper.errors import SourceError
 from shipper.report.past_runs import past_runs
-from shipper.report.results import PastRun, PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import PastRun
 from shipper.windows.window import Window
 from shipper.worker.marks import BROKEN, MARK
 from spark_jobs.context import RunContext

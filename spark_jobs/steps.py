@@ -16,18 +16,9 @@ from shipper.report.message import summary
 from shipper.report.page import render
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
-from shipper.report.results import (
-    CheckResult,
-    DeliveryGateResult,
-    Gap,
-    GateResult,
-    PastRun,
-    PlanResult,
-    RunReport,
-    ShipResult,
-    StepResult,
-    as_gated,
-)
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import CheckResult, DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
+from shipper.report.run_folder import StepResult
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from spark_jobs.context import RunContext, say

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from shipper.driver.formats import PLAIN, UNREADABLE
 from shipper.ledger.records import Doubt, encode_doubt
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 from shipper.worker.receipt import Receipt
 from spark_jobs.context import RunContext, file_id, say

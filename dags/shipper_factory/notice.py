@@ -233,7 +233,8 @@ def _from_report(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any]) -
     """What the run's report says, and where its page lies; None, None if it left none."""
     from shipper.config import resolve_uri
     from shipper.report.message import message
-    from shipper.report.results import RunFolder, RunReport
+    from shipper.report.results import RunReport
+    from shipper.report.run_folder import RunFolder
 
     start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
     folder = RunFolder(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name, start, end, run["run_id"])

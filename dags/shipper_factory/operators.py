@@ -22,7 +22,7 @@ from shipper_factory.graph import RESOLVE_WINDOW, opens_at, resolve_window
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shipper.report.results import RunFolder, StepResult
+    from shipper.report.run_folder import RunFolder, StepResult
     from shipper_factory.step import Child, Failure
 
 #: What a run may be asked for, in the form or as JSON.
@@ -248,7 +248,7 @@ def _is_scheduled(context: Context) -> bool:
 
 def _folder(job: Job) -> RunFolder:
     from shipper.config import resolve_uri
-    from shipper.report.results import RunFolder
+    from shipper.report.run_folder import RunFolder
 
     uri = resolve_uri(job.config_dir, job.pipeline.runs_uri)
     return RunFolder(uri, job.pipeline.name, job.window_start, job.window_end, job.run_id)

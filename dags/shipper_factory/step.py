@@ -25,15 +25,9 @@ from shipper.config.environment import connection_field
 from shipper.config.loading import references
 from shipper.config.units import format_duration
 from shipper.errors import StepResultError, UsageError
-from shipper.report.results import (
-    DeliveryGateResult,
-    GateResult,
-    PlanResult,
-    RunFolder,
-    RunReport,
-    ShipResult,
-    StepResult,
-)
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import DeliveryGateResult, GateResult, RunReport, ShipResult
+from shipper.report.run_folder import RunFolder, StepResult
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, REPORT, SHIP, Job, ask_to_stop, stop_job
 
 if TYPE_CHECKING:

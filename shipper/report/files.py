@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account
 from shipper.report.markup import Column, Html, Row, folded, join, number, plural, tag
-from shipper.report.results import FileAccount, PlannedFile, RunReport
+from shipper.report.plan_result import PlannedFile
+from shipper.report.results import FileAccount, RunReport
 
 MOST_ROWS = 200
 """Of 5,000 files a person reads the conspicuous ones; all of them are in report.json."""

@@ -24,7 +24,9 @@ from pydantic import BaseModel, ValidationError
 from shipper.config.models import Pipeline
 from shipper.errors import StepResultError
 from shipper.report.past_runs import WindowRun, contains, source_closed, window_names, window_runs
-from shipper.report.results import Coverage, Gap, LeftFile, PlanResult, Uncovered, write_whole
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import Coverage, Gap, LeftFile, Uncovered
+from shipper.report.run_folder import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 

@@ -9,7 +9,9 @@ from typing import Literal
 from shipper.config.units import format_bytes
 from shipper.report.account import Account, Step, accounts
 from shipper.report.markup import number, plural
-from shipper.report.results import ClusterPlan, GateResult, PlanResult, RunReport, ShipResult, StepResult
+from shipper.report.plan_result import ClusterPlan, PlanResult
+from shipper.report.results import GateResult, RunReport, ShipResult
+from shipper.report.run_folder import StepResult
 from shipper.report.verdict import checks, verdict
 
 Ending = Literal["failure", "warning", "success"]

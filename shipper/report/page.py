@@ -17,7 +17,8 @@ from shipper.report.counts import MOST_COUNTS
 from shipper.report.files import FileRow, files_section, left_out_section, place_of_file, shown_files
 from shipper.report.history import history_section
 from shipper.report.markup import Html, duration, join, moment, number, plural, prose, tag, utc, window
-from shipper.report.results import PlanResult, RunReport
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import RunReport
 from shipper.report.sections import (
     MOST_TOPICS,
     account_section,

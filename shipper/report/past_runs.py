@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import fsspec
 from pydantic import BaseModel, ValidationError
 
-from shipper.report.results import Coverage, PastRun, RunFolder
+from shipper.report.results import Coverage, PastRun
+from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window, parse_window
 
 _AT_ONCE = 16
@@ -148,7 +149,7 @@ def window_names(runs_uri: str, pipeline: str) -> list[Window]:
 
 
 def _windows(fs: Any, path: str) -> list[tuple[Window, str]]:
-    return [(Window(*bounds), name) for name in _names(fs, path) if (bounds := RunFolder.window_of(name))]
+    return [(window, name) for name in _names(fs, path) if (window := RunFolder.window_of(name))]
 
 
 @dataclass(frozen=True)

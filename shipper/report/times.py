@@ -9,7 +9,8 @@ from shipper.config.units import format_duration
 from shipper.report.account import steps
 from shipper.report.markup import Html, tag, utc
 from shipper.report.phases import STARTING_PYTHON
-from shipper.report.results import RunReport, StepResult
+from shipper.report.results import RunReport
+from shipper.report.run_folder import StepResult
 
 #: What is too short to be worth a word.
 _SHORTEST_SHARE, _SHORTEST_SECONDS = 0.02, 0.2

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shipper.ledger.figures import LedgerFigures, OfFile, Tally
-from shipper.report.results import Count, FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
+from shipper.report.plan_result import PlannedFile
+from shipper.report.results import Count, FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
 
 SPARK = "by Spark's own count"

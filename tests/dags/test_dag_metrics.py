@@ -13,7 +13,8 @@ import pytest
 from dag_world import DAGS, Config, FakeSpark
 from otlp import Received, receiver
 
-from shipper.report.results import CheckResult, ClusterPlan, Gap, GateResult, PlanResult, RunReport, ShipResult, TopicAccount
+from shipper.report.plan_result import ClusterPlan, PlanResult
+from shipper.report.results import CheckResult, Gap, GateResult, RunReport, ShipResult, TopicAccount
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 

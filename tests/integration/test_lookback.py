@@ -13,7 +13,8 @@ import pytest
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkValue, decode
 from shipper.report.message import message
-from shipper.report.results import PlanResult, RunReport
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import RunReport
 from tests.integration.world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

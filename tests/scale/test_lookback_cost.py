@@ -15,7 +15,7 @@ from shipper.ledger.folder import LedgerFolder
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
 from shipper.report.gaps import beginnings
-from shipper.report.results import PlanResult
+from shipper.report.plan_result import PlanResult
 from shipper.types import FileId, SplitId
 from tests.integration.conftest import kafka  # noqa: F401
 from tests.integration.world import World

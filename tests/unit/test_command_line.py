@@ -15,7 +15,9 @@ import pytest
 from shipper.cli.console import Terminal, table
 from shipper.cli.show import show_plan, show_run
 from shipper.errors import StepResultError, UsageError
-from shipper.report.results import ClusterPlan, PlannedFile, PlanResult, RunFolder, RunReport, ShipResult, TopicAccount
+from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
+from shipper.report.results import RunReport, ShipResult, TopicAccount
+from shipper.report.run_folder import RunFolder
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 TIMES = {

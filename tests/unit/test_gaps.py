@@ -17,22 +17,9 @@ from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.gaps import beginnings, coverage, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.message import message
 from shipper.report.past_runs import not_again, window_runs
-from shipper.report.results import (
-    CheckResult,
-    ClusterPlan,
-    Coverage,
-    DeliveryGateResult,
-    Gap,
-    GateResult,
-    LeftFile,
-    LeftOut,
-    LookedBack,
-    PlannedFile,
-    PlanResult,
-    RunFolder,
-    ShipResult,
-    Uncovered,
-)
+from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult
+from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Gap, GateResult, LeftFile, ShipResult, Uncovered
+from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
 

@@ -26,7 +26,8 @@ from rich.table import Column, Table
 from shipper.config import load_cluster
 from shipper.errors import ShipperError, UsageError
 from shipper.kafka.client import ClusterClient
-from shipper.report.results import RunFolder, RunReport
+from shipper.report.results import RunReport
+from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
 from shipper_tools.demo.airflow import READY_WITHIN_SECONDS, Airflow

@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from shipper.report.page import render
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import (
     CheckResult,
-    ClusterPlan,
     Count,
     DeliveryGateResult,
     FileAccount,
     GateResult,
     LaneAccount,
     LanePoint,
-    LeftOut,
     PastRun,
-    PlannedFile,
-    PlanResult,
     RunReport,
     ShipResult,
     TimelinePoint,
