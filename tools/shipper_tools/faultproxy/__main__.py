@@ -9,34 +9,21 @@ import json
 import os
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from shipper_tools import faultproxy
 from shipper_tools.faultproxy.link import Conditions, FaultLink
-from shipper_tools.faultproxy.proxy import LinkShape
-
-
-def _shape(link: FaultLink, told: LinkShape) -> None:
-    shape = link.shape
-    if "rtt_ms" in told:
-        shape.one_way_seconds = told["rtt_ms"] / 2000
-    if "jitter_ms" in told:
-        shape.jitter_seconds = told["jitter_ms"] / 1000
-    if "bytes_per_second" in told:
-        shape.bytes_per_second = told["bytes_per_second"]
-    if "request_delay_ms" in told:
-        shape.request_seconds = told["request_delay_ms"] / 1000
 
 
 def obey(link: FaultLink, command: dict[str, Any]) -> dict[str, Any]:
     """Carries out one command, and says what it did; raises KeyError, TypeError or ValueError for one that is none."""
     do = command.pop("do")
     if do == "shape":
-        unknown = command.keys() - LinkShape.__annotations__.keys()
+        unknown = command.keys() - asdict(link.shape).keys()
         if unknown:
             raise ValueError(f"no such property: {', '.join(sorted(unknown))}")
-        _shape(link, LinkShape(**command))  # type: ignore[typeddict-item]
+        link.shape = replace(link.shape, **command)
         return {"shape": asdict(link.shape)}
     if do in ("hold_request", "hold_response"):
         setattr(link, do, int(command["api_key"]))
@@ -106,10 +93,10 @@ def _given_shape(arguments: argparse.Namespace) -> Conditions:
     from shipper.config.units import parse_duration, parse_size
 
     return Conditions(
-        one_way_seconds=parse_duration(arguments.rtt or "0s") / 2,
-        jitter_seconds=parse_duration(arguments.jitter or "0s"),
+        rtt_ms=1000 * parse_duration(arguments.rtt or "0s"),
+        jitter_ms=1000 * parse_duration(arguments.jitter or "0s"),
         bytes_per_second=parse_size(arguments.bandwidth) if arguments.bandwidth else 0.0,
-        request_seconds=parse_duration(arguments.request_delay or "0s"),
+        request_delay_ms=1000 * parse_duration(arguments.request_delay or "0s"),
     )
 
 

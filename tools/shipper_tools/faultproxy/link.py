@@ -32,15 +32,24 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass
 class Conditions:
-    """What the link is like. All of it may change while connections are open; bytes under way keep their times."""
+    """What the link is like; 0: no limit, no delay. All of it may change while connections are open; bytes under way keep their times."""
 
-    one_way_seconds: float = 0.0
-    jitter_seconds: float = 0.0
-    """Added to each read, uniformly between 0 and this; the order of bytes is kept."""
+    rtt_ms: float = 0.0
+    """Round trip: half of it each way. A connection's handshake takes one as well."""
+    jitter_ms: float = 0.0
+    """Added to each read, uniformly between 0 and this, each way; the order of bytes is kept."""
     bytes_per_second: float = 0.0
-    """In each direction, over all connections; 0 for no limit."""
-    request_seconds: float = 0.0
+    """In each direction, over all connections."""
+    request_delay_ms: float = 0.0
     """Kafka requests are handed on one after the other, each after this: a broker that is slow per request, per connection."""
+
+    @property
+    def one_way_seconds(self) -> float:
+        return self.rtt_ms / 2000
+
+    @property
+    def request_seconds(self) -> float:
+        return self.request_delay_ms / 1000
 
 
 @dataclass
@@ -331,7 +340,7 @@ class Pipe:
         if shape.bytes_per_second:
             leaves = max(now, self._link.free_at[self._direction]) + size / shape.bytes_per_second
             self._link.free_at[self._direction] = leaves
-        jitter = self._link.random.uniform(0, shape.jitter_seconds) if shape.jitter_seconds else 0.0
+        jitter = self._link.random.uniform(0, shape.jitter_ms / 1000) if shape.jitter_ms else 0.0
         return leaves + shape.one_way_seconds + jitter
 
     def _wants_to_hold(self, head: tuple[int, ...]) -> bool:

@@ -17,16 +17,12 @@ from shipper_tools.faultproxy.link import Exchange
 
 
 class LinkShape(TypedDict, total=False):
-    """What a link is like; what is left out stays as it is, at first 0: no limit, no delay."""
+    """:class:`Conditions` to change; what is left out stays as it is."""
 
     rtt_ms: float
-    """Round trip: half of it each way. A connection's handshake takes one as well."""
     jitter_ms: float
-    """Up to this much more, each way; the order of bytes is kept."""
     bytes_per_second: float
-    """In each direction, over all connections."""
     request_delay_ms: float
-    """Each Kafka request of a connection is handed on this long after the one before: a broker that is slow per request."""
 
 
 class FaultProxyError(ShipperError):
