@@ -1,14 +1,9 @@
-"""Processes known by more than their number.
-
-Standard library only: the file also runs by itself, as the watchdog of :func:`shipper_tools.dev.process.spawn`.
-"""
+"""Processes known by more than their number. Standard library only: the library's own processes know each other by it."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -44,31 +39,6 @@ class ProcessId:
         seen = _look_up(self.pid)
         return seen is not None and seen[1] == self.started and seen[0] not in ("Z", "X")
 
-    def stop(self, grace_seconds: float) -> None:
-        """Ask with TERM, insist with KILL after ``grace_seconds``, return when it is gone. Does nothing if it is."""
-        self._signal(signal.SIGTERM)
-        self._signal(signal.SIGCONT)  # a paused process would not hear the TERM
-        if not self._gone_within(grace_seconds):
-            self.kill()
-            self._gone_within(10.0)
-
-    def kill(self) -> None:
-        """KILL at once, without waiting. Does nothing if it is gone."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def _gone_within(self, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while self.alive():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
-
 
 def group_members(group: int) -> list[int]:
     """The processes of a process group that still run; zombies, which only wait to be reaped, do not."""
@@ -85,29 +55,8 @@ def session_members(session: int) -> list[int]:
     return _running(_SESSION, session) if sys.platform.startswith("linux") else []
 
 
-def descendants(pid: int) -> list[int]:
-    """All processes below ``pid``, by who started whom, zombies too. One whose parent is gone already is not found, unless ``pid`` has adopted it."""
-    children: dict[int, list[int]] = {}
-    for child, parent in _parents():
-        children.setdefault(parent, []).append(child)
-    found, left = [], [pid]
-    while left:
-        below = children.get(left.pop(), [])
-        found += below
-        left += below
-    return found
-
-
-def _parents() -> list[tuple[int, int]]:
-    """Of each process."""
-    if sys.platform.startswith("linux"):
-        return [(pid, int(stat[_PARENT])) for pid in _pids() if (stat := _stat(pid))]
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True).stdout
-    return [(int(pid), int(parent)) for pid, parent in map(str.split, listed.splitlines())]
-
-
 #: Places in what :func:`_stat` returns, and the letters of a process that only waits to be reaped.
-_STATE, _PARENT, _GROUP, _SESSION = range(4)
+_STATE, _, _GROUP, _SESSION = range(4)
 _DEAD = "ZX"
 
 
@@ -156,13 +105,3 @@ def _stat(pid: int) -> list[str] | None:
         return None
     # The command in parentheses may hold spaces and parentheses: count from the last one.
     return text.rpartition(")")[2].split()
-
-
-def _watchdog(server: ProcessId) -> None:
-    """Wait until nobody holds the other end of stdin any more; then see that the server has ended."""
-    sys.stdin.buffer.read()
-    server.kill()
-
-
-if __name__ == "__main__":
-    _watchdog(ProcessId(int(sys.argv[1]), sys.argv[2]))

@@ -24,7 +24,7 @@ from shipper.config.spark_settings import deciding
 from shipper.errors import ShipperError
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
-from shipper.report.results import RunFolder
+from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.windows.window import parse_window

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from shipper.config.quarantine import Quarantine
 from shipper.driver.files import split_hash
 from shipper.driver.pending import Remaining
-from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
+from shipper.report.plan_result import PlannedFile
+from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
 from shipper.worker.receipt import Receipt, SplitReceipt
 from spark_jobs.context import RunContext, file_id

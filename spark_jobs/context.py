@@ -19,7 +19,8 @@ from shipper.driver.files import split_starts
 from shipper.errors import ConfigError
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.phases import Phases
-from shipper.report.results import PlannedFile, RunFolder
+from shipper.report.plan_result import PlannedFile
+from shipper.report.run_folder import RunFolder
 from shipper.terminal import visible
 from shipper.types import FileId
 from shipper.windows.window import Window

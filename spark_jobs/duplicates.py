@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from shipper.errors import SourceError
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import first_line, open_file
 

@@ -10,9 +10,10 @@ from shipper.errors import ShipperError
 from shipper.ledger.codec import decode
 from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey
-from shipper.report.coverage import coverage
-from shipper.report.results import DeliveryGateResult, GateResult, PlanResult, ShipResult, as_gated
+from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
+from shipper.report.gaps import coverage
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import DeliveryGateResult, GateResult, ShipResult, as_gated
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.readback import ReadBack
 from shipper.verify.reconcile import reconcile

@@ -11,7 +11,7 @@ from shipper.driver.files import ListedFile
 from shipper.driver.formats import HEAD_BYTES, PLAIN, recognise
 from shipper.driver.preflight import Sample
 from shipper.errors import SourceError
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 from spark_jobs import packed
 from spark_jobs.hadoop import Hadoop

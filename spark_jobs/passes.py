@@ -15,7 +15,7 @@ from shipper.config.sql import column
 from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK
 from shipper.worker.order import ShipOrder
 from shipper.worker.pool import LaneSample

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.driver.files import split_hash, split_starts
 from shipper.driver.formats import PLAIN
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 from spark_jobs import packed
 from spark_jobs.java import afterwards

@@ -18,7 +18,8 @@ from shipper.kafka.client import TopicFacts
 from shipper.ledger.fold import Chunks, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog
-from shipper.report.results import ClusterPlan, LeftOut, PlannedFile, PlanResult
+from shipper.ledger.state import LedgerState
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import source_paths, source_root

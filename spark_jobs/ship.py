@@ -35,7 +35,8 @@ from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, Void
 from shipper.ledger.takeover import Fences, Takeover, take_over
-from shipper.report.results import GateResult, PlannedFile, PlanResult, ShipResult, as_gated, write_checksum
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import GateResult, ShipResult, as_gated, write_checksum
 from shipper.stopping import Stopped
 from shipper.types import FileId, SplitId
 from shipper.verify.readback import ReadBack

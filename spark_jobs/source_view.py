@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +18,10 @@ from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.models import Gates
 from shipper.config.sql import column
 from shipper.errors import SourceError
-from shipper.report.past import past_runs
-from shipper.report.results import PastRun, PlannedFile, PlanResult
+from shipper.report.past_runs import past_runs
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import PastRun
+from shipper.windows.window import Window
 from shipper.worker.marks import BROKEN, MARK
 from spark_jobs.context import RunContext
 from spark_jobs.duplicates import duplicates
@@ -104,11 +105,10 @@ class SourceView:
     def history(self, check: SizeVsHistoryCheck) -> Sequence[PastRun]:
         start, length = self.plan.window_start, self.plan.window_end - self.plan.window_start
 
-        def wanted(window: tuple[dt.datetime, dt.datetime]) -> bool:
-            begins, ends = window
-            same_time = begins.time() == start.time() or check.alike == "any"
-            same_day = begins.weekday() == start.weekday() or check.alike != "time_of_week"
-            return ends - begins == length and same_time and same_day
+        def wanted(window: Window) -> bool:
+            same_time = window.start.time() == start.time() or check.alike == "any"
+            same_day = window.start.weekday() == start.weekday() or check.alike != "time_of_week"
+            return window.end - window.start == length and same_time and same_day
 
         return past_runs(self.context.runs_uri, self.plan.pipeline, start, most=check.runs, wanted=wanted)
 

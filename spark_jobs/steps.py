@@ -12,22 +12,13 @@ from shipper.config.checks import ContentCheck
 from shipper.config.listing_checks import ListingCheck
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
+from shipper.report.message import summary
 from shipper.report.page import render
-from shipper.report.past import past_runs
+from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
-from shipper.report.results import (
-    CheckResult,
-    DeliveryGateResult,
-    Gap,
-    GateResult,
-    PastRun,
-    PlanResult,
-    RunReport,
-    ShipResult,
-    StepResult,
-    as_gated,
-)
-from shipper.report.summary import summary
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import CheckResult, DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
+from shipper.report.run_folder import StepResult
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from spark_jobs.context import RunContext, say

@@ -2,8 +2,8 @@
 
 ::
 
-    YAML ──catalog──▶ Pipeline | Broken ──graph──▶ tasks and edges ──build──▶ airflow.sdk DAG
-                                                                      operators run the steps, each in a child process
+    YAML ──read_catalog──▶ Pipeline | Broken ──graph──▶ tasks and edges ──build──▶ airflow.sdk DAG
+                           operators run the steps, each in a child process (step); notice tells how a run ended
 
-``catalog`` and ``graph`` know no Airflow; ``operators`` import what they need when a task runs, not when it is parsed.
+``graph`` knows no Airflow; ``operators`` import ``step``, and all else that costs time, when a task runs and not when it is parsed.
 """

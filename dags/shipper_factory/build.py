@@ -1,10 +1,16 @@
-"""Plain graph → Airflow."""
+"""Configuration → DAGs: the pipelines that can be read; for each file that cannot, why, and what it said when it could; and the graph of each
+pipeline as Airflow's operators."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -22,10 +28,12 @@ from airflow.sdk import (
     TaskGroup,
 )
 
+from shipper.config import load_all, load_cluster, load_pipeline, load_pipeline_alone
+from shipper.config.environment import EVERYTHING
 from shipper.config.models import Pipeline, Schedule
-from shipper.errors import ConfigError
+from shipper.config.platform import NAME as PLATFORM
+from shipper.errors import ConfigError, ShipperError
 from shipper.runner import GATE_DELIVERY, REPORT
-from shipper_factory.catalog import Broken, describe, read_catalog
 from shipper_factory.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks
 from shipper_factory.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
 from shipper_factory.operators import BrokenConfig, ResolveWindow, ShipperStep
@@ -36,7 +44,118 @@ _LONG_AGO = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 _RETRY_DELAY = dt.timedelta(minutes=1)
 #: What a process that was told to stop may take, and a report after it.
 _TO_STOP = dt.timedelta(minutes=5)
+CONFIG_DAG_ID = "shipper_config"
 _BROKEN, _BROKEN_TAG = "configuration broken", "broken-config"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Something that cannot become a pipeline's DAG, and why: one message for each fault."""
+
+    dag_id: str
+    faults: tuple[str, ...]
+    last_good: Pipeline | None = None
+    """As it was when its file could last be read."""
+
+
+def read_catalog(config_dir: Path, only: str | None = None) -> list[Pipeline | Broken]:
+    """Never raises. With ``only``, a DAG's id, its pipeline alone is read if it can be. What secrets and other references stand for need
+    not be known here: the steps know it."""
+    if only is not None:
+        try:
+            pipeline = load_pipeline(config_dir, only, EVERYTHING)
+            for cluster in pipeline.clusters:
+                load_cluster(config_dir, cluster, EVERYTHING)
+            return [pipeline]
+        except Exception:  # whatever it is, reading everything shows it, as it did when the DAG was made
+            return [entry for entry in read_catalog(config_dir) if dag_id_of(entry) == only]
+    try:
+        config = load_all(config_dir, EVERYTHING)
+    except Exception as error:
+        return [Broken(CONFIG_DAG_ID, (describe(error),))]
+    if not config.pipelines and not config.broken:
+        return [Broken(CONFIG_DAG_ID, tuple(map(str, config.faults)))]
+    free, copies = _free_ids(set(config.pipelines)), LastGood(config_dir)
+    for name in config.pipelines:
+        copies.keep(name)
+    return [
+        *config.pipelines.values(),
+        *(Broken(free(stem), tuple(map(str, found)), copies.find(stem)) for stem, found in config.broken.items()),
+    ]
+
+
+def dag_id_of(entry: Pipeline | Broken) -> str:
+    return entry.dag_id if isinstance(entry, Broken) else entry.name
+
+
+def describe(error: Exception) -> str:
+    return str(error) if isinstance(error, ShipperError) else f"{type(error).__name__}: {error}"
+
+
+def _free_ids(taken: set[str]) -> Callable[[str], str]:
+    """File stem → a legal DAG id that nothing else has: that of its pipeline, when the file was right."""
+
+    def free(stem: str) -> str:
+        dag_id = re.sub(r"[^\w.-]", "_", stem, flags=re.ASCII)[:200] or CONFIG_DAG_ID
+        while dag_id in taken:
+            dag_id += "_broken"
+        taken.add(dag_id)
+        return dag_id
+
+    return free
+
+
+class LastGood:
+    """Pipelines as they were when their files could last be read: copies beside Airflow's own files, on this machine alone.
+
+    A pipeline whose file is broken for a moment (half of it saved, a merge gone wrong) keeps its DAG with the tasks that it had. A DAG without
+    them would make Airflow remove these tasks from runs in progress and end their processes. Nothing is shipped by a copy: a task that
+    begins while the file is broken fails and says what is wrong with it.
+    """
+
+    def __init__(self, config_dir: Path) -> None:
+        home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
+        digest = hashlib.sha256(str(config_dir.absolute()).encode()).hexdigest()[:12]
+        self._config_dir = config_dir
+        self._copies = home / "shipper" / "last_good" / digest
+
+    def _copy_of(self, name: str) -> Path:
+        """A configuration's folder with this pipeline alone: its file, and the platform's as it was then."""
+        return self._copies / name
+
+    def keep(self, name: str) -> None:
+        """Copies the pipeline's file and the platform's if they are others than the copies. Where nothing can be written there is no copy."""
+        with suppress(OSError):
+            for file in (f"pipelines/{name}.yaml", PLATFORM):
+                _keep(self._config_dir / file, self._copy_of(name) / file)
+
+    def find(self, name: str) -> Pipeline | None:
+        """None if there is no copy, or no longer one that can be read."""
+        try:
+            return load_pipeline_alone(self._copy_of(name), name, EVERYTHING)
+        except (ConfigError, OSError):
+            return None
+
+
+def _keep(source: Path, copy: Path) -> None:
+    there = _looks(source)
+    if _looks(copy) == there:
+        return
+    if there is None:
+        return copy.unlink()
+    copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = copy.with_name(f"{copy.name}.{os.getpid()}")
+    shutil.copy2(source, partial)
+    partial.replace(copy)
+
+
+def _looks(path: Path) -> tuple[int, int] | None:
+    """None: there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:

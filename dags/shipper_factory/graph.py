@@ -1,4 +1,4 @@
-"""The tasks of a pipeline and their order, without Airflow.
+"""The tasks of a pipeline and their order, and the window that a run ships: what can be said without Airflow.
 
 ::
 
@@ -12,12 +12,16 @@ window is on every cluster, and with it the run's. ``report`` runs always, and f
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from shipper.errors import WindowError
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+from shipper.windows.window import Window, parse_moment
 
 RESOLVE_WINDOW, DELIVERED = "resolve_window", "delivered"
+_REMEDY = 'trigger it with {"window_start": "2026-11-01T06:00:00Z", "window_end": "2026-11-01T07:00:00Z"}'
 
 
 @dataclass(frozen=True)
@@ -68,3 +72,25 @@ def _to_cluster(cluster: str) -> Iterator[TaskSpec]:
     ship = TaskSpec(SHIP, f"{SHIP}:{cluster}", after=(GATE_SOURCE,), cluster=cluster, retries=2, one_at_a_time=True)
     yield ship
     yield TaskSpec(GATE_DELIVERY, f"{GATE_DELIVERY}:{cluster}", after=(ship.task_id,), cluster=cluster)
+
+
+def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
+    """When the last file that belongs to a window has settled: a run that plans earlier would leave it out, and the next
+    window's run, which looks into other folders, would not find it."""
+    return window.end + dt.timedelta(seconds=settle_seconds)
+
+
+def resolve_window(start: str | None, end: str | None, interval: tuple[dt.datetime, dt.datetime] | None) -> Window:
+    """Params before interval. Raises WindowError when there is neither, or half of the one, or when it is empty."""
+    if bool(start) != bool(end):
+        given, missing = ("window_start", "window_end") if start else ("window_end", "window_start")
+        raise WindowError(f"{given} is given and {missing} is not: a window needs both, or none to take the data interval")
+    if start and end:
+        return Window(parse_moment(start), parse_moment(end))
+    if interval is None:
+        raise WindowError(f"this run has no window: a run without a logical date has no data interval; {_REMEDY}")
+    # Airflow's moments are pendulum's, which lose their zone when a timedelta is added to a converted one.
+    first, end = (dt.datetime.fromtimestamp(moment.timestamp(), dt.UTC) for moment in interval)
+    if first == end:
+        raise WindowError(f"this run has no window: the pipeline has no schedule to take a data interval from; {_REMEDY}")
+    return Window(first, end)

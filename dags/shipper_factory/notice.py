@@ -54,9 +54,9 @@ class Notice:
     headline: str
     cause: str | None
     """The first cause in one sentence."""
-    report: str | None
+    report: str | None = None
     """Where the page lies: a path or a URL, by the pipeline's ``runs_uri``."""
-    log: str | None
+    log: str | None = None
     """URL of the log of the task that failed first, else of the run, in Airflow."""
     details: tuple[str, ...] = ()
     """A line for each cluster."""
@@ -130,18 +130,8 @@ class RunTimedOut:
             return
         run: Any = context.get("dag_run")
         bounds = run and _bounds(run.conf or {}, run.data_interval_start, run.data_interval_end)
-        notice = Notice(
-            event="failure",
-            pipeline=self.pipeline.name,
-            owner=self.pipeline.owner,
-            clusters=", ".join(self.pipeline.clusters),
-            window=_window(*bounds) if bounds else None,
-            headline="Failed: given up",
-            cause="Airflow ended the run, which had not ended in the time of `schedule.give_up_after`; a task may wait for a worker or a pool.",
-            report=None,
-            log=None,
-        )
-        send(self.pipeline, notice, context)
+        cause = "Airflow ended the run, which had not ended in the time of `schedule.give_up_after`; a task may wait for a worker or a pool."
+        send(self.pipeline, _notice(self.pipeline, bounds, "failure", "Failed: given up", cause), context)
 
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
@@ -155,18 +145,10 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
     from shipper.config.units import format_duration
 
     base = conf.get("api", "base_url", fallback="http://localhost:8080/").rstrip("/")
-    notice = Notice(
-        event="late",
-        pipeline=spec.name,
-        owner=spec.owner,
-        clusters=", ".join(spec.clusters),
-        window=_window(*bounds) if bounds else None,
-        headline="Late: not finished" + (f" within {format_duration(within)}" if within else ""),
-        cause=f"The run is {run['state']} since {run.get('start_date') or run.get('queued_at')}." if run.get("state") else None,
-        report=None,
-        log=f"{base}/dags/{quote(run['dag_id'])}/runs/{quote(run['dag_run_id'])}",
-    )
-    send(spec, notice, context)
+    headline = "Late: not finished" + (f" within {format_duration(within)}" if within else "")
+    cause = f"The run is {run['state']} since {run.get('start_date') or run.get('queued_at')}." if run.get("state") else None
+    log_url = f"{base}/dags/{quote(run['dag_id'])}/runs/{quote(run['dag_run_id'])}"
+    send(spec, _notice(spec, bounds, "late", headline, cause, log=log_url), context)
 
 
 def send(pipeline: Pipeline, notice: Notice, context: Mapping[str, Any]) -> None:
@@ -178,6 +160,16 @@ def send(pipeline: Pipeline, notice: Notice, context: Mapping[str, Any]) -> None
                 log.info("told by %s: %s", entry.notifier, notice.title)
             except Exception:
                 log.exception("%s could not tell: %s", entry.notifier, notice.title)
+
+
+def _notice(
+    pipeline: Pipeline, bounds: tuple[dt.datetime, dt.datetime] | None, event: str, headline: str, cause: str | None, **more: Any
+) -> Notice:
+    """``bounds``: of the run's window, if they are known."""
+    from shipper.report.markup import window
+
+    clusters = ", ".join(pipeline.clusters)
+    return Notice(event, pipeline.name, pipeline.owner, clusters, window(*bounds) if bounds else None, headline, cause, **more)
 
 
 def _hears(entry: Notify, event: str) -> bool:
@@ -204,23 +196,13 @@ def _of_ended_run(ended: RunEnded, context: Context) -> Notice:
         word = f"the run failed in {', '.join(failed)}" if failed else "the report task died and left no word"
         headline, cause = "Failed", one_sentence(str(error)) if error else word
     bounds = _bounds(run, None, None) if run else None
-    return Notice(
-        event=event,
-        pipeline=pipeline.name,
-        owner=pipeline.owner,
-        clusters=", ".join(pipeline.clusters),
-        window=_window(*bounds) if bounds else None,
-        headline=headline,
-        cause=cause,
-        report=page,
-        log=_log_url(context, told),
-        details=told.clusters if told else (),
-    )
+    details = told.clusters if told else ()
+    return _notice(pipeline, bounds, event, headline, cause, report=page, log=_log_url(context, told), details=details)
 
 
 def _failed_tasks(context: Context) -> list[str]:
     """Empty where nobody can be asked: in the DAG processor."""
-    from shipper_factory.outcome import failed_tasks
+    from shipper_factory.step import failed_tasks
 
     try:
         return failed_tasks(context)
@@ -233,7 +215,8 @@ def _from_report(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any]) -
     """What the run's report says, and where its page lies; None, None if it left none."""
     from shipper.config import resolve_uri
     from shipper.report.message import message
-    from shipper.report.results import RunFolder, RunReport
+    from shipper.report.results import RunReport
+    from shipper.report.run_folder import RunFolder
 
     start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
     folder = RunFolder(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name, start, end, run["run_id"])
@@ -253,15 +236,9 @@ def _log_url(context: Context, told: Message | None) -> str | None:
     return f"{run}/tasks/{f'{group_id(cluster)}.{name}' if cluster else name}"
 
 
-def _bounds(asked: Mapping[str, Any], first: Any, last: Any) -> tuple[dt.datetime, dt.datetime] | None:
+def _bounds(asked: Mapping[str, Any], interval_start: Any, interval_end: Any) -> tuple[dt.datetime, dt.datetime] | None:
     """Of the window: asked for, else the data interval."""
-    start, end = asked.get("window_start") or first, asked.get("window_end") or last
+    start, end = asked.get("window_start") or interval_start, asked.get("window_end") or interval_end
     if not start or not end:
         return None
     return dt.datetime.fromisoformat(str(start)), dt.datetime.fromisoformat(str(end))
-
-
-def _window(start: dt.datetime, end: dt.datetime) -> str:
-    from shipper.report.markup import window
-
-    return window(start, end)

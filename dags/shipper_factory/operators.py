@@ -15,15 +15,15 @@ from airflow.sdk import Asset, BaseOperator, BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from shipper.config.models import Pipeline
+from shipper.errors import WindowError
 from shipper.runner import PLAN, REPORT, Job, new_run_id
-from shipper_factory.graph import RESOLVE_WINDOW
+from shipper_factory.graph import RESOLVE_WINDOW, opens_at, resolve_window
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shipper.report.results import RunFolder, StepResult
-    from shipper_factory.child import Child
-    from shipper_factory.outcome import Failure
+    from shipper.report.run_folder import RunFolder, StepResult
+    from shipper_factory.step import Child, Failure
 
 #: What a run may be asked for, in the form or as JSON.
 PARAMS = ("window_start", "window_end", "reship", "reship_reason", "new_ledger")
@@ -49,17 +49,12 @@ class ResolveWindow(BaseSensorOperator):
         self.settle_seconds = settle_seconds
 
     def poke(self, context: Context) -> PokeReturnValue:
-        from shipper.errors import WindowError
-        from shipper_factory.window import opens_at, resolve_window
-
         params = context["params"]
         if fault := fault_of(context["dag_run"].conf or {}, params):
             raise AirflowFailException(fault)
-        first, last = context.get("data_interval_start"), context.get("data_interval_end")
+        first, end = context.get("data_interval_start"), context.get("data_interval_end")
         try:
-            window = resolve_window(
-                params.get("window_start"), params.get("window_end"), (first, last) if first and last else None
-            )
+            window = resolve_window(params.get("window_start"), params.get("window_end"), (first, end) if first and end else None)
         except WindowError as error:
             raise AirflowFailException(str(error)) from error
         settled = opens_at(window, self.settle_seconds)
@@ -107,9 +102,7 @@ class ShipperStep(BaseOperator):
         self._child: Child | None = None
 
     def execute(self, context: Context) -> None:
-        from shipper_factory.child import Child
-        from shipper_factory.connections import given
-        from shipper_factory.outcome import failure_of, gave_up, result_of
+        from shipper_factory.step import Child, failure_of, gave_up, given, result_of
 
         _refuse_broken(self.faults)
         job = self._job(context)
@@ -141,7 +134,7 @@ class ShipperStep(BaseOperator):
 
     def _of_the_run(self, context: Context, report: StepResult | None, folder: RunFolder) -> Failure | None:
         """The report is written. It fails only when the run did and no other task shows it: one cause is one red task."""
-        from shipper_factory.outcome import Failure, failed_tasks
+        from shipper_factory.step import Failure, failed_tasks
 
         cause = getattr(report, "first_cause", None)
         failed = failed_tasks(context)
@@ -161,7 +154,7 @@ class ShipperStep(BaseOperator):
         raise (AirflowFailException if failure.final else AirflowException)(short)
 
     def _count(self, result: StepResult) -> None:
-        from shipper_factory.metrics import emit
+        from shipper_factory.step import emit
 
         try:
             emit(result)
@@ -255,7 +248,7 @@ def _is_scheduled(context: Context) -> bool:
 
 def _folder(job: Job) -> RunFolder:
     from shipper.config import resolve_uri
-    from shipper.report.results import RunFolder
+    from shipper.report.run_folder import RunFolder
 
     uri = resolve_uri(job.config_dir, job.pipeline.runs_uri)
     return RunFolder(uri, job.pipeline.name, job.window_start, job.window_end, job.run_id)

@@ -18,11 +18,11 @@ from shipper.config.models import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.fold import all_doubts
 from shipper.ledger.inventory import Inventory, entries
-from shipper.report.beginning import read_beginnings
-from shipper.report.gaps import Held, find_gaps, merged
+from shipper.ledger.state import all_doubts
+from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
 from shipper.report.markup import plural
+from shipper.report.past_runs import contains, window_runs
 from shipper.report.results import Gap, LeftFile
-from shipper.report.window_runs import contains, window_runs
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window

@@ -34,7 +34,9 @@ from shipper.config.models import Runner
 from shipper.errors import ShipperError, StepResultError, UsageError
 from shipper.report import schema as report_schema
 from shipper.report.markup import plural
-from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import GateResult, RunReport
+from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import write_anything
 from shipper.windows.window import parse_window

@@ -7,7 +7,8 @@ from rich.text import Text
 from shipper.cli.console import Terminal, table
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.markup import plural
-from shipper.report.results import ClusterPlan, GateResult, PlanResult, RunReport, ShipResult
+from shipper.report.plan_result import ClusterPlan, PlanResult
+from shipper.report.results import GateResult, RunReport, ShipResult
 from shipper.report.sections import unsafe_note
 from shipper.windows.window import Window
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shipper.report.results import ClusterPlan, Count, DeliveryGateResult, RunReport, ShipResult, StepResult, TopicAccount
+from shipper.report.plan_result import ClusterPlan
+from shipper.report.results import Count, DeliveryGateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.run_folder import StepResult
 
 AccountOutcome = Literal["shipped", "nothing", "failed", "no result"]
 

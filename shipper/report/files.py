@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account
 from shipper.report.markup import Column, Html, Row, folded, join, number, plural, tag
-from shipper.report.results import FileAccount, PlannedFile, RunReport
+from shipper.report.plan_result import PlannedFile
+from shipper.report.results import FileAccount, RunReport
 
 MOST_ROWS = 200
 """Of 5,000 files a person reads the conspicuous ones; all of them are in report.json."""
@@ -16,7 +17,7 @@ _NONE = "–"
 
 
 @dataclass(frozen=True)
-class File:
+class FileRow:
     """One file on one cluster; ``counts`` is None where it was not read or left no receipt."""
 
     path: str
@@ -50,11 +51,11 @@ class File:
         return not self.missing, not self.unfinished, -self.seconds, -records, size, self.path, self.cluster
 
 
-def ranked_files(report: RunReport, found: Sequence[Account]) -> list[File]:
+def ranked_files(report: RunReport, found: Sequence[Account]) -> list[FileRow]:
     return sorted(_files(report, found), key=lambda file: file.rank)
 
 
-def shown_files(report: RunReport, found: Sequence[Account]) -> list[File]:
+def shown_files(report: RunReport, found: Sequence[Account]) -> list[FileRow]:
     """Those that have a row of their own, in the order of the rows."""
     return ranked_files(report, found)[:MOST_ROWS]
 
@@ -82,7 +83,7 @@ def files_section(report: RunReport, found: Sequence[Account]) -> Html | None:
     return tag("section", tag("h2", "Files"), under, files_table, _order(files, order), _more(len(files)), id="files")
 
 
-def _order(files: Sequence[File], order: str) -> Html | None:
+def _order(files: Sequence[FileRow], order: str) -> Html | None:
     if len(files) < 2:
         return None
     first = [
@@ -109,7 +110,7 @@ _COLUMNS = [
 ]
 
 
-def _columns(files: Sequence[File]) -> list[Column]:
+def _columns(files: Sequence[FileRow]) -> list[Column]:
     """Without those that would be empty."""
     counted = any(file.counts for file in files)
     optional = dict.fromkeys(("Records", "Delivered", "Before"), counted)
@@ -123,7 +124,7 @@ def _columns(files: Sequence[File]) -> list[Column]:
     return [column for column in _COLUMNS if optional.get(column.title, True)]
 
 
-def _files(report: RunReport, found: Sequence[Account]) -> Iterator[File]:
+def _files(report: RunReport, found: Sequence[Account]) -> Iterator[FileRow]:
     """Every file on every cluster that counted it or failed over it, and once each planned file of which neither is true."""
     planned = {file.path: file for file in report.plan.files} if report.plan else {}
     left = dict(planned)
@@ -132,12 +133,12 @@ def _files(report: RunReport, found: Sequence[Account]) -> Iterator[File]:
             left.pop(counts.path, None)
             # Of a failed ship a file without a record was not read, or was read and its receipt is lost: nobody knows.
             unknown = account.ship_failed and counts.records == 0
-            yield File(counts.path, account.cluster, planned.get(counts.path), None if unknown else counts, unfinished=unknown)
+            yield FileRow(counts.path, account.cluster, planned.get(counts.path), None if unknown else counts, unfinished=unknown)
     for path, file in left.items():
-        yield File(path, _NONE, file, None)
+        yield FileRow(path, _NONE, file, None)
 
 
-def _cells(file: File, stem: str) -> dict[str, str]:
+def _cells(file: FileRow, stem: str) -> dict[str, str]:
     counts = file.counts
     cells: dict[str, str] = {
         "File": tag("code", file.path[len(stem) :], title=file.path),

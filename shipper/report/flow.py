@@ -1,9 +1,8 @@
 """The closed sum of one cluster as a picture: files → read → topics, each with what was delivered and what was there; and below
 them what went elsewhere: filtered by a rule, quarantined for a reason, or not accounted for.
 
-The picture stretches with the page while its text does not, so that it can be read at 360 px: the ribbons are one SVG
-in a box that is 100 units wide and as many em high as its rows need (`preserveAspectRatio="none"`), the labels are
-text over it, placed in per cent and em. A ribbon is as thick as its share of the records, but never too thin to see.
+The ribbons are one SVG in a box that is 100 units wide and as many em high as its rows need, the labels are text over it, placed in per
+cent and em. A ribbon is as thick as its share of the records, but never too thin to see.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Literal
 
 from shipper.report.account import Account
 from shipper.report.markup import Html, join, number, plural, tag, text, words
-from shipper.report.results import TopicAccount
+from shipper.report.plot import coordinate, picture
 
-Kind = Literal["delivered", "before", "filtered", "quarantined", "parked", "lost"]
+RibbonKind = Literal["delivered", "before", "filtered", "quarantined", "parked", "lost"]
 
 MOST_ROWS = 8
 """With more topics the smallest ones share a row; the table below the picture names all of them."""
@@ -32,10 +31,10 @@ _GAP_EM = 0.75
 
 
 @dataclass(frozen=True)
-class Part:
-    """A number of records with one fate; it becomes one ribbon."""
+class Ribbon:
+    """A number of records with one disposition."""
 
-    kind: Kind
+    kind: RibbonKind
     records: int
 
 
@@ -44,7 +43,7 @@ class Line:
     """One row at the right of the picture."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[Ribbon, ...]
     says: tuple[str, ...]
     href: str | None = None
 
@@ -118,36 +117,36 @@ def _lines(account: Account, prefix: str) -> list[Line]:
     rest = topics[len(alone) :]
     if rest and (line := _line(f"{number(len(rest))} more topics", rest, places[rest[0].topic])).parts:
         lines.append(line)
-    lines += _fates(account.filtered, "filtered", "rules", f"#{prefix}-account" if account.counts else None)
-    aside = next((places[topic.topic] for topic in account.topics if topic.quarantine), None)
-    lines += _fates(account.quarantined, "quarantined", "reasons", aside)
+    lines += _set_aside(account.filtered, "filtered", "rules", f"#{prefix}-account" if account.counts else None)
+    aside = next((places[topic.name] for topic in account.topics if topic.quarantine), None)
+    lines += _set_aside(account.quarantined, "quarantined", "reasons", aside)
     if account.unconfirmed:
         says = f"{number(account.unconfirmed)} by the ledger"
-        lines.append(Line("Without a receipt", (Part("delivered", account.unconfirmed),), (says,)))
+        lines.append(Line("Without a receipt", (Ribbon("delivered", account.unconfirmed),), (says,)))
     if account.gap > 0:
-        lines.append(Line("Not accounted for", (Part("lost", account.gap),), (plural(account.gap, "record"),)))
+        lines.append(Line("Not accounted for", (Ribbon("lost", account.gap),), (plural(account.gap, "record"),)))
     return lines
 
 
-def _line(name: str, topics: Sequence[TopicAccount], href: str) -> Line:
-    sums: list[tuple[Kind, int]] = [
+def _line(name: str, topics: Sequence[Topic], href: str) -> Line:
+    sums: list[tuple[RibbonKind, int]] = [
         ("delivered", sum(t.delivered for t in topics if not t.quarantine)),
         ("before", sum(t.before for t in topics)),
         ("parked", sum(t.parked for t in topics)),
     ]
-    parts = tuple(Part(kind, records) for kind, records in sums if records)
+    parts = tuple(Ribbon(kind, records) for kind, records in sums if records)
     return Line(name, parts, tuple(f"{number(part.records)} {part.kind}" for part in parts), href=href)
 
 
-def _fates(counts: Mapping[str, int], kind: Kind, many: str, href: str | None) -> Iterator[Line]:
+def _set_aside(counts: Mapping[str, int], kind: RibbonKind, many: str, href: str | None) -> Iterator[Line]:
     """A row for each rule or reason, the largest first; the smallest ones share one."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     alone = ordered if len(ordered) <= MOST_RULES else ordered[: MOST_RULES - 1]
     for name, count in alone:
-        yield Line(name, (Part(kind, count),), (f"{number(count)} {kind}",), href=href)
+        yield Line(name, (Ribbon(kind, count),), (f"{number(count)} {kind}",), href=href)
     if rest := ordered[len(alone) :]:
         total = sum(count for _, count in rest)
-        yield Line(f"{number(len(rest))} more {many}", (Part(kind, total),), (f"{number(total)} {kind}",), href=href)
+        yield Line(f"{number(len(rest))} more {many}", (Ribbon(kind, total),), (f"{number(total)} {kind}",), href=href)
 
 
 @dataclass(frozen=True)
@@ -174,16 +173,15 @@ def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
 def _picture(account: Account, lines: Sequence[Line], prefix: str, says: str) -> Html:
     placed, height = _place(lines)
     read_share = account.read / ((account.read + account.unread) or 1) if account.read is not None else 1.0
-    wide = {"viewBox": f"0 0 100 {_f(height)}", "preserveAspectRatio": "none", "style": f"height:{_f(height)}em"}
     described = "; ".join(f"{line.name}: {', '.join(line.says)}" for line in lines)
-    svg = tag(
-        "svg",
-        tag("title", f"Flow of records to {account.cluster}", id=f"{prefix}-flow-title"),
-        tag("desc", f"{says}. {described}.", id=f"{prefix}-flow-desc"),
+    svg = picture(
+        f"{prefix}-flow",
+        f"Flow of records to {account.cluster}",
+        f"{says}. {described}.",
         *_ribbons(placed, read_share),
-        role="img",
-        aria_labelledby=f"{prefix}-flow-title {prefix}-flow-desc",
-        **wide,
+        viewBox=f"0 0 100 {coordinate(height)}",
+        preserveAspectRatio="none",
+        style=f"height:{coordinate(height)}em",
     )
     return tag("div", svg, *(_label(row) for row in placed), class_="flow-picture")
 
@@ -212,14 +210,15 @@ def _ribbons(placed: Sequence[_Placed], read_share: float) -> Iterator[Html]:
 
 
 def _band(kind: str, x0: float, y0: float, x1: float, y1: float, thick: float) -> Html:
-    bend = (x0 + x1) / 2
-    top = f"M{_f(x0)} {_f(y0)}C{_f(bend)} {_f(y0)} {_f(bend)} {_f(y1)} {_f(x1)} {_f(y1)}"
-    low = f"V{_f(y1 + thick)}C{_f(bend)} {_f(y1 + thick)} {_f(bend)} {_f(y0 + thick)} {_f(x0)} {_f(y0 + thick)}Z"
+    left, bend, right = map(coordinate, (x0, (x0 + x1) / 2, x1))
+    top0, top1, low0, low1 = map(coordinate, (y0, y1, y0 + thick, y1 + thick))
+    top = f"M{left} {top0}C{bend} {top0} {bend} {top1} {right} {top1}"
+    low = f"V{low1}C{bend} {low1} {bend} {low0} {left} {low0}Z"
     return tag("path", class_=f"band {kind}", d=top + low)
 
 
 def _node(kind: str, x: float, y: float, thick: float) -> Html:
-    return tag("rect", class_=f"node {kind}", x=_f(x), y=_f(y), width=_f(_NODE), height=_f(thick))
+    return tag("rect", class_=f"node {kind}", x=coordinate(x), y=coordinate(y), width=coordinate(_NODE), height=coordinate(thick))
 
 
 def _label(row: _Placed) -> Html:
@@ -227,9 +226,4 @@ def _label(row: _Placed) -> Html:
     name = tag("a", row.line.name, href=row.line.href) if row.line.href else row.line.name
     lines = (tag("b", name, title=row.line.name), *(tag("span", says) for says in row.line.says))
     top = row.y + (row.height - _LINE_EM * len(lines)) / 2
-    return tag("p", *lines, class_="flow-label", style=f"top:{_f(top)}em")
-
-
-def _f(value: float) -> str:
-    """Two decimals at most: small pages, and the same text on every machine."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    return tag("p", *lines, class_="flow-label", style=f"top:{coordinate(top)}em")

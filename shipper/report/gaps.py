@@ -2,11 +2,14 @@
 
 What runs found and did is in their results, and what is on a cluster is in its ledger. A window is complete there if the last run that covered
 it passed the cluster's delivery gate and left nothing of it behind. A run covers its own window, and what it looked back at (see
-shipper.report.coverage). So a window that nobody ran, or whose run failed, is complete once a later run has looked back over it, except where
+:func:`coverage`). So a window that nobody ran, or whose run failed, is complete once a later run has looked back over it, except where
 its own source gate is closed: then a person has to look. A file that was left behind counts as shipped when the ledger has all of it.
 
 Results may be deleted. Of a window that has none any more, and was not looked back at, the ledger alone is left: it is complete if the ledger
 holds files of it and all of them are complete. That a file never arrived is then known to nobody.
+
+The first run of the schedule writes down since when a pipeline is shipped on it, cluster by cluster (:func:`beginnings`). Nothing before that
+moment is looked at, or called a gap, unasked: a new pipeline, or a new cluster of an old one, must not begin with a past that nobody wanted.
 """
 
 from __future__ import annotations
@@ -15,15 +18,85 @@ import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+import fsspec
+from pydantic import BaseModel, ValidationError
+
 from shipper.config.models import Pipeline
-from shipper.report.beginning import read_beginnings
-from shipper.report.results import Coverage, Gap, LeftFile
-from shipper.report.window_runs import WindowRun, contains, source_closed, window_names, window_runs
+from shipper.errors import StepResultError
+from shipper.report.past_runs import WindowRun, contains, source_closed, window_names, window_runs
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import Coverage, Gap, LeftFile, Uncovered
+from shipper.report.run_folder import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
 #: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks at everything.
 _REPORT_DAYS, _REPORT_WINDOWS = 7, 200
+
+
+class _ScheduleFile(BaseModel):
+    """`{runs_uri}/{pipeline}/schedule.json`. Each run of the schedule writes it anew, so that a bucket's rule that deletes what is old never
+    takes it. If it is lost all the same, the schedule begins anew with the next run."""
+
+    version: int = 1
+    first_window: dict[str, dt.datetime]
+    """Cluster → begin of the first window that the schedule had for it, UTC."""
+
+
+def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
+    """Cluster → begin of the first window of the schedule. Empty if no run of the schedule has been. Raises StepResultError, OSError."""
+    uri = _uri(runs_uri, pipeline)
+    fs, path = fsspec.core.url_to_fs(uri)
+    try:
+        return _ScheduleFile.model_validate_json(bytes(fs.cat_file(path))).first_window
+    except FileNotFoundError:
+        return {}
+    except ValidationError as error:
+        raise StepResultError(
+            f"{uri} cannot be read: it says since when pipeline {pipeline} is on a schedule. Put it back from a backup; or delete it, and the "
+            "next run of the schedule is the first one, which looks at nothing before it."
+        ) from error
+
+
+def beginnings(
+    runs_uri: str,
+    pipeline: str,
+    clusters: Collection[str],
+    window_start: dt.datetime,
+    schedule_start: dt.datetime | None,
+    *,
+    keep: bool,
+) -> dict[str, dt.datetime]:
+    """As ``read_beginnings``, with what a run over a window that begins at ``window_start`` adds: a cluster that no run had before begins
+    here; and the first run of all, at `schedule.start` if there is one. ``keep``: writes it."""
+    kept = read_beginnings(runs_uri, pipeline)
+    first = min(schedule_start, window_start) if schedule_start and not kept else window_start
+    found = {cluster: kept.get(cluster, first) for cluster in clusters}
+    if keep:
+        write_whole(_uri(runs_uri, pipeline), _ScheduleFile(first_window=kept | found).model_dump_json(indent=1) + "\n")
+    return found
+
+
+def _uri(runs_uri: str, pipeline: str) -> str:
+    return f"{runs_uri.rstrip('/')}/{pipeline}/schedule.json"
+
+
+def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Coverage:
+    """When all that the plan had for the cluster is there. A run that looked back covers the windows that it looked at as well: what was
+    there is on the cluster, shipped by this run or before it."""
+    own = str(Window(plan.window_start, plan.window_end))
+    planned = next((found for found in plan.clusters if found.cluster == cluster), None)
+    start = (planned and planned.looks_back_to) or plan.window_start
+    by_window: dict[str, Uncovered] = {}
+    for file in plan.left_out:
+        if file.warns and (not file.clusters or cluster in file.clusters):
+            window = file.window or own
+            found = by_window.setdefault(window, Uncovered(window=window, why=file.reason))
+            found.files.append(LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
+    if plan.looked_back and when_empty_fails:
+        for window in plan.looked_back.empty:
+            by_window.setdefault(window, Uncovered(window=window, why="no file was there"))
+    return Coverage(start=start, end=plan.window_end, uncovered=list(by_window.values()))
 
 
 class Held(Protocol):

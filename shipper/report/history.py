@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account
 from shipper.report.markup import Html, number, plural, tag, utc, window
+from shipper.report.plot import bars
 from shipper.report.results import PastRun, RunReport
 
 MOST_RUNS = 60
 """The latest ones; the others are in report.json."""
-_HEIGHT = 100.0
 
 
 @dataclass(frozen=True)
-class _Bars:
+class _Chart:
     title: str
     key: str
     past: Sequence[float]
@@ -49,20 +49,20 @@ def history_section(report: RunReport, found: Sequence[Account]) -> Html | None:
         f"{window(first.window_start, first.window_end)}"
     )
     says += f" to {window(last.window_start, last.window_end)}." if len(before) > 1 else "."
-    figures = (_figure(bars) for bars in _charts(report, found, before))
+    figures = (_figure(chart) for chart in _charts(report, found, before))
     return tag(
         "section", head, tag("div", *figures, class_="charts"), tag("p", f"{says} The line is their median."), id="history"
     )
 
 
-def _charts(report: RunReport, found: Sequence[Account], before: Sequence[PastRun]) -> list[_Bars]:
+def _charts(report: RunReport, found: Sequence[Account], before: Sequence[PastRun]) -> list[_Chart]:
     """A run that failed was cut short: its files and bytes can be compared, its records only where they were counted."""
     plan = report.plan
     assert plan is not None
     lines = [account.read + account.unread for account in found if account.read is not None]
     charts = [
-        _Bars("Files", "files", [run.files for run in before], len(plan.own_files), number),
-        _Bars(
+        _Chart("Files", "files", [run.files for run in before], len(plan.own_files), number),
+        _Chart(
             "Bytes, as stored",
             "bytes",
             [run.bytes for run in before],
@@ -71,50 +71,33 @@ def _charts(report: RunReport, found: Sequence[Account], before: Sequence[PastRu
         ),
     ]
     if lines:
-        charts.append(_Bars("Records", "records", [run.records for run in before], max(lines), number))
+        charts.append(_Chart("Records", "records", [run.records for run in before], max(lines), number))
     if report.first_cause is None and report.status == "succeeded":
         took = max(0.0, (utc(report.finished_at) - utc(plan.started_at)).total_seconds())
-        charts.append(_Bars("Time", "seconds", [run.seconds for run in before], took, format_duration))
+        charts.append(_Chart("Time", "seconds", [run.seconds for run in before], took, format_duration))
     return charts
 
 
-def _figure(bars: _Bars) -> Html:
-    values = [*bars.past, bars.now]
-    top = max(*values, 1e-9)
-    titled = {"id": f"history-{bars.key}-title"}, {"id": f"history-{bars.key}-desc"}
-    rects = (_bar(i, value, top, "now" if i == len(bars.past) else "past") for i, value in enumerate(values))
-    median = f"{_f(_HEIGHT * (1 - bars.median / top))}"
-    svg = tag(
-        "svg",
-        tag("title", f"{bars.title} of this run and the runs before it", **titled[0]),
-        tag("desc", f"{bars.write(bars.now)}; {_compared(bars)}.", **titled[1]),
-        *rects,
-        tag("line", class_="median", x1="0", x2=str(len(values)), y1=median, y2=median, vector_effect="non-scaling-stroke"),
-        role="img",
-        aria_labelledby=f"history-{bars.key}-title history-{bars.key}-desc",
-        **{"viewBox": f"0 0 {len(values)} {_f(_HEIGHT)}", "preserveAspectRatio": "none"},
+def _figure(chart: _Chart) -> Html:
+    svg = bars(
+        f"history-{chart.key}",
+        f"{chart.title} of this run and the runs before it",
+        f"{chart.write(chart.now)}; {_compared(chart)}.",
+        [*chart.past, chart.now],
+        chart.median,
     )
-    head = tag("p", tag("span", bars.title), tag("b", bars.write(bars.now)))
-    return tag("figure", head, svg, tag("figcaption", _compared(bars)), class_="bars")
+    head = tag("p", tag("span", chart.title), tag("b", chart.write(chart.now)))
+    return tag("figure", head, svg, tag("figcaption", _compared(chart)), class_="bars")
 
 
-def _bar(i: int, value: float, top: float, kind: str) -> Html:
-    height = max(_HEIGHT * value / top, 0.8 if value else 0.0)
-    return tag("rect", class_=kind, x=_f(i + 0.14), y=_f(_HEIGHT - height), width="0.72", height=_f(height))
-
-
-def _compared(bars: _Bars) -> str:
+def _compared(chart: _Chart) -> str:
     """``12 % above the median of 1,190,000``."""
-    median = bars.write(bars.median)
-    if not bars.median:
+    median = chart.write(chart.median)
+    if not chart.median:
         return f"the median is {median}"
-    share = round(100 * (bars.now / bars.median - 1))
+    share = round(100 * (chart.now / chart.median - 1))
     if share == 0:
         return f"at the median of {median}"
     if share >= 900:
-        return f"{number(bars.now / bars.median)} times the median of {median}"
+        return f"{number(chart.now / chart.median)} times the median of {median}"
     return f"{abs(share)} % {'above' if share > 0 else 'below'} the median of {median}"
-
-
-def _f(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -7,21 +7,24 @@ page. A section is a function from the report to markup; a new one is a new line
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from urllib.parse import quote
 
 from shipper.config.units import format_bytes
-from shipper.report.account import Account, accounts
-from shipper.report.files import files_section, left_out_section
+from shipper.report.account import Account, Step, accounts, steps
+from shipper.report.counts import MOST_COUNTS
+from shipper.report.files import FileRow, files_section, left_out_section, place_of_file, shown_files
 from shipper.report.history import history_section
-from shipper.report.incomplete import incomplete_section
 from shipper.report.markup import Html, duration, join, moment, number, plural, prose, tag, utc, window
-from shipper.report.places import places
-from shipper.report.results import PlanResult, RunReport
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import RunReport
 from shipper.report.sections import (
+    MOST_TOPICS,
     account_section,
+    anchor,
     gates_section,
+    incomplete_section,
     notes,
     notes_section,
     steps_section,
@@ -42,6 +45,7 @@ _ICON_COLOURS: dict[State, str] = {"shipped": "#1a7f4b", "nothing": "#6b8577", "
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Nothing is loaded and no script runs, even if some hostile text ever got through as markup."""
 _LONGEST_CAUSE = 4_000
+_MOST_PLACES = 6
 
 
 def render(report: RunReport) -> str:
@@ -119,11 +123,57 @@ def _titled(title: str, part: Html) -> Html:
 
 
 def _places(report: RunReport, found: Sequence[Account], ending: Verdict) -> Html | None:
-    links = [tag("a", says, href=f"#{place}") for says, place in places(report, found, ending)]
+    links = [tag("a", says, href=f"#{place}") for says, place in _cause_at(report, found, ending)]
     return tag("p", "Look at ", join(links, " · "), class_="pointers") if links else None
 
 
-def _doubt(doubt: Caveat) -> Html:
+def _cause_at(report: RunReport, found: Sequence[Account], ending: Verdict) -> list[tuple[str, str]]:
+    """Where on the page the first cause of a failure is shown: the check, the topic, the file, the figure, or else the step. What is there, and
+    the id of the element; at most :data:`_MOST_PLACES`, the closest first."""
+    step = ending.failed
+    if step is None:
+        return []
+    if step.name in ("gate_source", "gate_delivery"):
+        near = [*_failed_checks(report, step), *_wrong_figures(found, step)]
+    else:
+        files = shown_files(report, found)
+        near = [*_troubled_topics(found, step, ending.cause), *_troubled_files(files, step, ending.cause)]
+    index = next(i for i, other in enumerate(steps(report)) if (other.name, other.cluster) == (step.name, step.cluster))
+    return [*near[: _MOST_PLACES - 1], (f"step {step.title.lower()}", f"step-{index}")]
+
+
+def _failed_checks(report: RunReport, step: Step) -> Iterator[tuple[str, str]]:
+    title = "Source" if step.cluster is None else f"Delivery, {step.cluster}"
+    for i, (gate, check) in enumerate(checks(report)):
+        if gate == title and check.severity == "block" and not check.passed:
+            yield f"check {check.check}", f"check-{i}"
+
+
+def _wrong_figures(found: Sequence[Account], step: Step) -> Iterator[tuple[str, str]]:
+    for account in found:
+        if account.cluster == step.cluster:
+            wrong = [i for i, count in enumerate(account.counts) if not count.agrees]
+            for i in wrong[:MOST_COUNTS]:
+                yield f"count of {account.counts[i].name}", f"{anchor(found, account)}-count-{i}"
+
+
+def _troubled_topics(found: Sequence[Account], step: Step, cause: str | None) -> Iterator[tuple[str, str]]:
+    """Those with parked records, and those that the cause names."""
+    for account in found:
+        if account.cluster == step.cluster:
+            for i, topic in enumerate(account.topics[:MOST_TOPICS]):
+                if topic.parked or (cause and f" {topic.name} " in f" {cause} ".replace(",", " ").replace(":", " ")):
+                    yield f"topic {topic.name}", f"{anchor(found, account)}-topic-{i}"
+
+
+def _troubled_files(files: Sequence[FileRow], step: Step, cause: str | None) -> Iterator[tuple[str, str]]:
+    """Those that the cause names, and those of which something is missing."""
+    for i, file in enumerate(files):
+        if (file.missing and file.cluster == step.cluster) or (cause and file.path in cause):
+            yield f"file {file.path.rpartition('/')[2]}", place_of_file(i)
+
+
+def _doubt(doubt: Doubt) -> Html:
     return tag("li", prose(doubt.says), " ", tag("a", "Show", href=f"#{doubt.section}"))
 
 

@@ -8,9 +8,10 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from shipper.report import results
+from shipper.report import plan_result, results, run_folder
 
 NAME = "report.json"
+_HOMES = (run_folder, plan_result, results)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PROMISE = (
     "Everything about one run of shipper. Within a `version` fields may be added; none is taken away, renamed or given another "
@@ -22,12 +23,13 @@ def report_schema() -> dict[str, Any]:
     """Of the file as it is written."""
     schema = results.RunReport.model_json_schema(mode="serialization")
     documented = _descriptions()
+    models = {name: model for home in _HOMES for name, model in vars(home).items()}
     sections = {**schema["$defs"], schema.pop("title"): schema}
     for name, section in sections.items():
         section.pop("additionalProperties", None)  # shipper refuses what it does not know; a reader must not
         for key, field in section["properties"].items():
             field.pop("title", None)
-            model = next(one for one in getattr(results, name).__mro__ if key in one.__annotations__)
+            model = next(one for one in models[name].__mro__ if key in one.__annotations__)
             if text := documented.get((model.__name__, key)):
                 section["properties"][key] = {"description": text, **field}
     return {"$schema": _DIALECT, "title": "shipper run report", **schema, "description": _PROMISE}
@@ -37,7 +39,7 @@ def _descriptions() -> dict[tuple[str, str], str]:
     """(Model, field) → the docstring under it. pydantic can do that, too, but would parse the module for each model in every
     process that imports it: 0.2 s."""
     found = {}
-    for model in ast.parse(inspect.getsource(results)).body:
+    for model in (node for home in _HOMES for node in ast.parse(inspect.getsource(home)).body):
         if isinstance(model, ast.ClassDef):
             for field, below in pairwise(model.body):
                 match field, below:

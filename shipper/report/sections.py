@@ -8,13 +8,14 @@ from shipper.config.units import format_bytes
 from shipper.report.account import Account, steps
 from shipper.report.counts import account_table
 from shipper.report.flow import flow
-from shipper.report.lanes import lanes
+from shipper.report.gaps import merged
 from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, prose, table, tag
-from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
-from shipper.report.timeline import timeline
+from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult
+from shipper.report.throughput import lanes, timeline
 from shipper.report.verdict import checks, gates
 
 MOST_TOPICS = 200
+_MOST_GAPS = 200
 _LONGEST_ERROR = 20_000
 
 
@@ -192,6 +193,28 @@ def throughput_section(found: Sequence[Account]) -> Html | None:
         if ship.delivered or ship.timeline
     ]
     return tag("section", tag("h2", "Throughput"), *figures, id="throughput") if figures else None
+
+
+def incomplete_section(report: RunReport) -> Html | None:
+    if not report.gaps:
+        return None
+    rows = [
+        Row([gap.cluster, gap.window, number(gap.windows), gap.why + (f": {gap.paths[0]}" if gap.paths else "")], tone="warn")
+        for gap in merged(report.gaps)[:_MOST_GAPS]
+    ]
+    columns = [Column("Cluster"), Column("Windows from/to"), Column("Number", numeric=True), Column("Why")]
+    return tag(
+        "section",
+        tag("h2", "Earlier windows that are not complete"),
+        folded("Windows of the schedule before this one, of the last seven days", columns, rows, "row"),
+        tag(
+            "p",
+            "All of them: ",
+            tag("code", f"shipper gaps {report.pipeline}"),
+            ". A run of such a window ships what is missing.",
+        ),
+        id="incomplete",
+    )
 
 
 def notes(report: RunReport, found: Sequence[Account]) -> list[str]:

@@ -9,7 +9,8 @@ from shipper.config.units import format_duration
 from shipper.report.account import steps
 from shipper.report.markup import Html, tag, utc
 from shipper.report.phases import STARTING_PYTHON
-from shipper.report.results import RunReport, StepResult
+from shipper.report.results import RunReport
+from shipper.report.run_folder import StepResult
 
 #: What is too short to be worth a word.
 _SHORTEST_SHARE, _SHORTEST_SECONDS = 0.02, 0.2
@@ -27,7 +28,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TimedPhase:
     name: str
     seconds: float
 
@@ -46,15 +47,15 @@ def times_section(report: RunReport) -> Html | None:
     return tag("section", tag("h2", "Where the time went"), tag("dl", *rows, class_="times"), id="times")
 
 
-def _parts(result: StepResult) -> list[_Part]:
+def _parts(result: StepResult) -> list[_TimedPhase]:
     """In the order of the phases; what belongs to none comes last."""
-    found = [_Part(name, seconds) for name, seconds in result.phases.items()]
+    found = [_TimedPhase(name, seconds) for name, seconds in result.phases.items()]
     within = sum(part.seconds for part in found if part.name != STARTING_PYTHON)
     rest = (utc(result.finished_at) - utc(result.started_at)).total_seconds() - within
-    return [*found, *([_Part(_REST, rest)] if rest >= 0.001 else [])]
+    return [*found, *([_TimedPhase(_REST, rest)] if rest >= 0.001 else [])]
 
 
-def _row(title: str, parts: list[_Part], longest: float) -> Html:
+def _row(title: str, parts: list[_TimedPhase], longest: float) -> Html:
     total = sum(part.seconds for part in parts)
     return tag(
         "div",
@@ -67,15 +68,15 @@ def _row(title: str, parts: list[_Part], longest: float) -> Html:
     )
 
 
-def _segments(parts: list[_Part], longest: float) -> Iterator[Html]:
+def _segments(parts: list[_TimedPhase], longest: float) -> Iterator[Html]:
     for part in parts:
         width = 100 * part.seconds / longest if longest else 0.0
         yield tag("span", class_=part.kind, style=f"width:{width:.2f}%", title=_says(part))
 
 
-def _shown(part: _Part, total: float) -> bool:
+def _shown(part: _TimedPhase, total: float) -> bool:
     return part.seconds >= max(_SHORTEST_SECONDS, _SHORTEST_SHARE * total) or part.seconds >= 0.5 * total
 
 
-def _says(part: _Part) -> str:
+def _says(part: _TimedPhase) -> str:
     return f"{part.name} {format_duration(part.seconds)}"

@@ -31,7 +31,7 @@ from shipper.config.checks import (
 )
 from shipper.config.units import write_size
 from shipper.report.markup import plural
-from shipper.report.results import PlanResult
+from shipper.report.plan_result import PlanResult
 from shipper.windows.window import parse_window
 from spark_jobs.gates.finding import Bound, Finding
 from spark_jobs.gates.words import between, figure, listed, rate, share

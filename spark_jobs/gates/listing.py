@@ -22,7 +22,8 @@ from shipper.config.checks import (
 from shipper.config.path_time import pattern_of_source
 from shipper.config.units import format_bytes, write_duration, write_size
 from shipper.report.markup import plural
-from shipper.report.results import PastRun, PlanResult
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import PastRun
 from spark_jobs.gates.finding import Bound, Finding
 from spark_jobs.gates.words import between, figure, listed, rate
 

@@ -37,7 +37,9 @@ from shipper.kafka.producer import LaneProducer
 from shipper.kafka.transaction import Transactions
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.report.results import ClusterPlan, GateResult, PlannedFile, PlanResult, RunFolder, ShipResult
+from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
+from shipper.report.results import GateResult, ShipResult
+from shipper.report.run_folder import RunFolder
 from shipper.windows.window import parse_window
 from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder

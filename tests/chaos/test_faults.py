@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from shipper_tools.testing.fault_proxy import FaultProxy
+from shipper_tools.faultproxy.proxy import FaultProxy
 from shipper_tools.testing.kafka_cluster import BROKERS
 
 from tests.chaos.numbered import Kill
@@ -81,7 +81,7 @@ def test_too_few_replicas_are_in_sync(new_pipe: New):
     ship = begun(pipe)
     for broker in BROKERS[:2]:
         kafka.kill(broker)
-    kafka.wait_for(lambda: kafka.partitions(pipe.topic)[0].in_sync == BROKERS[2:], "one replica is left in sync")
+    kafka.wait_for(lambda: kafka.partitions(pipe.topic)[0].isrs == list(BROKERS[2:]), "one replica is left in sync")
     time.sleep(5)
     assert ship.running
     kafka.heal()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Producer
-from shipper_tools.testing.console_consumer import read_topic
+from shipper_tools.dev.console_consumer import read_topic
 
 from shipper.driver.replay import Place, Repaired, Replayed, replay
 from shipper.errors import ShipperError

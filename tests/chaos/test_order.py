@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from shipper_tools.testing.console_consumer import read_records
+from shipper_tools.dev.console_consumer import read_records
 
 from shipper.kafka.client import ClusterClient
 from tests.chaos.numbered import identity_of, path_of

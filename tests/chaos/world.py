@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.ports import LOOPBACK
-from shipper_tools.testing.console_consumer import read_topic
-from shipper_tools.testing.fault_proxy import FaultProxy
+from shipper_tools.faultproxy.proxy import FaultProxy
 from shipper_tools.testing.kafka_cluster import KafkaCluster
 
 from shipper.kafka.client import ClusterClient

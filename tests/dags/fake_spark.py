@@ -17,16 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from shipper.report.results import (
-    CheckResult,
-    DeliveryGateResult,
-    GateResult,
-    PlanResult,
-    RunFolder,
-    RunReport,
-    ShipResult,
-    TopicAccount,
-)
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.run_folder import RunFolder
 
 EXIT_CODES = {"ok": 0, "gather": 0, "warn": 0, "silent": 0, "fail": 1, "template": 1, "usage": 2}
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from shipper_factory.child import Child
+from shipper_factory.step import Child
 
 from shipper.config.models import Pipeline
 from shipper.runner import Job
@@ -92,7 +92,7 @@ def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path: Path) 
 
 
 def test_a_child_that_ignores_term_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shipper_factory.child.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("shipper_factory.step.GRACE_SECONDS", 0.5)
     child = Child(job(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done"))
     assert child.run(lambda line: child.ask_to_stop()) == -signal.SIGKILL
 

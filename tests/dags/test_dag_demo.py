@@ -6,7 +6,7 @@ import datetime as dt
 from pathlib import Path
 
 from shipper_tools.demo.config import CLUSTER, PIPELINE, TOPICS, write_config
-from shipper_tools.demo.services import SERVICES
+from shipper_tools.samples.services import SERVICES
 
 from shipper.config import load_all
 from shipper.windows.window import Window, source_paths

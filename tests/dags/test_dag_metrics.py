@@ -13,7 +13,8 @@ import pytest
 from dag_world import DAGS, Config, FakeSpark
 from otlp import Received, receiver
 
-from shipper.report.results import CheckResult, ClusterPlan, Gap, GateResult, PlanResult, RunReport, ShipResult, TopicAccount
+from shipper.report.plan_result import ClusterPlan, PlanResult
+from shipper.report.results import CheckResult, Gap, GateResult, RunReport, ShipResult, TopicAccount
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -30,7 +31,7 @@ COMMON: dict[str, Any] = {
 
 def metrics(result: Any) -> dict[str, float]:
     """Name, with the tags that tell two of a name apart → value."""
-    from shipper_factory.metrics import metrics_of
+    from shipper_factory.step import metrics_of
 
     found = metrics_of(result, SIX + dt.timedelta(minutes=12))
     return {f"{m.name}{''.join(f' {m.tags[t]}' for t in ('gate', 'severity') if t in m.tags)}": m.value for m in found}
@@ -63,7 +64,7 @@ def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
 def test_a_report_says_how_many_windows_are_missing_also_when_none_is() -> None:
     plan = PlanResult(**COMMON, clusters=[ClusterPlan(cluster="near"), ClusterPlan(cluster="far")])
     gaps = [Gap(cluster="far", window=f"2026-11-01T0{n}:00:00Z/2026-11-01T0{n + 1}:00:00Z", why="no run") for n in (1, 2)]
-    from shipper_factory.metrics import metrics_of
+    from shipper_factory.step import metrics_of
 
     found = {(m.name, m.kind, m.tags["cluster"]): m.value for m in metrics_of(RunReport(**COMMON, plan=plan, gaps=gaps), SIX)}
     assert found == {("shipper.gaps", "gauge", "near"): 0, ("shipper.gaps", "gauge", "far"): 2}
@@ -157,7 +158,7 @@ def test_a_backend_that_is_away_harms_no_run(config: Config, monkeypatch: pytest
 
 
 def test_every_metric_is_in_the_docs() -> None:
-    source = (DAGS / "shipper_factory" / "metrics.py").read_text()
+    source = (DAGS / "shipper_factory" / "step.py").read_text()
     counted = re.findall(r'"shipper\.([a-z_]+)"', source) + re.findall(r'^        "([a-z_]+)": ', source, re.MULTILINE)
     docs = (Path(DAGS).parent / "docs" / "operations.md").read_text()
     assert len(counted) == 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from shipper_factory.window import opens_at, resolve_window
+from shipper_factory.graph import opens_at, resolve_window
 
 from shipper.errors import WindowError
 

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from shipper.config.models import Pipeline
 from shipper.driver.files import split_starts
-from shipper.report.results import PlannedFile, PlanResult, RunFolder
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.run_folder import RunFolder
 from shipper.runner import READER_JAR
 from shipper.windows.window import Window
 from spark_jobs.context import RunContext

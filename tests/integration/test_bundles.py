@@ -4,9 +4,8 @@ import random
 from collections import Counter
 
 import pytest
+from shipper_tools.dev.console_consumer import read_records, unbundle
 from shipper_tools.dev.kafka_tools import run_kafka_tool
-from shipper_tools.testing.bundles import unbundle
-from shipper_tools.testing.console_consumer import read_records
 
 from shipper.ledger.fold import Chunks
 from shipper.ledger.log import LedgerLog

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import RunReport
+from shipper.report.run_folder import RunFolder
 from spark_jobs.gates.verdict import closed
 from tests.integration.source_world import END, Logs, spark_session
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from shipper_tools.testing.console_consumer import read_records
+from shipper_tools.dev.console_consumer import read_records
 
 from shipper.errors import ClusterError
 

@@ -17,14 +17,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from shipper_tools.dev import servers, state
+from shipper_tools.dev.console_consumer import read_records, read_topic
 from shipper_tools.dev.errors import DevServerError, PortTaken, ServerDied
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka import JARS, KafkaServer, answers
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.servers import ServerName
-from shipper_tools.testing.console_consumer import read_records, read_topic
 
 from shipper.processes import ProcessId
 
@@ -60,7 +59,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def dev(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a dev command as a person would, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "shipper_tools.dev", *arguments],
+        [sys.executable, "-m", "shipper", "dev", *arguments],
         env={**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200", **environ},
         capture_output=True,
         text=True,
@@ -145,7 +144,7 @@ def test_wrong_usage_is_exit_code_2(home: Path, arguments: list[str]) -> None:
 
 
 def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:
-    command = [sys.executable, "-m", "shipper_tools.dev", "up", "kafka", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "shipper", "dev", "up", "kafka", "--port", "0", "--json"]
     both = [
         subprocess.Popen(command, env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
@@ -183,7 +182,7 @@ def sigint_heard() -> Iterator[None]:
 def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     for _ in range(5):
         with subprocess.Popen(
-            [sys.executable, "-m", "shipper_tools.dev", "up", "kafka", "--port", "0"],
+            [sys.executable, "-m", "shipper", "dev", "up", "kafka", "--port", "0"],
             env={**os.environ, "SHIPPER_DEV_HOME": str(home)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -195,7 +194,7 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
             break
         # It was up already when the signal came, and rightly stays up.
         subprocess.run(
-            [sys.executable, "-m", "shipper_tools.dev", "down"], env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, check=True
+            [sys.executable, "-m", "shipper", "dev", "down"], env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, check=True
         )
 
     assert up.returncode != 0
@@ -326,7 +325,7 @@ def test_a_tool_leaves_its_classes_for_the_next_start_and_works_without_them(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(kafka.bootstrap, "classes")
-    jars = resolve_jars(JARS, find_java())
+    jars = resolve_jars(JARS)
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / jars.name).symlink_to(jars)
     monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path))

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
-from shipper_tools.testing.console_consumer import read_topic
-from shipper_tools.testing.fault_link import Exchange
-from shipper_tools.testing.fault_proxy import FaultProxy
+from shipper_tools.faultproxy.link import Exchange
+from shipper_tools.faultproxy.proxy import FaultProxy
 
 from shipper.kafka.client import ClusterClient
 from shipper.report.phases import Phases

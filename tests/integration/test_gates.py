@@ -12,7 +12,8 @@ import pytest
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from shipper.report.results import CheckResult, PlanResult
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import CheckResult
 from spark_jobs.gates.verdict import closed
 from tests.integration.source_world import Logs, spark_session
 

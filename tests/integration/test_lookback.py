@@ -14,7 +14,8 @@ from shipper.ledger.codec import decode
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkValue
 from shipper.report.message import message
-from shipper.report.results import PlanResult, RunReport
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import RunReport
 from tests.integration.world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

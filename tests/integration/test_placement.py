@@ -80,7 +80,7 @@ def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(kafka: 
     keys = random_keys()
     (tmp_path / "keys").write_text("".join(f"{key.hex()}\n" for key in keys))
     source = Path(__file__).with_name("Place.java")
-    command = [str(java.path), "-cp", f"{resolve_jars(JARS, java)}/*", str(source), str(tmp_path / "keys"), *map(str, _COUNTS)]
+    command = [str(java.path), "-cp", f"{resolve_jars(JARS)}/*", str(source), str(tmp_path / "keys"), *map(str, _COUNTS)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
     java_says = [[int(partition) for partition in line.split()] for line in lines]
     assert len(java_says) == _KEYS

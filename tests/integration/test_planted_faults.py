@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config import load_cluster
-from shipper.report.results import DeliveryGateResult, RunFolder
+from shipper.report.results import DeliveryGateResult
+from shipper.report.run_folder import RunFolder
 from shipper.windows.window import parse_window
 from spark_jobs.context import RunContext
 from spark_jobs.steps import run_steps

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from shipper_tools.testing.console_consumer import ReadRecord, read_records
+from shipper_tools.dev.console_consumer import ReadRecord, read_records
 
 from .test_kill import Ship, prepare, wait_until
 from .world import World, lines_of

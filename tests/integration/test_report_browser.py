@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shipper_tools.testing import report_samples as samples
+from shipper_tools.samples import reports as samples
 
 from shipper.report.page import render
 from shipper.report.results import RunReport

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from shipper_tools.testing.console_consumer import read_records
+from shipper_tools.dev.console_consumer import read_records
 
 from .world import WINDOW, World, lines_of
 

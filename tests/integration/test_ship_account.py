@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
+from shipper_tools.dev.console_consumer import read_records, read_topic
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.testing.console_consumer import read_records, read_topic
 
 from shipper.errors import ClusterError
 from shipper.kafka.client import ClusterClient

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shipper_tools.testing.console_consumer import read_topic
+from shipper_tools.dev.console_consumer import read_topic
 
 from shipper.config import load_pipeline
 from shipper.config.models import Cluster, Pipeline

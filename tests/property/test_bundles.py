@@ -11,7 +11,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shipper_tools.testing.bundles import unbundle
+from shipper_tools.dev.console_consumer import unbundle
 
 from shipper.config.mapping import LINES_HEADER
 from shipper.kafka.limits import TopicLimits

@@ -13,10 +13,9 @@ import pytest
 
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.ledger.snapshot import LedgerFolder
-from shipper.report.beginning import beginnings
-from shipper.report.results import PlanResult
+from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
+from shipper.report.gaps import beginnings
+from shipper.report.plan_result import PlanResult
 from shipper.types import FileId, SplitId
 from tests.integration.conftest import kafka  # noqa: F401
 from tests.integration.world import World

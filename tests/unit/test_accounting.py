@@ -5,7 +5,8 @@ import pytest
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
+from shipper.report.plan_result import PlannedFile
+from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import reconcile
 

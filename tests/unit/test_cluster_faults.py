@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from shipper.config.models import Pipeline
-from shipper.report.results import PlanResult, RunFolder
+from shipper.report.plan_result import PlanResult
+from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.context import Clusters, RunContext
 from spark_jobs.plan import AskedCluster

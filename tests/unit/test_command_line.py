@@ -15,7 +15,9 @@ import pytest
 from shipper.cli.console import Terminal, table
 from shipper.cli.show import show_plan, show_run
 from shipper.errors import StepResultError, UsageError
-from shipper.report.results import ClusterPlan, PlannedFile, PlanResult, RunFolder, RunReport, ShipResult, TopicAccount
+from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
+from shipper.report.results import RunReport, ShipResult, TopicAccount
+from shipper.report.run_folder import RunFolder
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 TIMES = {
@@ -196,3 +198,12 @@ def test_a_command_that_is_imported_late_is_listed_and_suggested() -> None:
     wrong = subprocess.run([sys.executable, "-m", "shipper", "legder"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
     assert "Did you mean 'ledger'" in wrong.stderr
+
+
+def test_without_the_tools_their_commands_are_not_there() -> None:
+    code = "import sys; sys.modules['shipper_tools'] = None; from shipper.cli.main import main; main()"
+    listed = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True).stdout
+    assert " ledger " in listed
+    assert not any(f" {name} " in listed for name in ("bench", "dev", "demo"))
+    asked = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True, check=False)
+    assert (asked.returncode, "No such command 'demo'" in asked.stderr) == (2, True)

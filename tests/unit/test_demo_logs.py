@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from shipper_tools.demo.logs import LogFile, LogSummary, write_logs
+from shipper_tools.samples.logs import LogFile, LogSummary, write_logs
 
 START = datetime(2026, 11, 1, 22, tzinfo=UTC)
 LINES = 20_000

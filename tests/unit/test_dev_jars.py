@@ -1,4 +1,4 @@
-"""The jar cache, against a Maven repository on loopback: Ivy and Java are real, the jars are a few bytes."""
+"""The jar cache, against a Maven repository on loopback; the jars are a few bytes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shipper_tools.dev import ivy, pins
+from shipper_tools.dev import jars, pins, relock
 from shipper_tools.dev.errors import DevServerError, JarsUnavailable
-from shipper_tools.dev.jars import cache_folder, resolve_jars
-from shipper_tools.dev.java import find_java
+from shipper_tools.dev.jars import cache_folder, proxies, resolve_jars
 from shipper_tools.dev.pins import Pin, digest, lock_file, read_lock
 from shipper_tools.dev.ports import free_port
 
@@ -64,7 +63,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
     lock = [Pin(GROUP, name, VERSION, len(data), hashlib.sha256(data).hexdigest()) for name, data in JARS.items()]
     lock_file("things-1.0").write_text("".join(f"{pin}\n" for pin in lock))
     monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv(ivy.MIRROR_VARIABLE, repository.url)
+    monkeypatch.setenv(jars.MIRROR_VARIABLE, repository.url)
     thread = threading.Thread(target=repository.server.serve_forever, daemon=True)
     thread.start()
     yield repository
@@ -74,7 +73,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
 
 
 def resolve() -> Path:
-    return resolve_jars("things-1.0", find_java())
+    return resolve_jars("things-1.0")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -87,8 +86,8 @@ EXPECTED = {f"{name}-{VERSION}.jar": content for name, content in JARS.items()}
 def test_locked_jars_arrive_and_are_fetched_once(repository: Repository) -> None:
     told: list[str] = []
 
-    folder = resolve_jars("things-1.0", find_java(), told.append)
-    again = resolve_jars("things-1.0", find_java(), told.append)
+    folder = resolve_jars("things-1.0", told.append)
+    again = resolve_jars("things-1.0", told.append)
 
     assert contents(folder) == EXPECTED
     assert again == folder
@@ -118,11 +117,31 @@ def test_what_a_killed_fetch_left_does_not_count_as_done(repository: Repository)
     assert not partial.exists()
 
 
+def test_what_arrived_before_a_fault_is_not_fetched_again(repository: Repository) -> None:
+    beta = repository.root / "org/example/things/beta/1.0/beta-1.0.jar"
+    beta.unlink()
+    with pytest.raises(JarsUnavailable):
+        resolve()
+    repository.put("beta", JARS["beta"])
+
+    assert contents(resolve()) == EXPECTED
+    assert repository.served["alpha-1.0.jar"] == 1
+
+
+def test_a_proxy_that_only_java_was_told_of_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    told = {"JAVA_TOOL_OPTIONS": "-Xmx1g -Dhttps.proxyHost=proxy.example -Dhttps.proxyPort=3128 -Dhttp.proxyHost=other.example"}
+    found = proxies(told)
+    assert (found["https"], found["http"]) == ("http://proxy.example:3128", "http://other.example:80")
+    monkeypatch.setenv("HTTPS_PROXY", "http://mine.example:8080")
+    assert proxies(told)["https"] == "http://mine.example:8080"
+
+
 def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repository) -> None:
     code = (
         "import sys; from pathlib import Path; from shipper_tools.dev import pins; pins.LOCKS = Path(sys.argv[1]);"
-        "from shipper_tools.dev.jars import resolve_jars; from shipper_tools.dev.java import find_java;"
-        "print(resolve_jars('things-1.0', find_java()))"
+        "from shipper_tools.dev.jars import resolve_jars; print(resolve_jars('things-1.0'))"
     )
     processes = [
         subprocess.Popen([sys.executable, "-c", code, str(pins.LOCKS)], stdout=subprocess.PIPE, text=True) for _ in range(3)
@@ -138,7 +157,7 @@ def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repositor
 def test_an_unreachable_repository_is_one_paragraph_with_the_remedy(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ivy.MIRROR_VARIABLE, f"http://127.0.0.1:{free_port()}/")
+    monkeypatch.setenv(jars.MIRROR_VARIABLE, f"http://127.0.0.1:{free_port()}/")
 
     with pytest.raises(JarsUnavailable) as caught:
         resolve()
@@ -146,16 +165,16 @@ def test_an_unreachable_repository_is_one_paragraph_with_the_remedy(
     message = str(caught.value)
     assert "the Maven repository cannot be reached" in message
     assert "Connection refused" in message
-    assert "JAVA_TOOL_OPTIONS" in message
+    assert "HTTPS_PROXY" in message
     assert "\n" not in message
 
 
 def test_a_repository_that_stops_answering_is_given_up(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ivy, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(jars, "STALL_SECONDS", 1.0)
     release = threading.Event()
-    monkeypatch.setattr(_Handler, "do_HEAD", lambda handler: release.wait(20))
+    monkeypatch.setattr(_Handler, "do_GET", lambda handler: release.wait(20))
 
-    with pytest.raises(JarsUnavailable, match=r"cannot be reached .no byte arrived for 1 seconds"):
+    with pytest.raises(JarsUnavailable, match=r"cannot be reached \(no byte arrived for 1 seconds"):
         resolve()
     release.set()
 
@@ -163,7 +182,7 @@ def test_a_repository_that_stops_answering_is_given_up(repository: Repository, m
 def test_a_jar_that_the_repository_lacks_is_named(repository: Repository) -> None:
     (repository.root / "org/example/things/beta/1.0/beta-1.0.jar").unlink()
 
-    with pytest.raises(JarsUnavailable, match=r"has no org\.example\.things#beta;1\.0\."):
+    with pytest.raises(JarsUnavailable, match=r"has no org\.example\.things:beta:1\.0\."):
         resolve()
 
 
@@ -171,7 +190,7 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
     with pytest.raises(JarsUnavailable, match=r"part of pyspark\. Install shipper with its Spark part: .*shipper\[spark\]"):
-        ivy.ivy_jar()
+        relock.ivy_jar()
 
 
 def test_a_cache_that_cannot_be_written_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev import state
 from shipper_tools.dev.errors import DevServerError
-from shipper_tools.dev.flock import exclusive
 from shipper_tools.dev.ports import free_port, why_unusable
-from shipper_tools.dev.process import spawn
+from shipper_tools.dev.process import exclusive, spawn, stop
 from shipper_tools.dev.state import ServerState
 
 from shipper.processes import ProcessId
@@ -84,7 +83,7 @@ def test_a_process_that_never_was_cannot_be_identified() -> None:
 def test_a_paused_process_still_stops_in_an_orderly_way(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.send_signal(signal.SIGSTOP)
 
-    ProcessId.of(sleeper.pid).stop(grace_seconds=30)
+    stop(ProcessId.of(sleeper.pid), grace_seconds=30)
 
     assert sleeper.wait(1) == -signal.SIGTERM
 
@@ -128,7 +127,7 @@ def test_a_killed_parent_takes_its_server_along_if_told_so(tmp_path: Path, die_w
         else:
             wait_for(lambda: not server.alive())
     finally:
-        server.kill()
+        stop(server, grace_seconds=0)
 
 
 def test_a_server_survives_the_thread_that_started_it(tmp_path: Path) -> None:
@@ -147,7 +146,7 @@ def test_a_server_survives_the_thread_that_started_it(tmp_path: Path) -> None:
 
 def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from shipper_tools.dev.flock import exclusive\n"
+        "import sys, time; from pathlib import Path; from shipper_tools.dev.process import exclusive\n"
         "with exclusive(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     lock, waited = tmp_path / "lock", threading.Event()

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from shipper_tools.testing.fault_proxy import FaultProxy, FaultProxyError
-from shipper_tools.testing.kafka_frames import REQUEST_HEAD, FrameReader
+from shipper_tools.faultproxy.frames import REQUEST_HEAD, FrameReader
+from shipper_tools.faultproxy.proxy import FaultProxy, FaultProxyError
 
 END_TXN, PRODUCE = 26, 0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from shipper.driver.formats import HEAD_BYTES, READABLE, recognise
-from shipper.report.results import PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
 
 FILES = Path(__file__).parents[1] / "data" / "formats"
 

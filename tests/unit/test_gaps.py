@@ -8,33 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.testing.report_samples import shipped
+from shipper_tools.samples.reports import shipped
 
 from shipper.cli.gaps import LedgerHeld
 from shipper.config.models import Pipeline
 from shipper.ledger.inventory import Entry, Inventory
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.beginning import beginnings, read_beginnings
-from shipper.report.coverage import coverage
-from shipper.report.gaps import find_gaps, gaps_before, merged
+from shipper.report.gaps import beginnings, coverage, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.message import message
-from shipper.report.results import (
-    CheckResult,
-    ClusterPlan,
-    Coverage,
-    DeliveryGateResult,
-    Gap,
-    GateResult,
-    LeftFile,
-    LeftOut,
-    LookedBack,
-    PlannedFile,
-    PlanResult,
-    RunFolder,
-    ShipResult,
-    Uncovered,
-)
-from shipper.report.window_runs import not_again, window_runs
+from shipper.report.past_runs import not_again, window_runs
+from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult
+from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Gap, GateResult, LeftFile, ShipResult, Uncovered
+from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
 

@@ -7,7 +7,8 @@ from pyspark.errors import AnalysisException
 
 from shipper.config.checks import FilesCheck, SourceCheck
 from shipper.errors import SourceError
-from shipper.report.results import PastRun, PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import PastRun
 from spark_jobs.gates import finding
 from spark_jobs.gates.listing import Listing
 from spark_jobs.gates.source import Source, evaluate_source

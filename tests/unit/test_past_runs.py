@@ -6,8 +6,10 @@ import pytest
 
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.models import Pipeline
-from shipper.report.past import past_runs
-from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport, ShipResult
+from shipper.report.past_runs import past_runs
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import RunReport, ShipResult
+from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.context import RunContext
 from spark_jobs.source_view import SourceView
@@ -53,7 +55,7 @@ def test_the_latest_windows_before_this_one_oldest_first(tmp_path):
 def test_windows_that_are_not_wanted_do_not_count(tmp_path):
     leave(tmp_path, 1)
     leave(tmp_path, 2, hours=24)
-    found = past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9, wanted=lambda window: window[1] - window[0] == HOUR)
+    found = past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9, wanted=lambda window: window.end - window.start == HOUR)
     assert hours(found) == [1]
 
 

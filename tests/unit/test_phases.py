@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from shipper_tools.testing.report_samples import plan, step
+from shipper_tools.samples.reports import plan, step
 
 from shipper.report.page import render
 from shipper.report.phases import STARTING_PYTHON, Phases

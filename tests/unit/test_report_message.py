@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shipper_tools.testing import report_samples as samples
+from shipper_tools.samples import reports as samples
 
 from shipper.report.message import LONGEST, message, one_sentence
 

@@ -9,12 +9,13 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
-from shipper_tools.testing import report_samples as samples
+from shipper_tools.samples import reports as samples
 
 from shipper.report.message import message
 from shipper.report.page import render
+from shipper.report.plot import MOST_STEPS, ticks
 from shipper.report.results import Count, GateResult, RunReport
-from shipper.report.timeline import MOST_STEPS, spans, ticks
+from shipper.report.throughput import spans
 from shipper.report.verdict import verdict
 
 VOID = {"meta", "link", "br"}

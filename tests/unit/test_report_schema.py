@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.testing import report_samples as samples
+from shipper_tools.samples import reports as samples
 
 from shipper.report.results import RunReport
 from shipper.report.schema import NAME, report_schema, report_schema_text

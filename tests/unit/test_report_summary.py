@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from shipper.report.results import CheckResult, ClusterPlan, GateResult, PlannedFile, PlanResult, ShipResult, TopicAccount
-from shipper.report.summary import summary
+from shipper.report.message import summary
+from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
+from shipper.report.results import CheckResult, GateResult, ShipResult, TopicAccount
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 COMMON: dict[str, Any] = {

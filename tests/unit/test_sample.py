@@ -1,6 +1,6 @@
 import pytest
 
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from spark_jobs.sample import Piece, pieces
 
 PIECE = 1000

@@ -11,7 +11,9 @@ import pytest
 
 from shipper.config.models import Cluster, Pipeline
 from shipper.errors import Superseded
-from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport, ShipResult, StepResult
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import GateResult, RunReport, ShipResult
+from shipper.report.run_folder import RunFolder, StepResult
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.windows.window import Window

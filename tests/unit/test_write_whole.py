@@ -9,7 +9,7 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from shipper.report.results import write_whole
+from shipper.report.run_folder import write_whole
 
 
 class SaysNothing(LocalFileSystem):

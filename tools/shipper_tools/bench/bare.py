@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from shipper_tools.bench.plan import Scenario
 from shipper_tools.bench.results import Case, Contender, Measurement
-from shipper_tools.bench.senders import LEDGER_TOPIC, Lanes, Sender, SenderFailed, Sent, peers
+from shipper_tools.bench.senders import LEDGER_TOPIC, Lanes, Sender, SenderFailed, Sending, peers
 from shipper_tools.bench.world import World
+from shipper_tools.dev.jars import Say
 
 _BATCHES_PER_TRANSACTION = 7
-Say = Callable[[str], None]
 Turned = TypeVar("Turned")
 
 
@@ -68,7 +68,7 @@ def _measure(world: World, sender: Sender, case: Case, records: int, round_numbe
     return measured
 
 
-def _fill(measured: Measurement, sent: Sent, others_cpu_seconds: dict[str, float]) -> None:
+def _fill(measured: Measurement, sent: Sending, others_cpu_seconds: dict[str, float]) -> None:
     measured.records, measured.bytes, measured.seconds = sent.records, sent.bytes, sent.seconds
     measured.opening_seconds, measured.note = sent.opening_seconds, sent.note
     measured.cpu_seconds = {"client": round(sent.cpu_seconds, 2)} | {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shipper.config.units import write_size
 from shipper.report.markup import Html, number, tag
+from shipper.report.plot import coordinate, ticks
 from shipper_tools.bench.results import Measurement, Summary
 
 #: Kinds of processes in the order in which their CPU time is stacked: who sends, then who does not.
@@ -32,10 +32,15 @@ def _rate_row(summary: Summary, rounds: Sequence[Measurement], top: float) -> Ht
     rate = summary.records_per_second
     strokes = [
         tag("line", x1=x, x2=x, y1="1", y2="19", class_="round")
-        for x in (_f(100 * m.records / m.seconds / top) for m in rounds if m.contender == summary.contender)
+        for x in (coordinate(100 * m.records / m.seconds / top) for m in rounds if m.contender == summary.contender)
     ]
     bar = tag(
-        "rect", x="0", y="4", width=_f(100 * rate.median / top), height="12", class_="ours" if summary.contender.ours else "peer"
+        "rect",
+        x="0",
+        y="4",
+        width=coordinate(100 * rate.median / top),
+        height="12",
+        class_="ours" if summary.contender.ours else "peer",
     )
     says = f"{number(rate.median)} ({number(rate.lowest)} to {number(rate.highest)})"
     return _row(summary, [bar, *strokes], number(rate.median), says)
@@ -46,7 +51,7 @@ def _cpu_row(summary: Summary, top: float) -> Html:
     for kind in KINDS:
         width = 100 * summary.cpu_seconds_per_million.get(kind, 0.0) / top
         if width:
-            shapes.append(tag("rect", x=_f(x), y="4", width=_f(width), height="12", class_=f"cpu-{kind}"))
+            shapes.append(tag("rect", x=coordinate(x), y="4", width=coordinate(width), height="12", class_=f"cpu-{kind}"))
             x += width
     says = ", ".join(f"{kind} {seconds:.2f} s" for kind, seconds in summary.cpu_seconds_per_million.items())
     return _row(summary, shapes, f"{sum(summary.cpu_seconds_per_million.values()):.2f}", says)
@@ -145,30 +150,24 @@ def lines(found: Sequence[Summary], axis_name: str) -> Html:
 
 
 def _grid(top: float) -> Iterator[Html]:
-    step = 10 ** math.floor(math.log10(top or 1))
-    step = next(step * factor for factor in (0.2, 0.5, 1, 2) if top / (step * factor) <= 6)
-    for index in range(int(top / step) + 1):
-        y = _f(_HEIGHT * (1 - index * step / top))
-        yield tag("line", x1="0", x2=_f(_WIDTH), y1=y, y2=y, class_="grid")
-        yield tag("text", number(index * step), x="-8", y=y, class_="y")
+    for value in ticks(top):
+        y = coordinate(_HEIGHT * (1 - value / top))
+        yield tag("line", x1="0", x2=coordinate(_WIDTH), y1=y, y2=y, class_="grid")
+        yield tag("text", number(value), x="-8", y=y, class_="y")
 
 
 def _tick(x: float, label: str) -> Html:
-    return tag("text", label, x=_f(x), y=_f(_HEIGHT + 22), class_="x")
+    return tag("text", label, x=coordinate(x), y=coordinate(_HEIGHT + 22), class_="x")
 
 
 def _series(index: int, points: Sequence[tuple[float, Summary]], top: float) -> Iterator[Html]:
     def y(rate: float) -> str:
-        return _f(_HEIGHT * (1 - rate / top))
+        return coordinate(_HEIGHT * (1 - rate / top))
 
-    path = " ".join(f"{_f(x)},{y(summary.records_per_second.median)}" for x, summary in points)
+    path = " ".join(f"{coordinate(x)},{y(summary.records_per_second.median)}" for x, summary in points)
     yield tag("polyline", points=path, class_=f"line s{index}")
     for x, summary in points:
         rate = summary.records_per_second
-        yield tag("line", x1=_f(x), x2=_f(x), y1=y(rate.lowest), y2=y(rate.highest), class_=f"spread s{index}")
+        yield tag("line", x1=coordinate(x), x2=coordinate(x), y1=y(rate.lowest), y2=y(rate.highest), class_=f"spread s{index}")
         says = tag("title", f"{summary.contender.name}, {summary.case.title}: {number(rate.median)} rec/s")
-        yield tag("circle", says, cx=_f(x), cy=y(rate.median), r="4", class_=f"dot s{index}")
-
-
-def _f(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+        yield tag("circle", says, cx=coordinate(x), cy=y(rate.median), r="4", class_=f"dot s{index}")

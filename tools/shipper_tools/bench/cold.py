@@ -19,16 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from shipper import runner
 from shipper.config import load_pipeline
-from shipper.processes import descendants
-from shipper_tools.bench.bare import Say, line_of, turned
+from shipper_tools.bench.bare import line_of, turned
 from shipper_tools.bench.end_to_end import SPARK_SINK, sink_jars, sink_options
 from shipper_tools.bench.files import Files
-from shipper_tools.bench.machine import process_seconds
+from shipper_tools.bench.machine import command_of, is_python_worker, process_seconds
 from shipper_tools.bench.plan import Scenario, Shipment
 from shipper_tools.bench.results import Case, Measurement
 from shipper_tools.bench.world import World
+from shipper_tools.dev.jars import Say
 
 _LOOKS_EVERY_SECONDS = 0.1
 _MEMORY_EVERY = 5
@@ -117,14 +119,14 @@ class _Family:
 
     peak_bytes: int = 0
     """Most memory at once (PSS: what is shared counts once)."""
-    _cpu: dict[int, tuple[str, float]] = field(default_factory=dict)
+    _cpu: dict[psutil.Process, tuple[str, float]] = field(default_factory=dict)
     """Process → its kind (exec changes it, not the clock) and seconds, as of the last look."""
-    _before: set[int] = field(default_factory=set)
+    _before: set[psutil.Process] = field(default_factory=set)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def __enter__(self) -> _Family:
-        self._before = set(descendants(os.getpid()))
+        self._before = set(psutil.Process().children(recursive=True))
         self._thread = threading.Thread(target=self._watch, name="family", daemon=True)
         self._thread.start()
         return self
@@ -133,18 +135,21 @@ class _Family:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
-        for pid in set(descendants(os.getpid())) - self._before:  # adopted, and gone or going
+        for process in self._members():  # adopted, and gone or going
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+                os.waitpid(process.pid, os.WNOHANG)
+
+    def _members(self) -> list[psutil.Process]:
+        return [process for process in psutil.Process().children(recursive=True) if process not in self._before]
 
     def _watch(self) -> None:
         looks = 0
         while True:
             over = self._over.wait(_LOOKS_EVERY_SECONDS)
-            members = [pid for pid in descendants(os.getpid()) if pid not in self._before]
-            for pid in members:
-                if command := _command(pid):
-                    self._cpu[pid] = _kind(command), process_seconds(pid)
+            members = self._members()
+            for process in members:
+                if command := command_of(process):
+                    self._cpu[process] = _kind(command), process_seconds(process)
             if looks % _MEMORY_EVERY == 0:
                 self.peak_bytes = max(self.peak_bytes, sum(map(_pss, members)))
             looks += 1
@@ -158,21 +163,14 @@ class _Family:
         return found
 
 
-def _kind(command: str) -> str:
-    if "pyspark.daemon" in command or "pyspark.worker" in command:
+def _kind(command: list[str]) -> str:
+    if is_python_worker(command):
         return "worker"
-    return "jvm" if "java" in command.partition(" ")[0].rpartition("/")[2] else "driver"
+    return "jvm" if "java" in Path(command[0]).name else "driver"
 
 
-def _command(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    return ""
-
-
-def _pss(pid: int) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:
+        return 0

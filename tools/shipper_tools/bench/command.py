@@ -22,6 +22,7 @@ from shipper.config.units import parse_duration, parse_size
 from shipper.errors import UsageError
 from shipper_tools.bench.plan import SCENARIOS, Axes, Scenario, merged
 from shipper_tools.bench.results import BenchResult, Measurement, Summary, summarise
+from shipper_tools.dev.jars import Say
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 T = TypeVar("T")
@@ -71,42 +72,53 @@ def bench(
     """
     if scenario not in SCENARIOS:
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
-    # What measures is slow to import, and no other command needs it.
-    from shipper_tools.bench import bare, cold, end_to_end
-    from shipper_tools.bench.page import render
-
-    known = SCENARIOS[scenario]
-    axes = _axes(
-        known.axes,
-        {
-            "rtt_ms": _list("--rtt", rtt, _milliseconds),
-            "request_delay_ms": _list("--request-delay", request_delay, _milliseconds),
-            "lanes": _list("--lanes", lanes, _count),
-            "batch_bytes": _list("--batch", batch, _size),
-            "compression": _list("--codec", codec, _codec),
-            "partitions": _list("--partitions", partitions, int),
-            "topics": _list("--topics", topics, int),
-            "record_bytes": _list("--record-size", record_size, _size),
-            "lines": (lines,) if lines and known.axes.lines != (None,) else None,
-            "replicas": replicas,
-        },
-    )
-    told = known.told(axes, rounds=rounds, seconds=seconds, lines=lines)
+    given = {
+        "rtt_ms": _list("--rtt", rtt, _milliseconds),
+        "request_delay_ms": _list("--request-delay", request_delay, _milliseconds),
+        "lanes": _list("--lanes", lanes, _count),
+        "batch_bytes": _list("--batch", batch, _size),
+        "compression": _list("--codec", codec, _codec),
+        "partitions": _list("--partitions", partitions, int),
+        "topics": _list("--topics", topics, int),
+        "record_bytes": _list("--record-size", record_size, _size),
+        "lines": (lines,) if lines and SCENARIOS[scenario].axes.lines != (None,) else None,
+        "replicas": replicas,
+    }
+    told = SCENARIOS[scenario].told(_axes(SCENARIOS[scenario].axes, given), rounds=rounds, seconds=seconds, lines=lines)
     pipeline, more = _pipeline(settings or []), _also(also)
     err = Console(stderr=True, highlight=False)
 
     def say(line: str) -> None:
         err.print(line, markup=False, soft_wrap=True)
 
-    def measured(folder: Path) -> Iterator[Measurement]:
-        if told.kind == "bare":
-            return bare.measure(told, folder / "kafka", peers, with_peers=with_peers, records=records, say=say)
-        ours = end_to_end.shipments(told, pipeline, more)
-        if told.kind == "cold":
-            return cold.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
-        return end_to_end.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
+    result = _run(told, name or scenario, lambda folder: _measured(told, folder, peers, pipeline, more, with_peers, records, say))
+    _leave(result, out, as_json, say)
 
-    result = _run(told, name or scenario, measured)
+
+def _measured(
+    told: Scenario,
+    folder: Path,
+    peers: Path | None,
+    pipeline: dict[str, Any],
+    also: dict[str, dict[str, Any]],
+    with_peers: bool,
+    records: int | None,
+    say: Say,
+) -> Iterator[Measurement]:
+    """By the scenario's kind. What measures is slow to import, and no other command needs it."""
+    from shipper_tools.bench import bare, cold, end_to_end
+
+    if told.kind == "bare":
+        return bare.measure(told, folder / "kafka", peers, with_peers=with_peers, records=records, say=say)
+    ours = end_to_end.shipments(told, pipeline, also)
+    measure = cold.measure if told.kind == "cold" else end_to_end.measure
+    return measure(told, folder, peers, ours, with_peers=with_peers, say=say)
+
+
+def _leave(result: BenchResult, out: Path, as_json: bool, say: Say) -> None:
+    """Files, and the result on standard output. Ends the command: 1 if nothing was measured, or something of ours failed."""
+    from shipper_tools.bench.page import render
+
     paths = result.write(out, render(result))
     if as_json:
         print(result.model_dump_json(indent=1, exclude_none=True))

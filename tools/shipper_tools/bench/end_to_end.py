@@ -20,11 +20,12 @@ from shipper.config import load_pipeline
 from shipper.config.loading import references
 from shipper.config.units import write_size
 from shipper.errors import ShipperError
-from shipper_tools.bench.bare import Say, line_of, turned
+from shipper_tools.bench.bare import line_of, turned
 from shipper_tools.bench.files import Files
 from shipper_tools.bench.plan import Scenario, Shipment, merged
 from shipper_tools.bench.results import Case, Contender, Measurement
 from shipper_tools.bench.world import World
+from shipper_tools.dev.jars import Say
 
 SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches")
 _STOP_SECONDS = 10.0

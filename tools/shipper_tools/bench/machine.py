@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+
+import psutil
 
 from shipper_tools.bench.results import Machine
 from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka import JARS
 
 _PACKAGES = ("confluent-kafka", "pyspark", "pyarrow")
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def describe() -> Machine:
@@ -23,10 +22,10 @@ def describe() -> Machine:
     models = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
     return Machine(
         cpu=models[0] if models else platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
-        memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        cores=len(psutil.Process().cpu_affinity() or ()),
+        memory_gb=round(psutil.virtual_memory().total / 2**30, 1),
         system=f"{platform.system()} {platform.release().partition('-')[0]}",
-        load_before=round(os.getloadavg()[0], 2),
+        load_before=round(psutil.getloadavg()[0], 2),
         versions=_versions(),
     )
 
@@ -52,16 +51,25 @@ def _commit() -> str | None:
     return done.stdout.strip() or None
 
 
-def cpu_seconds(pids: Mapping[str, list[int]]) -> dict[str, float]:
-    """User and system time of processes until now, by kind. One that is gone counts nothing."""
-    return {kind: sum(process_seconds(pid) for pid in kinds) for kind, kinds in pids.items()}
-
-
-def process_seconds(pid: int, *, with_reaped_children: bool = False) -> float:
+def process_seconds(process: psutil.Process, *, with_reaped_children: bool = False) -> float:
     """User and system time of a process in seconds; 0 if it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+        used = process.cpu_times()
+    except psutil.NoSuchProcess:
         return 0.0
-    # utime, stime, cutime and cstime: fields 14 to 17 of proc(5)
-    return sum(int(field) for field in fields[11 : 15 if with_reaped_children else 13]) / _TICKS
+    own: float = used.user + used.system
+    return own + used.children_user + used.children_system if with_reaped_children else own
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Empty if it is gone, or a zombie."""
+    try:
+        words: list[str] = process.cmdline()
+    except psutil.Error:
+        return []
+    return words
+
+
+def is_python_worker(command: list[str]) -> bool:
+    """Of Spark's, or the daemon that it is forked from."""
+    return "pyspark.daemon" in command or "pyspark.worker" in command

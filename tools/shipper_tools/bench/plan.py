@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from shipper_tools.bench.results import Case, Contender, Summary, Verdict
+from shipper_tools.bench.results import Case, Contender, Summary, TargetVerdict
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,14 @@ class Target:
     at_most: float | None = None
     unit: str = ""
 
-    def verdict(self, summaries: Sequence[Summary]) -> Verdict:
+    def verdict(self, summaries: Sequence[Summary]) -> TargetVerdict:
         found = self.find(summaries)
         low, high = self.at_least, self.at_most
         reached = found is not None and (low is None or found >= low) and (high is None or found <= high)
         asked = f"≥ {low:,g}{self.unit}" if low is not None else f"≤ {high:,g}{self.unit}"
-        return Verdict(question=self.question, asked=asked, found=None if found is None else round(found, 3), reached=reached)
+        return TargetVerdict(
+            question=self.question, asked=asked, found=None if found is None else round(found, 3), reached=reached
+        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
-from shipper_tools.demo.services import SERVICES
+from shipper_tools.samples.services import SERVICES
 
 #: One service per file, as in life. With these the average line has 139 bytes; the demo's own mix has 190.
 _SERVICES_OF_FILES = ("payments", "web", "payments", "system", "payments", "web", "payments", "search")

@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from shipper.config.units import write_size
 
 
-class _Model(BaseModel):
+class _ResultModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Case(_Model):
+class Case(_ResultModel):
     """What is asked of every contender alike."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +48,7 @@ class Case(_Model):
         return " · ".join(parts)
 
 
-class Contender(_Model):
+class Contender(_ResultModel):
     """Who sends, and with which settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,7 +61,7 @@ class Contender(_Model):
     """The rest of what it was told, for people."""
 
 
-class Measurement(_Model):
+class Measurement(_ResultModel):
     """One run of one contender. A failed one has an error and no rate."""
 
     case: Case
@@ -87,7 +87,7 @@ class Measurement(_Model):
     error: str | None = None
 
 
-class Spread(_Model):
+class Spread(_ResultModel):
     median: float
     lowest: float
     highest: float
@@ -97,7 +97,7 @@ class Spread(_Model):
         return cls(median=statistics.median(values), lowest=min(values), highest=max(values))
 
 
-class Summary(_Model):
+class Summary(_ResultModel):
     """The rounds of one contender in one case."""
 
     case: Case
@@ -120,7 +120,7 @@ class Summary(_Model):
         return sum(seconds for kind, seconds in self.cpu_seconds_per_million.items() if kind not in ("broker", "proxy"))
 
 
-class Verdict(_Model):
+class TargetVerdict(_ResultModel):
     """One thing that was asked for, and what came out."""
 
     question: str
@@ -129,7 +129,7 @@ class Verdict(_Model):
     reached: bool
 
 
-class Machine(_Model):
+class Machine(_ResultModel):
     """What it ran on: no names, no paths."""
 
     cpu: str
@@ -141,7 +141,7 @@ class Machine(_Model):
     versions: dict[str, str]
 
 
-class BenchResult(_Model):
+class BenchResult(_ResultModel):
     name: str
     question: str
     date: dt.datetime
@@ -149,7 +149,7 @@ class BenchResult(_Model):
     arguments: list[str]
     machine: Machine
     notes: list[str] = Field(default_factory=list)
-    verdicts: list[Verdict] = Field(default_factory=list)
+    verdicts: list[TargetVerdict] = Field(default_factory=list)
     summaries: list[Summary] = Field(default_factory=list)
     measurements: list[Measurement] = Field(default_factory=list)
 

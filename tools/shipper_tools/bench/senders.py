@@ -37,7 +37,7 @@ class SenderFailed(ShipperError):
 
 
 @dataclass(frozen=True)
-class Sent:
+class Sending:
     records: int
     seconds: float
     cpu_seconds: float
@@ -59,7 +59,7 @@ class Sender(ABC):
         """Why it cannot take part in a case."""
 
     @abstractmethod
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sent:
+    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sending:
         """Sends ``records`` or, unless ``exactly``, more of them if a measurement needs that. Raises SenderFailed."""
 
 
@@ -76,7 +76,7 @@ class Lanes(Sender):
     def cannot(self, case: Case) -> str | None:
         return None
 
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sent:
+    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sending:
         job = LaneJob(
             bootstrap=bootstrap,
             topics=list(topics),
@@ -94,7 +94,7 @@ class Lanes(Sender):
         answer = LaneAnswer.model_validate_json(done.stdout.splitlines()[-1])
         note = f"{answer.sending_cpu_seconds:.2f} of the client's CPU seconds while sending"
         note += f"; {answer.reopened} lanes were opened anew" if answer.reopened else ""
-        return Sent(answer.records, answer.seconds, cpu_seconds, answer.bytes, answer.opening_seconds, note)
+        return Sending(answer.records, answer.seconds, cpu_seconds, answer.bytes, answer.opening_seconds, note)
 
 
 Command = Callable[[str, str, Case, int], list[str]]
@@ -116,14 +116,14 @@ class Tool(Sender):
             return "cannot send log lines"
         return None if case.compression in self._codecs else f"knows no {case.compression}"
 
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sent:
+    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sending:
         began = time.monotonic()
         done, cpu_seconds = _run(self._command(bootstrap, topics[0], case, records))
         wall_seconds = time.monotonic() - began
         said = [float(rate.replace(",", "")) for rate in _RATE.findall(done.stdout + done.stderr)]
         # What it says last leaves its start out; but Sarama's tool may end before it has said how the end went.
         seconds = min(wall_seconds, records / said[-1] if said and said[-1] > 0 else wall_seconds)
-        return Sent(records, seconds, cpu_seconds, records * (case.record_bytes or _payload_line_bytes()))
+        return Sending(records, seconds, cpu_seconds, records * (case.record_bytes or _payload_line_bytes()))
 
 
 def _run(command: list[str], stdin: str = "") -> tuple[subprocess.CompletedProcess[str], float]:
@@ -163,7 +163,7 @@ def _payload_line_bytes() -> int:
 def java() -> Sender:
     """Java's ProducerPerformance, from the jars of the dev server, told as in the peers' run.sh."""
     launcher = find_java()
-    folder = resolve_jars(JARS, launcher)
+    folder = resolve_jars(JARS)
 
     def command(bootstrap: str, topic: str, case: Case, records: int) -> list[str]:
         size = ["--record-size", str(case.record_bytes)] if case.record_bytes else ["--payload-file", str(_payload())]

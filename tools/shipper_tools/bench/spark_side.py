@@ -16,18 +16,20 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config import load_cluster, load_pipeline, resolve_uri
-from shipper.processes import descendants
-from shipper.report.results import RunFolder, ShipResult
+from shipper.report.results import ShipResult
+from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
-from shipper_tools.bench.machine import process_seconds
+from shipper_tools.bench.machine import command_of, is_python_worker, process_seconds
 from spark_jobs.context import RunContext
 from spark_jobs.session import session
 from spark_jobs.steps import run_steps
@@ -75,34 +77,35 @@ def _measured(work: Callable[[], object]) -> dict[str, Any]:
 def _cpu_seconds() -> dict[tuple[str, int], float]:
     """Until now, by kind and process: this one, its JVM, and Spark's daemons of Python workers, each with all workers that it had
     (a daemon may end, and another one take its place)."""
-    used = {("driver", os.getpid()): process_seconds(os.getpid())}
-    below = descendants(os.getpid())
-    daemons = {pid: {pid, *descendants(pid)} for pid in below if b"pyspark.daemon" in _command(pid)}
-    of_daemon = {pid: daemon for daemon, pids in daemons.items() for pid in pids}
-    for pid in below:
-        account = ("worker", of_daemon[pid]) if pid in of_daemon else ("jvm", pid)
-        seconds = process_seconds(pid, with_reaped_children=pid in of_daemon)
+    me = psutil.Process()
+    used = {("driver", me.pid): process_seconds(me)}
+    below = me.children(recursive=True)
+    of_daemon: dict[int, int] = {}
+    for process in below:
+        if "pyspark.daemon" in command_of(process):
+            of_daemon |= dict.fromkeys((process.pid, *_pids_below(process)), process.pid)
+    for process in below:
+        account = ("worker", of_daemon[process.pid]) if process.pid in of_daemon else ("jvm", process.pid)
+        seconds = process_seconds(process, with_reaped_children=process.pid in of_daemon)
         used[account] = used.get(account, 0.0) + seconds
     return used
 
 
-def _command(pid: int) -> bytes:
+def _pids_below(process: psutil.Process) -> list[int]:
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-    return b"" if b"java" in command[:200].split(b"\0")[0] else command
+        return [child.pid for child in process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _worker_peak_bytes() -> int | None:
+    """Linux keeps a process' peak of resident memory, and psutil does not pass it on."""
     peaks = []
-    for pid in descendants(os.getpid()):
-        if b"pyspark" in _command(pid):
-            try:
-                status = Path(f"/proc/{pid}/status").read_text()
-            except OSError:
-                continue
-            peaks += [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")]
+    for process in psutil.Process().children(recursive=True):
+        if is_python_worker(command_of(process)):
+            with suppress(OSError):
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                peaks += [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")]
     return max(peaks, default=None)
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 from shipper.config.models import Cluster
 from shipper.errors import UsageError
 from shipper.kafka.client import ClusterClient
-from shipper_tools.bench.machine import process_seconds
+from shipper_tools.bench.machine import command_of, process_seconds
 from shipper_tools.bench.results import Case
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
-from shipper_tools.testing.fault_proxy import FaultProxy
+from shipper_tools.faultproxy.proxy import FaultProxy
 from shipper_tools.testing.kafka_cluster import KafkaCluster
 
 _HEAP_MB = 1024
@@ -109,13 +110,11 @@ class World:
     def cpu_seconds(self) -> dict[str, float]:
         """Of brokers and proxies, until now."""
         return {
-            "broker": sum(process_seconds(pid) for pid in _java_children()),
-            "proxy": sum(process_seconds(link.pid) for link in self._links),
+            "broker": sum(map(process_seconds, _brokers())),
+            "proxy": sum(process_seconds(psutil.Process(link.pid)) for link in self._links),
         }
 
 
-def _java_children() -> list[int]:
+def _brokers() -> list[psutil.Process]:
     """This process' brokers: those of its children whose main class is Kafka's."""
-    own = Path(f"/proc/{os.getpid()}/task")
-    children = [int(pid) for thread in own.iterdir() for pid in (thread / "children").read_text().split()]
-    return [pid for pid in children if b"\0kafka.Kafka\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [child for child in psutil.Process().children() if "kafka.Kafka" in command_of(child)]

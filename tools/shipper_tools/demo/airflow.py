@@ -22,8 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 from shipper.errors import ShipperError, UsageError
-from shipper.processes import ProcessId, descendants
 from shipper_tools.dev.ports import LOOPBACK, free_port
 
 READY_WITHIN_SECONDS = 150.0
@@ -90,17 +91,19 @@ class Airflow:
         if self._process is None:
             return
         family = []
-        for pid in descendants(self._process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                family.append(ProcessId.of(pid))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = psutil.Process(self._process.pid).children(recursive=True)
         for signum, patience in ((signal.SIGTERM, STOP_WITHIN_SECONDS), (signal.SIGKILL, 5.0)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signum)
-            deadline = time.monotonic() + patience
-            while self._process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.1)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
         for process in family:
-            process.stop(grace_seconds=5.0)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+        for process in psutil.wait_procs(family, timeout=5.0)[1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self._process = None
 
     def __enter__(self) -> Airflow:

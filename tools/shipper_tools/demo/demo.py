@@ -26,16 +26,17 @@ from rich.table import Column, Table
 from shipper.config import load_cluster
 from shipper.errors import ShipperError, UsageError
 from shipper.kafka.client import ClusterClient
-from shipper.report.results import RunFolder, RunReport
+from shipper.report.results import RunReport
+from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
 from shipper_tools.demo.airflow import READY_WITHIN_SECONDS, Airflow
 from shipper_tools.demo.config import CLUSTER, PIPELINE, TOPICS, write_config
-from shipper_tools.demo.logs import LogSummary, write_logs
 from shipper_tools.demo.watch import find_dag, follow, scheduled_run, wait_for
-from shipper_tools.dev.flock import exclusive
+from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.testing.console_consumer import read_topic
+from shipper_tools.dev.process import exclusive
+from shipper_tools.samples.logs import LogSummary, write_logs
 
 ROOT = Path(__file__).resolve().parents[3]
 _SEED = 20261101
@@ -62,7 +63,7 @@ def run_demo(keep: bool, lines: int, console: Console) -> int:
 
 
 @dataclass(frozen=True)
-class _Counts:
+class _TopicCounts:
     """Of one topic after a run, each from another source."""
 
     sent: int
@@ -80,7 +81,7 @@ class _Demo:
         self._folder = folder
         self._console = console
         self._started = time.monotonic()
-        self._kafka = KafkaServer(folder / "kafka", die_with_parent=True, progress=self._say)
+        self._kafka = KafkaServer(folder / "kafka", die_with_parent=True, say=self._say)
         self._airflow = Airflow(folder / "airflow", dags, {"SHIPPER_CONFIG": str(folder / "config")})
 
     def run(self, lines: int, keep: bool) -> None:
@@ -146,13 +147,13 @@ class _Demo:
         folder = RunFolder(str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, run_id)
         return folder.need("report", RunReport)
 
-    def _count(self, report: RunReport) -> dict[str, _Counts]:
+    def _count(self, report: RunReport) -> dict[str, _TopicCounts]:
         sent = {topic.topic: topic.delivered for ship in report.ships for topic in ship.topics}
         ledger = {topic.topic: topic.ledger or 0 for gate in report.delivery_gates for topic in gate.topics}
         with ThreadPoolExecutor(3) as pool:
             there = pool.map(lambda topic: len(read_topic(self._kafka.bootstrap, topic)), TOPICS)
             return {
-                topic: _Counts(sent.get(topic, 0), ledger.get(topic, 0), count)
+                topic: _TopicCounts(sent.get(topic, 0), ledger.get(topic, 0), count)
                 for topic, count in zip(TOPICS, there, strict=True)
             }
 
@@ -165,7 +166,7 @@ class _Demo:
                 time.sleep(3600)
 
 
-def _table(counts: dict[str, _Counts]) -> Table:
+def _table(counts: dict[str, _TopicCounts]) -> Table:
     names = ("sent by this run", "in the ledger", "in the topic")
     table = Table("topic", *(Column(name, justify="right") for name in names))
     for topic, count in counts.items():

@@ -107,7 +107,7 @@ def topic(
 @app.command(epilog="Example: `shipper dev read logs.web | wc -l`")
 def read(name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
     """Print every committed value of a topic of that Kafka, as a `read_committed` consumer sees it, one per line."""
-    from shipper_tools.testing.console_consumer import read_topic
+    from shipper_tools.dev.console_consumer import read_topic
 
     for value in read_topic(_kafka(), name):
         if sys.stdout.isatty():

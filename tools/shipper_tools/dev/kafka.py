@@ -9,13 +9,13 @@ import struct
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
 from shipper.processes import ProcessId
 from shipper_tools.dev.errors import PortTaken, ServerDied
-from shipper_tools.dev.jars import resolve_jars
+from shipper_tools.dev.jars import Say, resolve_jars
 from shipper_tools.dev.java import Java, find_java
 from shipper_tools.dev.ports import LOOPBACK, free_port, why_unusable
 from shipper_tools.dev.process import ServerProcess, spawn
@@ -89,7 +89,7 @@ class KafkaServer:
         scram: SCRAM-SHA-512 users and their passwords, made before the first start.
         die_with_parent: the server ends when this process does, even by kill -9. For tests. Without it the server
             goes on until somebody stops it.
-        progress: gets a line for people when jars have to be fetched.
+        say: gets a line for people when jars have to be fetched.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class KafkaServer:
         secure_port: int | None = None,
         scram: Mapping[str, str] | None = None,
         die_with_parent: bool = False,
-        progress: Callable[[str], None] = lambda line: None,
+        say: Say = lambda line: None,
     ) -> None:
         self.directory = directory.absolute()
         self.port = port
@@ -114,7 +114,7 @@ class KafkaServer:
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
         self._die_with_parent = die_with_parent
-        self._progress = progress
+        self._say = say
         self._process: ServerProcess | None = None
 
     @property
@@ -190,7 +190,7 @@ class KafkaServer:
         if reason := why_unusable(self.port):
             raise PortTaken(f"Kafka cannot listen: port {self.port} on {LOOPBACK} {reason}.")
         java = find_java()
-        jars = resolve_jars(JARS, java, self._progress)
+        jars = resolve_jars(JARS, self._say)
         self._write_settings()
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(java, jars)

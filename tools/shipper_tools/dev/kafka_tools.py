@@ -41,7 +41,7 @@ def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: flo
         JavaMissing, JarsUnavailable: what it needs is not there.
     """
     java = find_java()
-    jars = resolve_jars(JARS, java)
+    jars = resolve_jars(JARS)
     name = main_class.rpartition(".")[2]
     with _log_settings() as settings, _class_data(jars, java, name) as class_data:
         command = [str(java.path), *QUICK_JVM, *class_data, f"-Dlog4j2.configurationFile={settings}", "-cp", f"{jars}/*"]

@@ -44,15 +44,13 @@ class Pin:
         except OSError:
             return False
 
-    def verify(self, folder: Path) -> None:
-        """Read the jar once and compare it with the lock.
+    def verify(self, content: bytes) -> None:
+        """Compare what arrived with the lock.
 
         Raises:
-            JarsUnavailable: it is not there, or not the same bytes.
+            JarsUnavailable: it is not the same bytes.
         """
-        if not (folder / self.file_name).is_file():
-            raise JarsUnavailable(f"{self.coordinate} did not arrive.")
-        found = sha256_of(folder / self.file_name)
+        found = hashlib.sha256(content).hexdigest()
         if found != self.sha256:
             raise JarsUnavailable(
                 f"{self.coordinate} is not the jar that was locked: sha256 {found}, expected {self.sha256}. The "

@@ -1,13 +1,48 @@
-"""A server's process: stopped within a deadline, never left behind by a test."""
+"""A server's process: stopped within a deadline, never left behind by a test. And a lock between processes."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shipper import processes
+from filelock import FileLock, Timeout
+
 from shipper.processes import ProcessId
+
+#: Waits until nobody holds the other end of its stdin any more, then sees that the server has ended. psutil's kill spares a stranger who
+#: has got the number since.
+_WATCHDOG = "import sys, psutil; server = psutil.Process(int(sys.argv[1])); sys.stdin.buffer.read(); server.kill()"
+
+
+def stop(process: ProcessId, grace_seconds: float) -> None:
+    """Ask with TERM, insist with KILL after ``grace_seconds``, return when it is gone. Does nothing if it is."""
+    send(process, signal.SIGTERM)
+    send(process, signal.SIGCONT)  # a paused process would not hear the TERM
+    if not _gone_within(process, grace_seconds):
+        send(process, signal.SIGKILL)
+        _gone_within(process, 10.0)
+
+
+def send(process: ProcessId, number: signal.Signals) -> None:
+    """A signal, without waiting. Does nothing if it is gone."""
+    if process.alive():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _gone_within(process: ProcessId, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while process.alive():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 class ServerProcess:
@@ -23,8 +58,8 @@ class ServerProcess:
         return self._child.poll()
 
     def stop(self, grace_seconds: float) -> None:
-        """See :meth:`ProcessId.stop`."""
-        self.id.stop(grace_seconds)
+        """See :func:`stop`."""
+        stop(self.id, grace_seconds)
         self._child.wait()
         if self._watchdog is not None:
             self._watchdog.communicate()  # closes the pipe; the watchdog finds nothing left to kill and ends
@@ -46,17 +81,34 @@ def spawn(argv: list[str], *, cwd: Path, output: Path, die_with_parent: bool) ->
             argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        return ServerProcess(child, _watch(ProcessId.of(child.pid)) if die_with_parent else None)
+        return ServerProcess(child, _watch(child.pid) if die_with_parent else None)
     except BaseException:
         child.kill()
         raise
 
 
-def _watch(server: ProcessId) -> subprocess.Popen[bytes]:
+def _watch(pid: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", processes.__file__, str(server.pid), server.started],
+        [sys.executable, "-I", "-c", _WATCHDOG, str(pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lock ``path`` for the length of the block. Another holder, in this process or another one, is waited for without limit, after
+    one call of ``on_wait``. The kernel lets go of it when its holder dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        on_wait()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

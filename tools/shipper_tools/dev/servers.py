@@ -3,70 +3,33 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
-from shipper.processes import ProcessId
 from shipper_tools.dev import state
 from shipper_tools.dev.errors import DevServerError, PortTaken
-from shipper_tools.dev.flock import exclusive
+from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
+from shipper_tools.dev.process import exclusive
 from shipper_tools.dev.state import ServerState
-
-Progress = Callable[[str], None]
 
 
 class ServerName(StrEnum):
     KAFKA = "kafka"
 
 
-class DevServer(Protocol):
-    """A server that outlives the command that starts it."""
-
-    @property
-    def addresses(self) -> Mapping[str, str]:
-        """Where it is reached, by the names that ``status --json`` uses. Known after :meth:`launch`."""
-
-    @property
-    def processes(self) -> tuple[ProcessId, ...]:
-        """Known after :meth:`launch`, in the order in which they were started."""
-
-    def launch(self) -> None:
-        """Start the processes, without waiting for them."""
-
-    def wait_ready(self) -> None:
-        """Return when it answers. If it does not, or if interrupted: stop it and raise."""
+#: Where the example configuration expects them.
+_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092}
 
 
-@dataclass(frozen=True)
-class ServerKind:
-    """An entry of the registry.
-
-    Attributes:
-        default_port: where the example configuration expects it.
-        create: makes the server: data folder, port (None: any free one), progress.
-    """
-
-    default_port: int
-    create: Callable[[Path, int | None, Progress], DevServer]
-
-
-SERVERS: Mapping[ServerName, ServerKind] = {
-    ServerName.KAFKA: ServerKind(9092, lambda folder, port, say: KafkaServer(folder, port, progress=say)),
-}
-
-
-def bring_up(name: ServerName, home: Path, port: int | None, say: Progress) -> ServerState:
+def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> ServerState:
     """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual one, 0 for any.
 
     Raises:
         PortTaken: somebody else listens there. Nothing was started.
         DevServerError: it runs on another port than the one asked for, or did not start.
     """
-    kind = SERVERS[name]
     with exclusive(home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")):
         known = state.load(home, name)
         if known is not None and known.running:
@@ -76,7 +39,7 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Progress) -> S
         if known is not None:
             known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
-        server = kind.create(home / name, (kind.default_port if port is None else port) or None, say)
+        server = KafkaServer(home / name, (_PORTS[name] if port is None else port) or None, say=say)
         try:
             server.launch()
         except PortTaken as taken:
@@ -105,7 +68,7 @@ def _check_port(known: ServerState, port: int | None) -> None:
         )
 
 
-def take_down(name: ServerName, home: Path, say: Progress) -> None:
+def take_down(name: ServerName, home: Path, say: Say) -> None:
     """Stop a server if it runs. Its data stay."""
     with exclusive(home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")):
         known = state.load(home, name)
@@ -122,10 +85,10 @@ def purge(name: ServerName, home: Path) -> None:
 
 
 def running(home: Path) -> list[ServerState]:
-    """The servers that run now, in the registry's order."""
+    """The servers that run now, in the order of their names."""
     return [known for known in remembered(home) if known.running]
 
 
 def remembered(home: Path) -> list[ServerState]:
     """The servers that were started and not stopped, those that died included."""
-    return [known for name in SERVERS if (known := state.load(home, name)) is not None]
+    return [known for name in ServerName if (known := state.load(home, name)) is not None]

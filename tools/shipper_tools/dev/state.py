@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shipper.processes import ProcessId
 from shipper_tools.dev.errors import DevServerError
+from shipper_tools.dev.process import stop
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ServerState:
     def stop(self, grace_seconds: float) -> None:
         """End its processes, the last one first, each within ``grace_seconds``."""
         for process in reversed(self.processes):
-            process.stop(grace_seconds)
+            stop(process, grace_seconds)
 
 
 def dev_home(environ: Mapping[str, str] = os.environ) -> Path:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore[attr-defined]  # in its documentation, and not in __all__
+
 from shipper.config.models import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper_tools.dev.errors import DevServerError, ServerDied
@@ -26,12 +29,13 @@ from shipper_tools.dev.java import Java
 from shipper_tools.dev.kafka import QUICK_JVM, KafkaServer, new_cluster_id
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import LOOPBACK, free_port
-from shipper_tools.testing.kafka_metadata import NO_LEADER, PartitionState, partitions_of, transaction_partition
+from shipper_tools.dev.process import send
 
 BROKERS = (1, 2, 3)
 _CONTROLLER = 9
 _TRANSACTION_LOG, _TRANSACTION_LOG_PARTITIONS = "__transaction_state", 6
 _TOOLS = "org.apache.kafka.tools"
+NO_LEADER = -1
 
 _PROPERTIES = {
     "default.replication.factor": "3",
@@ -56,10 +60,12 @@ _JVM_FORMAT = ("-Djava.awt.headless=true", "-XX:-UsePerfData")
 
 @dataclass(frozen=True)
 class Listener:
-    """What a client sees of a broker: where it is, and where the broker really listens. Both are the same without a proxy."""
+    """Ports of a broker: the one that clients are told, and the one where it really listens for them (the same without a proxy); and that for
+    other brokers, which nothing is ever put before."""
 
     advertised_port: int
     port: int
+    internal_port: int
 
 
 #: Puts something before a broker: gets its number and port, returns the port to advertise.
@@ -98,14 +104,14 @@ class KafkaCluster:
         voters = {"controller.quorum.voters": f"{_CONTROLLER}@{LOOPBACK}:{voter_port}"}
         shared = _PROPERTIES | dict(properties or {}) | voters
         controller = _controller_properties(voter_port)
-        self._controller = _Node(cluster_id, directory / "controller", voter_port, shared | controller, heap_mb)
+        self._controller = _ClusterNode(cluster_id, directory / "controller", voter_port, shared | controller, heap_mb)
         self.listeners: dict[int, Listener] = {}
-        self._brokers: dict[int, _Node] = {}
+        self._brokers: dict[int, _ClusterNode] = {}
         for broker in BROKERS:
             port = free_port()
-            self.listeners[broker] = Listener(front(broker, port), port)
+            self.listeners[broker] = Listener(front(broker, port), port, free_port())
             own = _broker_properties(broker, self.listeners[broker])
-            self._brokers[broker] = _Node(cluster_id, directory / f"broker-{broker}", port, shared | own, heap_mb)
+            self._brokers[broker] = _ClusterNode(cluster_id, directory / f"broker-{broker}", port, shared | own, heap_mb)
 
     @property
     def bootstrap(self) -> str:
@@ -181,16 +187,19 @@ class KafkaCluster:
 
     # What it knows
 
-    def partitions(self, topic: str) -> dict[int, PartitionState]:
-        """Partition → state; empty if there is no such topic.
+    def partitions(self, topic: str) -> dict[int, PartitionMetadata]:
+        """Partition → its leader (:data:`NO_LEADER` while there is none), replicas and in-sync replicas; empty if there is no such topic. By a new
+        client each time, which asks one broker and remembers nothing: whoever has just killed a leader must know what is true now.
 
         Raises:
             ServerDied: no broker answers.
         """
         for broker, listener in self.listeners.items():
             if self.running(broker):
-                with contextlib.suppress(OSError, DevServerError):
-                    return partitions_of(LOOPBACK, listener.port, topic, timeout_seconds=1.0)
+                client = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{listener.internal_port}", "log_level": 0})
+                with contextlib.suppress(KafkaException):
+                    found: dict[int, PartitionMetadata] = client.list_topics(topic, timeout=1.0).topics[topic].partitions
+                    return found
         raise ServerDied("No broker of the cluster answers.")
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
@@ -209,7 +218,7 @@ class KafkaCluster:
 
         def in_sync() -> bool:
             states = self.partitions(topic).values()
-            return all(state.leader != NO_LEADER and len(state.in_sync) == len(state.replicas) for state in states)
+            return all(state.leader != NO_LEADER and len(state.isrs) == len(state.replicas) for state in states)
 
         self.wait_for(in_sync, f"all replicas of {topic} in sync", within_seconds)
 
@@ -243,7 +252,7 @@ class KafkaCluster:
     def move_leader(self, topic: str, partition: int = 0) -> int:
         """Makes the next replica the leader, as an administrator who reassigns partitions does; returns its number."""
         state = self.partitions(topic)[partition]
-        chosen = next(broker for broker in BROKERS if broker != state.leader and broker in state.in_sync)
+        chosen = next(broker for broker in BROKERS if broker != state.leader and broker in state.isrs)
         replicas = [chosen, *(broker for broker in state.replicas if broker != chosen)]
         moves = {"version": 1, "partitions": [{"topic": topic, "partition": partition, "replicas": replicas}]}
         with _json_file(moves) as path:
@@ -265,7 +274,7 @@ class KafkaCluster:
         self.stop()
 
 
-class _Node(KafkaServer):
+class _ClusterNode(KafkaServer):
     """One process of the cluster. It ends when this process does, however that went."""
 
     def __init__(self, cluster_id: str, directory: Path, port: int, properties: Mapping[str, str], heap_mb: int) -> None:
@@ -281,15 +290,12 @@ class _Node(KafkaServer):
             raise ServerDied(f"Kafka's storage in {self.directory} cannot be formatted: {(done.stdout + done.stderr)[-3000:]}")
 
     def kill(self) -> None:
-        for process in self.processes:
-            process.kill()
+        self.signal(signal.SIGKILL)
         self.stop()  # it is dead, or about to be: this waits and clears up
 
     def signal(self, number: signal.Signals) -> None:
         for process in self.processes:
-            if process.alive():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, number)
+            send(process, number)
 
 
 def _controller_properties(port: int) -> dict[str, str]:
@@ -304,7 +310,7 @@ def _controller_properties(port: int) -> dict[str, str]:
 
 
 def _broker_properties(broker: int, listener: Listener) -> dict[str, str]:
-    internal = free_port()
+    internal = listener.internal_port
     return {
         "process.roles": "broker",
         "node.id": str(broker),
@@ -321,3 +327,16 @@ def _json_file(content: object) -> Iterator[str]:
         path = Path(folder) / "moves.json"
         path.write_text(json.dumps(content))
         yield str(path)
+
+
+def transaction_partition(transactional_id: str, partitions: int) -> int:
+    """The partition of ``__transaction_state`` that keeps a transactional.id: Java's ``String.hashCode``, its absolute value, modulo.
+
+    Its leader is the id's coordinator (kafka.coordinator.transaction.TransactionStateManager.partitionFor).
+    """
+    value = 0
+    units = transactional_id.encode("utf-16-be")
+    for (unit,) in struct.iter_unpack(">H", units):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions

@@ -15,7 +15,7 @@ _LARGEST_FRAME_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Part:
+class FramePart:
     """Bytes of one frame, as many of them as arrived together: [start, stop) of the data that were fed."""
 
     start: int
@@ -37,11 +37,11 @@ class FrameReader:
         """Bytes of the current frame behind its head that have not arrived."""
         self._lost = False
 
-    def parts(self, data: bytes | memoryview) -> Iterator[Part]:
+    def parts(self, data: bytes | memoryview) -> Iterator[FramePart]:
         at, size = 0, len(data)
         while at < size:
             if self._lost:
-                yield Part(at, size, None, False)
+                yield FramePart(at, size, None, False)
                 return
             start, head = at, None
             if not self._left:
@@ -53,7 +53,7 @@ class FrameReader:
             taken = min(self._left, size - at)
             self._left -= taken
             at += taken
-            yield Part(start, at, head, not self._begun and not self._left)
+            yield FramePart(start, at, head, not self._begun and not self._left)
 
     def _unpack(self) -> tuple[int, ...] | None:
         head: tuple[int, ...] = self._head.unpack(self._begun)

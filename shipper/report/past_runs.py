@@ -1,12 +1,13 @@
-"""What the runs over some windows came to, from the small ones of their results: whether the source gate was closed, and what each delivery
-gate found complete. Plans and reports, which name every file, are not read.
+"""The runs before this one, from the results that they left: of the last good ones what they came to (:func:`past_runs`, by their reports); of
+the runs over some windows whether the source gate was closed, and what each delivery gate found complete (:func:`window_runs`). For the
+latter, plans and reports, which name every file, are not read unless a ship has failed for good (:func:`not_again`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,47 +15,107 @@ from typing import Any, TypeVar
 import fsspec
 from pydantic import BaseModel, ValidationError
 
-from shipper.report.results import Coverage, RunFolder
+from shipper.report.results import Coverage, PastRun
+from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window, parse_window
 
 _AT_ONCE = 16
 """On an object store each look takes a round trip."""
+_LOOKED_AT_PER_RUN = 5
+"""Of windows that have no run to show, this many are passed over for each that is wanted; a pipeline that has failed for weeks
+should not have all of its reports read by each run."""
 
-R = TypeVar("R", bound="_Result")
+S = TypeVar("S", bound="_LeftResult")
 T = TypeVar("T")
 
 log = logging.getLogger("shipper.history")
 
 
-class _Check(BaseModel):
+class _LeftCheck(BaseModel):
     severity: str
     passed: bool
 
 
-class _Result(BaseModel):
+class _LeftResult(BaseModel):
     """What is needed of a result. Everything else is ignored, so that results of other versions of shipper count too."""
 
     run_id: str
     status: str
 
 
-class _Ship(_Result):
+class _LeftShip(_LeftResult):
     final: bool = False
+    read: int = 0
+    unread: int = 0
 
 
-class _File(BaseModel):
+class _LeftPlannedFile(BaseModel):
     path: str
+    size_bytes: int
     late_window: str | None = None
     late_for: list[str] = []
 
 
-class _Plan(_Result):
-    files: list[_File] = []
+class _LeftPlan(_LeftResult):
+    started_at: dt.datetime
+    files: list[_LeftPlannedFile] = []
 
 
-class _Gate(_Result):
-    checks: list[_Check] = []
+class _LeftGate(_LeftResult):
+    checks: list[_LeftCheck] = []
     coverage: Coverage | None = None
+
+
+class _LeftReport(_LeftResult):
+    pipeline: str
+    window_start: dt.datetime
+    window_end: dt.datetime
+    first_cause: str | None = None
+    finished_at: dt.datetime
+    plan: _LeftPlan | None = None
+    ships: list[_LeftShip] = []
+
+
+def past_runs(
+    runs_uri: str, pipeline: str, before: dt.datetime, *, most: int, wanted: Callable[[Window], bool] = lambda window: True
+) -> list[PastRun]:
+    """The latest ``most`` windows that begin before ``before`` and have a run that succeeded, oldest first; of each its last such run.
+
+    ``wanted`` is asked before anything of a window is read. What is no report, or is broken, is passed over. Empty if there is no
+    such folder; raises OSError if it cannot be listed.
+    """
+    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    windows = [(window, name) for window, name in _windows(fs, path) if window.start < before and wanted(window)]
+    found: list[PastRun] = []
+    for window, name in sorted(windows, key=lambda one: one[1], reverse=True)[: most * _LOOKED_AT_PER_RUN]:
+        if len(found) == most:
+            break
+        if run := next(_succeeded(fs, f"{path}/{name}", pipeline, window), None):
+            found.append(run)
+    return found[::-1]
+
+
+def _succeeded(fs: Any, folder: str, pipeline: str, window: Window) -> Iterator[PastRun]:
+    """The window's runs that succeeded, the last one first; run ids sort by time."""
+    for run_id in sorted(_names(fs, folder), reverse=True):
+        report = _find(fs, f"{folder}/{run_id}/report.json", run_id, _LeftReport)
+        if report is None or report.plan is None or report.status != "succeeded" or report.first_cause is not None:
+            continue
+        if (report.pipeline, report.window_start, report.window_end) == (pipeline, window.start, window.end):
+            yield _past(report, report.plan)
+
+
+def _past(report: _LeftReport, plan: _LeftPlan) -> PastRun:
+    own = [file for file in plan.files if file.late_window is None]
+    return PastRun(
+        window_start=report.window_start,
+        window_end=report.window_end,
+        run_id=report.run_id,
+        files=len(own),
+        bytes=sum(file.size_bytes for file in own),
+        records=max((ship.read + ship.unread for ship in report.ships), default=0),
+        seconds=(report.finished_at - plan.started_at).total_seconds(),
+    )
 
 
 @dataclass(frozen=True)
@@ -75,7 +136,7 @@ def window_runs(runs_uri: str, pipeline: str, clusters: Collection[str], start: 
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     windows = [(window, name) for window, name in _windows(fs, path) if window.start < end and window.end > start]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        ids = pool.map(lambda found: names(fs, f"{path}/{found[1]}"), windows)
+        ids = pool.map(lambda found: _names(fs, f"{path}/{found[1]}"), windows)
         runs = [(window, name, run_id) for (window, name), found in zip(windows, ids, strict=True) for run_id in found]
         read = pool.map(lambda run: _read(fs, f"{path}/{run[1]}/{run[2]}", run[0], run[2], clusters), runs)
         return sorted(read, key=lambda run: run.run_id)
@@ -88,7 +149,7 @@ def window_names(runs_uri: str, pipeline: str) -> list[Window]:
 
 
 def _windows(fs: Any, path: str) -> list[tuple[Window, str]]:
-    return [(Window(*bounds), name) for name in names(fs, path) if (bounds := RunFolder.window_of(name))]
+    return [(window, name) for name in _names(fs, path) if (window := RunFolder.window_of(name))]
 
 
 @dataclass(frozen=True)
@@ -128,13 +189,13 @@ def not_again(runs_uri: str, pipeline: str, clusters: Collection[str], windows: 
             if cluster in run.covered:
                 done[cluster].append(run)
                 continue
-            ship = _find(fs, f"{folder}/ship.{cluster}.json", run.run_id, _Ship)
+            ship = _find(fs, f"{folder}/ship.{cluster}.json", run.run_id, _LeftShip)
             if ship is None or ship.status != "failed" or not ship.final:
                 continue
             failed.setdefault(cluster, set()).update(
                 window for window in windows if contains(run.window, window) and not _since(done[cluster], window)
             )
-            plan = _find(fs, f"{folder}/plan.json", run.run_id, _Plan)
+            plan = _find(fs, f"{folder}/plan.json", run.run_id, _LeftPlan)
             tried.setdefault(cluster, set()).update(
                 file.path
                 for file in (plan.files if plan else ())
@@ -162,7 +223,7 @@ def contains(window: Window, other: Window) -> bool:
     return window.start <= other.start and other.end <= window.end
 
 
-def names(fs: Any, path: str) -> Sequence[str]:
+def _names(fs: Any, path: str) -> Sequence[str]:
     """Of what is in a folder; none if there is no such folder."""
     try:
         return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
@@ -171,19 +232,19 @@ def names(fs: Any, path: str) -> Sequence[str]:
 
 
 def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collection[str]) -> WindowRun:
-    source = _find(fs, f"{folder}/gate_source.json", run_id, _Gate)
+    source = _find(fs, f"{folder}/gate_source.json", run_id, _LeftGate)
     closed = None
     if source and (source.status != "failed" or source.checks):
         closed = any(check.severity == "block" and not check.passed for check in source.checks)
     covered = {}
     for cluster in clusters:
-        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _Gate)
+        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
     return WindowRun(window, run_id, closed, covered)
 
 
-def _find(fs: Any, path: str, run_id: str, kind: type[R]) -> R | None:
+def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
     try:
         found = kind.model_validate_json(bytes(fs.cat_file(path)))
     except (FileNotFoundError, NotADirectoryError):

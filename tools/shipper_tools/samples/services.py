@@ -13,7 +13,7 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from shipper_tools.demo import words
+from shipper_tools.samples import words
 
 T = TypeVar("T")
 

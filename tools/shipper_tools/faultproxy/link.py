@@ -1,4 +1,4 @@
-"""A TCP link that can be long, narrow, uneven or broken: the inside of :mod:`shipper_tools.testing.fault_proxy`.
+"""A TCP link that can be long, narrow, uneven or broken: the inside of the proxy's process.
 
 Bytes are stamped when they arrive and handed on when they are due, so latency never limits the rate: what is under way waits in
 a queue. Sockets are read and written without asyncio's streams, which copy more than once; at 140 ms and 150 MB/s this costs
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shipper_tools.testing.kafka_frames import REQUEST_HEAD, RESPONSE_HEAD, FrameReader
+from shipper_tools.faultproxy.frames import REQUEST_HEAD, RESPONSE_HEAD, FrameReader
 
 _READ_BYTES = 1 << 18
 #: Less than this is copied out of its buffer, so that thousands of small messages under way do not hold a buffer each.
@@ -31,16 +31,25 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 @dataclass
-class Shape:
-    """What the link is like. All of it may change while connections are open; bytes under way keep their times."""
+class Conditions:
+    """What the link is like; 0: no limit, no delay. All of it may change while connections are open; bytes under way keep their times."""
 
-    one_way_seconds: float = 0.0
-    jitter_seconds: float = 0.0
-    """Added to each read, uniformly between 0 and this; the order of bytes is kept."""
+    rtt_ms: float = 0.0
+    """Round trip: half of it each way. A connection's handshake takes one as well."""
+    jitter_ms: float = 0.0
+    """Added to each read, uniformly between 0 and this, each way; the order of bytes is kept."""
     bytes_per_second: float = 0.0
-    """In each direction, over all connections; 0 for no limit."""
-    request_seconds: float = 0.0
+    """In each direction, over all connections."""
+    request_delay_ms: float = 0.0
     """Kafka requests are handed on one after the other, each after this: a broker that is slow per request, per connection."""
+
+    @property
+    def one_way_seconds(self) -> float:
+        return self.rtt_ms / 2000
+
+    @property
+    def request_seconds(self) -> float:
+        return self.request_delay_ms / 1000
 
 
 @dataclass
@@ -54,7 +63,7 @@ class _Item:
 
 
 @dataclass
-class Counts:
+class LinkCounts:
     accepted: int = 0
     closed_by_fault: int = 0
     bytes_up: int = 0
@@ -78,14 +87,14 @@ class Exchange:
     """None: not yet, or the answer is not wanted (acks=0)."""
 
 
-class Link:
+class FaultLink:
     """Accepts connections and joins each with one to ``target``."""
 
-    def __init__(self, target: tuple[str, int], shape: Shape, seed: int = 0) -> None:
+    def __init__(self, target: tuple[str, int], shape: Conditions, seed: int = 0) -> None:
         self.target = target
         self.shape = shape
         self.stalled = False
-        self.counts = Counts()
+        self.counts = LinkCounts()
         self.random = random.Random(seed)
         self.connections: set[Connection] = set()
         self.hold_request: int | None = None
@@ -151,7 +160,7 @@ class Connection:
     """Two sockets and a pipe in each direction. It lives until both pipes are done: a request that is held reaches the broker
     also when its client gave up long before."""
 
-    def __init__(self, link: Link, near: socket.socket) -> None:
+    def __init__(self, link: FaultLink, near: socket.socket) -> None:
         self.link = link
         self.near = near
         self.far = socket.socket()
@@ -331,7 +340,7 @@ class Pipe:
         if shape.bytes_per_second:
             leaves = max(now, self._link.free_at[self._direction]) + size / shape.bytes_per_second
             self._link.free_at[self._direction] = leaves
-        jitter = self._link.random.uniform(0, shape.jitter_seconds) if shape.jitter_seconds else 0.0
+        jitter = self._link.random.uniform(0, shape.jitter_ms / 1000) if shape.jitter_ms else 0.0
         return leaves + shape.one_way_seconds + jitter
 
     def _wants_to_hold(self, head: tuple[int, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Made-up reports: for tests, and to look at the page in a browser with ``python -m shipper_tools.testing.report_samples FOLDER``."""
+"""Made-up reports: for tests, and to look at the page in a browser with ``python -m shipper_tools.samples.reports FOLDER``."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from shipper.report.page import render
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import (
     CheckResult,
-    ClusterPlan,
     Count,
     DeliveryGateResult,
     FileAccount,
     GateResult,
     LaneAccount,
     LanePoint,
-    LeftOut,
     PastRun,
-    PlannedFile,
-    PlanResult,
     RunReport,
     ShipResult,
     TimelinePoint,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from shipper_tools.demo.services import SERVICES, LineMaker, Service
+from shipper_tools.samples.services import SERVICES, LineMaker, Service
 
 #: Fast rather than small: a demo should not spend its time on compression.
 _GZIP_LEVEL = 3

@@ -1,0 +1,267 @@
+"""What a task does with its step: gives it secrets, runs it in a process (its log line by line, gone when the task is gone), and says what became
+of it by exit code and result. Then its figures, as metrics of Airflow.
+
+Imported when a task runs, not when a DAG is parsed. The metrics' names are an interface, listed in docs/operations.md: counters count what the
+step did now, gauges hold the last run's value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import os
+import select
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from shipper.config.environment import connection_field
+from shipper.config.loading import references
+from shipper.config.units import format_duration
+from shipper.errors import StepResultError, UsageError
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import DeliveryGateResult, GateResult, RunReport, ShipResult
+from shipper.report.run_folder import RunFolder, StepResult
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, REPORT, SHIP, Job, ask_to_stop, stop_job
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.5
+
+
+class Child:
+    """Runs a job once. Everything happens in the caller's thread, since :meth:`ask_to_stop` is called by a signal handler
+    that interrupts it: the handler only sends TERM and leaves the waiting, and KILL after the grace, to the loop."""
+
+    def __init__(self, job: Job, given: Mapping[str, str] | None = None) -> None:
+        """``given``: what the references to Airflow's connections stand for."""
+        self.gave_up = False
+        """Whether the process was stopped because its time was over."""
+        self._stop_at: float | None = None
+        self._runner = job.pipeline.runner
+        self._kill_at: float | None = None
+        # An Airflow task's stdin is its line to the supervisor, and its stderr is logged as errors: pass on neither.
+        self._process = subprocess.Popen(
+            job.command(),
+            env=job.environment(given),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def run(self, on_line: Callable[[str], None], within_seconds: float | None = None) -> int:
+        """Returns the exit code; below zero it is the signal that ended the process. What is not done ``within_seconds`` is stopped, and
+        :attr:`gave_up` says so. Whatever is raised here, such as a task's timeout, stops the whole process group first."""
+        if within_seconds is not None:
+            self._stop_at = time.monotonic() + within_seconds
+        try:
+            for line in self._lines():
+                on_line(line.decode(errors="replace").rstrip())
+            return self._process.wait()
+        finally:
+            self._end()
+
+    def ask_to_stop(self) -> None:
+        self._kill_at = time.monotonic() + GRACE_SECONDS
+        ask_to_stop(self._process.pid, self._runner)
+
+    def _lines(self) -> Iterator[bytes]:
+        """Ends when the pipe is closed, or when the process is gone and its leftovers (a JVM that has not noticed yet)
+        are silent."""
+        assert self._process.stdout is not None
+        pipe, pending = self._process.stdout.fileno(), b""
+        while True:
+            ready = bool(select.select([pipe], [], [], _POLL_SECONDS)[0])
+            chunk = os.read(pipe, 65536) if ready else b""
+            *lines, pending = (pending + chunk).split(b"\n")
+            yield from lines
+            gone = self._process.poll() is not None
+            if not chunk and (ready or gone):
+                break
+            if self._stop_at is not None and time.monotonic() > self._stop_at and self._kill_at is None:
+                self.gave_up = True
+                self.ask_to_stop()
+            if self._kill_at is not None and time.monotonic() > self._kill_at:
+                self._kill_group()
+        if pending:
+            yield pending
+
+    def _end(self) -> None:
+        if self._process.poll() is None:
+            stop_job(self._process, self._runner)
+        self._kill_group()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def given(config_dir: Path, pipeline: str) -> dict[str, str]:
+    """Reference (``airflow:CONNECTION.password``) → value, for all that the pipeline's clusters refer to, asked of Airflow by the task that needs it.
+    Holds secrets. One that Airflow does not have is left out: the step says so, for that cluster alone."""
+    asked = sorted(reference.name for reference in references(config_dir, pipeline) if reference.kind == "airflow")
+    found = {name: _look_up(name) for name in asked}
+    return {f"airflow:{name}": value for name, value in found.items() if value is not None}
+
+
+def _look_up(name: str) -> str | None:
+    from airflow.sdk import Connection
+
+    conn_id, field = connection_field(name)
+    try:
+        connection = Connection.get(conn_id)
+    except Exception as error:  # not defined, not permitted, or the secrets' backend is down: the cluster's fault, not the task's
+        log.warning("connection %s cannot be looked up: %s", conn_id, type(error).__name__)
+        return None
+    key = field.removeprefix("extra.")
+    value = getattr(connection, field) if key == field else connection.extra_dejson.get(key)
+    return None if value is None else str(value)
+
+
+_KINDS: dict[str, type[StepResult]] = {
+    PLAN: PlanResult,
+    GATE_SOURCE: GateResult,
+    SHIP: ShipResult,
+    GATE_DELIVERY: DeliveryGateResult,
+    REPORT: RunReport,
+}
+_ONCE = {GATE_SOURCE, GATE_DELIVERY, REPORT}
+
+
+@dataclass(frozen=True)
+class Failure:
+    message: str
+    final: bool
+    """Whether trying again, unchanged, cannot help."""
+
+
+def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | None:
+    """What the step left, or None. One that an earlier attempt left (``since`` is this one's start) is none.
+    Raises StepResultError."""
+    result = folder.find(step.replace(":", "."), _KINDS[step.partition(":")[0]])
+    return result if result is not None and result.finished_at >= since else None
+
+
+def gave_up(step: str, after_seconds: float) -> Failure:
+    return Failure(
+        f"{step} was stopped: the run had not ended {format_duration(after_seconds)} after it began (`schedule.give_up_after`). What is in "
+        "the ledger stays; the next run of this window, or the look back of a later one, ships the rest. See in the log what it waited for.",
+        final=True,
+    )
+
+
+def failure_of(step: str, exit_code: int, result: StepResult | None, folder: RunFolder) -> Failure | None:
+    """None: the step did its work and says so. A missing result is a failure whatever the exit code."""
+    final = exit_code == UsageError.exit_code or step.partition(":")[0] in _ONCE
+    if isinstance(result, RunReport):
+        return None  # it was written; what it says of the run is not said of the step
+    if result is not None and result.status == "failed":
+        final = final or result.final
+        return Failure(result.error or f"{step} failed and does not say why; its log is above", final)
+    if exit_code == -signal.SIGKILL:
+        return Failure(
+            f"{step} was killed before it could say why, most likely by the kernel because memory ran out: lower "
+            "`runner.cores` or `runner.driver_memory`. The next attempt ships exactly the rest.",
+            final,
+        )
+    if exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM):
+        return Failure(f"{step} was stopped from outside. The next attempt ships exactly the rest.", final)
+    if exit_code != 0:
+        return Failure(f"{step} ended with exit code {exit_code}; its last lines above say why", final)
+    if result is None:
+        return Failure(str(StepResultError(f"{step} left no result in {folder.uri}, so nobody knows what it did")), final)
+    return None
+
+
+def failed_tasks(context: Context) -> list[str]:
+    """Tasks of the run that Airflow holds for failed, or, if there is none, that could not run. It knows of some that no result tells
+    of: one may die after it left its own."""
+    ti, run_id = context["ti"], context["run_id"]
+    states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})
+    others = [(task, state) for task, state in states.items() if task != ti.task_id]
+    return sorted(task for task, state in others if state == "failed") or sorted(
+        task for task, state in others if state == "upstream_failed"
+    )
+
+
+class Metric(NamedTuple):
+    kind: str
+    """``counter`` or ``gauge``."""
+    name: str
+    value: float
+    tags: dict[str, str]
+
+
+def emit(result: StepResult) -> None:
+    """Sends the metrics of a step that has left a result, whether it succeeded or failed."""
+    from airflow.sdk.observability import stats
+
+    for metric in metrics_of(result, dt.datetime.now(dt.UTC)):
+        if metric.kind == "counter":
+            stats.incr(metric.name, int(metric.value), tags=metric.tags)
+        else:
+            stats.gauge(metric.name, metric.value, tags=metric.tags)
+
+
+def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
+    if isinstance(result, RunReport):
+        yield from _of_report(result)
+    if isinstance(result, ShipResult):
+        yield from _of_ship(result)
+    if isinstance(result, GateResult):
+        yield from _of_gate(result)
+    if isinstance(result, DeliveryGateResult) and result.status == "succeeded":
+        tags = {"pipeline": result.pipeline, "cluster": result.cluster}
+        yield Metric("gauge", "shipper.lag_seconds", (now - result.window_end).total_seconds(), tags)
+
+
+def _of_report(result: RunReport) -> Iterator[Metric]:
+    """Also where it is 0, so that an alert can end."""
+    if result.gaps is not None and result.plan is not None:
+        for cluster in result.plan.clusters:
+            missing = sum(gap.cluster == cluster.cluster for gap in result.gaps)
+            yield Metric("gauge", "shipper.gaps", missing, {"pipeline": result.pipeline, "cluster": cluster.cluster})
+
+
+def _of_ship(result: ShipResult) -> Iterator[Metric]:
+    tags = {"pipeline": result.pipeline, "cluster": result.cluster}
+    counters = {
+        "records_read": result.read,
+        "records_delivered": result.delivered,
+        "records_filtered": sum(result.filtered.values()),
+        "records_quarantined": sum(result.quarantined.values()),
+        "records_late": result.late_records,
+        "records_parked": sum(topic.parked for topic in result.topics),
+        "bytes_delivered": sum(topic.delivered_bytes for topic in result.topics),
+        "bytes_on_the_wire": result.wire_bytes,
+        "lanes_reopened": result.lane_reopened,
+        "task_retries": result.task_retries,
+    }
+    for name, value in counters.items():
+        yield Metric("counter", f"shipper.{name}", value, tags)
+    if result.delivered:
+        yield Metric("gauge", "shipper.ship_seconds", result.ship_seconds, tags)
+
+
+def _of_gate(result: GateResult) -> Iterator[Metric]:
+    """One counter of each kind for each severity that the gate has, also when it is 0."""
+    where = "source" if result.cluster is None else "delivery"
+    tags = {"pipeline": result.pipeline, "gate": where} | ({"cluster": result.cluster} if result.cluster else {})
+    passed = Counter(check.severity for check in result.checks if check.passed)
+    failed = Counter(check.severity for check in result.checks if not check.passed)
+    for severity in sorted({check.severity for check in result.checks}):
+        yield Metric("counter", "shipper.gate_checks_passed", passed[severity], {**tags, "severity": severity})
+        yield Metric("counter", "shipper.gate_checks_failed", failed[severity], {**tags, "severity": severity})
+    yield Metric("counter", "shipper.gates_closed", int(result.status == "failed"), tags)

@@ -1,0 +1,179 @@
+"""What planning leaves behind: the files of the window, and what each cluster lacks of them. The fields are published: see schema.py."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from shipper.ledger.records import Void
+from shipper.report.run_folder import Result, StepResult
+from shipper.types import FileId
+
+
+class PlannedFile(Result):
+    """One file of the window, as listed."""
+
+    path: str
+    uri: str = ""
+    """The path as Spark's `_metadata.file_path` writes it, percent-encoded."""
+    size_bytes: int
+    modified_ms: int
+    """Milliseconds since the epoch, as the file system says."""
+    splits: int
+    left: bool = True
+    """Whether any cluster lacks a part of it."""
+    late_window: str | None = None
+    """START/END of the window that it belongs to, of a file that came late: a run of the schedule found it when it looked back."""
+    late_for: list[str] = []
+    """The clusters that lack a part of it and are to get it in this run, of a file that came late. The others leave it alone."""
+    format: str = ""
+    """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`. Empty: nobody looked, since no cluster lacks it."""
+    bom: bool = False
+    """Whether its content begins with a UTF-8 byte order mark."""
+    problem: str = ""
+    """Why it cannot be read, with the remedy."""
+
+    def left_out(self, why: str) -> LeftOut:
+        """As a late file that the run does without after all."""
+        return LeftOut(
+            path=self.path, reason=why, warns=True, window=self.late_window, clusters=self.late_for,
+            size_bytes=self.size_bytes, modified_ms=self.modified_ms,
+        )  # fmt: skip
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody has looked at its beginning."""
+        return bool(self.size_bytes and not self.format and not self.problem)
+
+
+class LeftOut(Result):
+    """A file that is in the folders that were listed but not in the run, and why."""
+
+    path: str
+    reason: str
+    warns: bool = False
+    """Whether somebody should hear of it: the file belongs to a window and nobody has shipped it yet."""
+    window: str | None = None
+    """START/END of the window that it belongs to; None: the run's own."""
+    clusters: list[str] = []
+    """Those that do not get it; empty: none does."""
+    size_bytes: int | None = None
+    """None: it was being written, so it will have another size."""
+    modified_ms: int = 0
+
+
+class LookedBack(Result):
+    """What a run of the schedule found in the folders of the windows before its own."""
+
+    start: dt.datetime
+    """Begin of the first window that was looked at."""
+    windows: int
+    folders: int
+    """Those that the run's own window does not touch."""
+    files: int = 0
+    """Files there that are done being written, shipped or not."""
+    empty: list[str] = []
+    """Windows whose folders hold no file at all."""
+
+
+class ClusterPlan(Result):
+    """What one cluster already holds of the window, and what is left."""
+
+    cluster: str
+    problem: str | None = None
+    """Why nothing can be shipped there right now (unreachable, topic missing, transform changed, …), with the remedy."""
+    missing_topics: list[str] = []
+    unsafe_properties: list[str] = []
+    """Names of `unsafe_properties` that the cluster's file sets."""
+    warnings: list[str] = []
+    """What should be mended there before it costs data, such as a ledger with one replica."""
+    complete_files: int = 0
+    """Files whose every record is on the cluster, by the ledger."""
+    partial_files: int = 0
+    left_files: int = 0
+    late_files: int = 0
+    """Of `left_files`: those that came late."""
+    left_bytes: int = 0
+    """Bytes of the files that are left, as stored. Of a partial file all of them are read again, and only the rest is sent."""
+    records_there: int = 0
+    """Records of this window's files that the ledger holds."""
+    to_fence: dict[str, tuple[int, int]] = {}
+    """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when this was planned."""
+    rtt_ms: float | None = None
+    """Measured round trip to the cluster, in milliseconds."""
+    lanes: int | None = None
+    """Per task; with `batch_bytes` and `chunk_bytes` what the next ship would use, by the link as measured now."""
+    batch_bytes: int | None = None
+    chunk_bytes: int | None = None
+    tuning: str = ""
+    """Why, in one paragraph."""
+    looks_back_to: dt.datetime | None = None
+    """Begin of the first window before the run's own whose files were held against this cluster's ledger; None: of none."""
+    notes: list[str] = []
+    """Sentences an operator should read."""
+
+
+class PlanResult(StepResult):
+    step: str = "plan"
+    source: str = ""
+    """The folders that were listed, as a pattern."""
+    source_root: str = ""
+    """The part of it in front of the first placeholder or glob, as the files' paths begin: what is behind it says which file it is."""
+    transform_digest: str = ""
+    reship: bool = False
+    reship_id: str = ""
+    """Names the reship: whoever asks with the same name again finishes it and begins none. Empty: the run's id."""
+    reship_reason: str = ""
+    """Why it was asked for, in the words of whoever asked."""
+    files: list[PlannedFile] = []
+    """All of the window, shipped or not; and of the windows before it, those that some cluster lacks."""
+    left_out: list[LeftOut] = []
+    looked_back: LookedBack | None = None
+    """None: the run did not look back."""
+    sample_ratio: float = 1.0
+    """How well the beginning of some files compresses: uncompressed bytes per compressed byte."""
+    long_lines: bool = False
+    """Whether a line of over 64 kB was seen there."""
+    topics: list[str] = []
+    """Topics known before reading; those with a `{column}` keep their placeholder."""
+    clusters: list[ClusterPlan] = []
+
+    @property
+    def own_files(self) -> list[PlannedFile]:
+        """Those of the run's own window."""
+        return [file for file in self.files if file.late_window is None]
+
+    @property
+    def late_files(self) -> list[PlannedFile]:
+        return [file for file in self.files if file.late_window is not None]
+
+    def without_late_files(self, why: str) -> PlanResult:
+        """The plan of a run that leaves them out after all."""
+        left_out = [file.left_out(why) for file in self.late_files]
+        return self.model_copy(update={"files": self.own_files, "left_out": [*self.left_out, *left_out]})
+
+    def files_for(self, cluster: str) -> list[PlannedFile]:
+        """What a ship to the cluster is about."""
+        return [file for file in self.files if file.late_window is None or cluster in file.late_for]
+
+    @property
+    def asker(self) -> str:
+        """In whose name files are shipped anew: the reship's if it has one of its own, else the run's."""
+        return self.reship_id or self.run_id
+
+    def reshipped(self, voids: Mapping[FileId, Void]) -> list[FileId]:
+        """Files that the ledger says were declared void in the same name before: they are shipped anew once."""
+        return [file for file, void in voids.items() if self.asker in void.asked_by]
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def bytes_to_read(self) -> int:
+        """About what the files that some cluster lacks unpack to: real logs compress about 7:1."""
+        return sum(file.size_bytes * (1 if file.format in ("", "plain") else 7) for file in self.files if file.left)
+
+    @property
+    def total_splits(self) -> int:
+        return sum(file.splits for file in self.files)

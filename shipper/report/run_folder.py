@@ -1,0 +1,184 @@
+"""What each step of a run leaves behind: one JSON file per step, in the run's folder, always, also when it failed.
+
+::
+
+    {runs_uri}/{pipeline}/{start}--{end}/{run_id}/
+        plan.json                       PlanResult
+        gate_source.json                GateResult
+        ship.{cluster}.json             ShipResult
+        gate_delivery.{cluster}.json    GateResult
+        report.json  report.html        RunReport, and the page for people
+
+A step reads its predecessors' results and nothing else. Each result names its run, so that one left over from an
+earlier run of the same window is never taken for this one's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import errno
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Literal, TypeVar
+
+import fsspec
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from shipper.errors import StepResultError, UsageError, why_system
+from shipper.windows.window import Window
+
+Status = Literal["succeeded", "failed", "skipped"]
+R = TypeVar("R", bound="StepResult")
+_STAMP = "%Y%m%dT%H%M%SZ"
+_RUN_ID = re.compile(r"[A-Za-z0-9](?:\.?[\w-]){0,99}", re.ASCII)
+
+
+class Result(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StepResult(Result):
+    """Common to all steps. Times are UTC."""
+
+    version: Literal[1] = 1
+    step: str
+    pipeline: str
+    window_start: dt.datetime
+    window_end: dt.datetime
+    run_id: str
+    status: Status = "succeeded"
+    error: str | None = None
+    """One paragraph: what happened and what to do. Set exactly when `status` is failed."""
+    final: bool = False
+    """Whether trying a failed step again, unchanged, cannot help."""
+    started_at: dt.datetime
+    finished_at: dt.datetime
+    phases: dict[str, float] = {}
+    """What the step spent its time on, in seconds. The first step of a process also says how long Python took to begin, before `started_at`."""
+
+
+class _Begin(BaseModel):
+    """What any step's result says of its beginning."""
+
+    started_at: dt.datetime
+
+
+def write_whole(target: str, text: str) -> None:
+    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it so.
+
+    There are file systems whose rename leaves a file alone that is there already, some without a word (WebHDFS answers false, which fsspec
+    does not look at). So the part must be gone afterwards; else the target is removed first, and for a moment nothing is there."""
+    fs, path = fsspec.core.url_to_fs(target)
+    fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+    part = f"{path}.{secrets.token_hex(4)}.part"  # two that write the same file at once must not meet in one part
+    fs.pipe_file(part, text.encode())
+    try:
+        fs.mv(part, path)
+    except OSError:
+        if not fs.exists(path):
+            raise
+    fs.invalidate_cache()
+    if not fs.exists(part):
+        return
+    fs.rm_file(path)
+    fs.mv(part, path)
+    fs.invalidate_cache()
+    if fs.exists(part):
+        raise OSError(errno.EIO, "it is there already and cannot be replaced", path)
+
+
+class RunFolder:
+    """The folder of one run. Any file system that fsspec knows; results are written whole or not at all."""
+
+    def __init__(self, runs_uri: str, pipeline: str, start: dt.datetime, end: dt.datetime, run_id: str) -> None:
+        if not _RUN_ID.fullmatch(run_id):
+            raise UsageError(
+                f"{run_id!r} is no run id: letters, digits, `.`, `_` and `-`, beginning with a letter or digit; it names a folder"
+            )
+        self.run_id = run_id
+        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(start, end)}/{run_id}"
+
+    @staticmethod
+    def name_of(start: dt.datetime, end: dt.datetime) -> str:
+        """Of a window's folder."""
+        return f"{start.strftime(_STAMP)}--{end.strftime(_STAMP)}"
+
+    @staticmethod
+    def window_of(name: str) -> Window | None:
+        """Of a window's folder by its name; None for any other."""
+        try:
+            start, end = (dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC) for stamp in name.split("--"))
+        except ValueError:
+            return None
+        return Window(start, end) if start < end else None
+
+    def path(self, name: str) -> str:
+        return f"{self.uri}/{name}"
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Raises StepResultError for whatever stands between this process and the folder."""
+        try:
+            yield
+        except (OSError, ValueError, ImportError) as error:
+            # fsspec says so of a scheme that it does not know, and of one whose package is not installed.
+            why = why_system(error) if isinstance(error, OSError) else str(error)
+            raise StepResultError(
+                f"the run's folder {self.uri} cannot be used: {why}. See `runs_uri`; nothing can be shipped without it."
+            ) from error
+
+    def make(self) -> None:
+        """So that what stands in the way is known before anything is done. Raises StepResultError."""
+        with self._reached():
+            fs, path = fsspec.core.url_to_fs(self.uri)
+            fs.makedirs(path, exist_ok=True)
+
+    def write_text(self, name: str, text: str) -> str:
+        """Returns the path. Raises StepResultError."""
+        with self._reached():
+            write_whole(self.path(name), text)
+        return self.path(name)
+
+    def read_text(self, name: str) -> str | None:
+        """None if there is no such file. Raises StepResultError."""
+        with self._reached():
+            fs, path = fsspec.core.url_to_fs(self.path(name))
+            try:
+                return bytes(fs.cat_file(path)).decode()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def write(self, name: str, result: StepResult) -> str:
+        return self.write_text(f"{name}.json", result.model_dump_json(indent=1) + "\n")
+
+    def has_later(self, name: str, started_at: dt.datetime) -> bool:
+        """Whether an attempt that began later has left a result: then an earlier one that wakes up must not write over it."""
+        text = self.read_text(f"{name}.json")
+        try:
+            return text is not None and _Begin.model_validate_json(text).started_at > started_at
+        except ValidationError:
+            return False
+
+    def find(self, name: str, kind: type[R]) -> R | None:
+        """The result of a step, or None if it left none. Raises StepResultError if it is not this run's or unreadable."""
+        text = self.read_text(f"{name}.json")
+        if text is None:
+            return None
+        try:
+            result = kind.model_validate_json(text)
+        except ValidationError as error:
+            raise StepResultError(f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}") from error
+        if result.run_id != self.run_id:
+            raise StepResultError(f"{self.path(name)}.json is of run {result.run_id}, not of {self.run_id}: run it again")
+        return result
+
+    def need(self, name: str, kind: type[R]) -> R:
+        """The result of a step that must have succeeded. Raises StepResultError if it is missing or failed."""
+        result = self.find(name, kind)
+        if result is None:
+            raise StepResultError(f"step {name} left no result in {self.uri}: it did not run or was killed; run it first")
+        if result.status == "failed":
+            raise StepResultError(f"step {name} failed: {result.error}")
+        return result

@@ -1,0 +1,165 @@
+"""The proxy for whoever steers it: :class:`FaultProxy` starts its process and tells it what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypedDict, Unpack
+
+from shipper.errors import ShipperError
+from shipper_tools.faultproxy.link import Exchange
+
+
+class LinkShape(TypedDict, total=False):
+    """:class:`Conditions` to change; what is left out stays as it is."""
+
+    rtt_ms: float
+    jitter_ms: float
+    bytes_per_second: float
+    request_delay_ms: float
+
+
+class FaultProxyError(ShipperError):
+    """The proxy's process did not start, died, or refused a command."""
+
+
+class FaultProxy:
+    """Starts and stops the process, and tells it what to do. Every method returns when it is done. Threads may share it.
+
+    Args:
+        to: where it connects to, ``HOST:PORT``.
+        port: where it listens on loopback; 0 for any free one, known as :attr:`port` once it was started.
+    """
+
+    def __init__(self, to: str, port: int = 0, **shape: Unpack[LinkShape]) -> None:
+        self.to = to
+        self.port = port
+        self._shape = shape
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def address(self) -> str:
+        """``127.0.0.1:PORT``, for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Of the proxy's process."""
+        if self._process is None:
+            raise FaultProxyError(f"the proxy to {self.to} is not running")
+        return self._process.pid
+
+    def start(self) -> FaultProxy:
+        """Raises FaultProxyError, for example when the port is taken."""
+        root = Path(__file__).resolve().parents[2]
+        # The process ends when its standard input does, that is when this process ends, however it does.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "shipper_tools.faultproxy", "--listen", self.address, "--to", self.to],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])},
+        )
+        self.port = int(self._answer()["listening"].rpartition(":")[2])
+        self.shape(**self._shape)
+        return self
+
+    def stop(self) -> None:
+        """Every connection ends. Does nothing if it does not run."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        process.communicate()
+
+    def __enter__(self) -> FaultProxy:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    def shape(self, **shape: Unpack[LinkShape]) -> None:
+        """Changes what the link is like, also for connections that are open. Bytes under way keep their times."""
+        self._tell("shape", **shape)
+
+    def cut(self) -> int:
+        """Closes every connection; new ones are welcome. Returns how many there were."""
+        return int(self._tell("cut")["cut"])
+
+    def reset(self) -> int:
+        """As :meth:`cut`, with a TCP reset."""
+        return int(self._tell("reset")["reset"])
+
+    def stall(self) -> None:
+        """Nothing moves, connections stay open, new ones too: a black hole."""
+        self._tell("stall")
+
+    def resume(self) -> None:
+        """Ends :meth:`stall`; what waited goes on."""
+        self._tell("resume")
+
+    def hold_request(self, api_key: int) -> None:
+        """The next Kafka request with this API key (0 Produce, 22 InitProducerId, 24 AddPartitionsToTxn, 26 EndTxn) does not
+        reach the broker before :meth:`release`, nor does what the same connection sends after it."""
+        self._tell("hold_request", api_key=api_key)
+
+    def hold_response(self, api_key: int) -> None:
+        """The next such request is carried out, but its response, and those after it, do not arrive before :meth:`release`."""
+        self._tell("hold_response", api_key=api_key)
+
+    def wait_held(self, timeout_seconds: float) -> bool:
+        """Waits until a request or response is held; False if none was by then."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self.counts()["held"]:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
+
+    def release(self) -> int:
+        """Lets go what is held and disarms what would be; returns how many requests and responses were held."""
+        return int(self._tell("release")["release"])
+
+    def counts(self) -> dict[str, Any]:
+        """``open``, ``accepted`` and ``closed_by_fault`` connections, ``held``, ``bytes_up``, ``bytes_down``, ``requests`` by API key
+        (as text), and the process' ``cpu_seconds``."""
+        return self._tell("counts")
+
+    def note_exchanges(self) -> None:
+        """From now on every request and its answer is noted."""
+        self._tell("note")
+
+    def exchanges(self) -> list[Exchange]:
+        """Since :meth:`note_exchanges`, or since this was asked before."""
+        return [Exchange(**fields) for fields in self._tell("exchanges")["exchanges"]]
+
+    def _tell(self, do: str, **arguments: Any) -> dict[str, Any]:
+        with self._lock:
+            process = self._process
+            if process is None or process.stdin is None:
+                raise FaultProxyError(f"the proxy to {self.to} is not running")
+            try:
+                process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+                process.stdin.flush()
+            except OSError as error:
+                raise FaultProxyError(f"the proxy to {self.to} died (exit code {process.poll()})") from error
+            answer = self._answer()
+        if "error" in answer:
+            raise FaultProxyError(f"the proxy to {self.to} cannot {do}: {answer['error']}")
+        return answer
+
+    def _answer(self) -> dict[str, Any]:
+        process = self._process
+        line = process.stdout.readline() if process and process.stdout else ""
+        if not line:
+            raise FaultProxyError(f"the proxy to {self.to} ended; its standard error says why (is port {self.port} taken?)")
+        found: dict[str, Any] = json.loads(line)
+        return found
