@@ -27,7 +27,7 @@ from shipper.errors import (
     TooManyQuarantined,
     TopicMissing,
 )
-from shipper.kafka.lookup import TopicLookup
+from shipper.kafka.topics import TopicLookup
 from shipper.ledger.chunks import SplitState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease

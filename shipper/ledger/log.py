@@ -15,7 +15,8 @@ from contextlib import closing, contextmanager, suppress
 
 from shipper.config.models import Cluster
 from shipper.errors import ArchiveMissing, ClusterError, LedgerDamaged
-from shipper.kafka.client import ClusterClient, LogFacts, TopicFacts
+from shipper.kafka.admin import LogFacts, TopicFacts
+from shipper.kafka.client import ClusterClient
 from shipper.ledger.control import Control, dropped_in, readable, standing
 from shipper.ledger.folder import LedgerFolder
 from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, Kept, Source, decode, encode_kept, encode_source, subject

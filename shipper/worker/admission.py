@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shipper.kafka.topics import Topics
 from shipper.worker.chunk import Chunk
 from shipper.worker.parking import Parking, Place
-from shipper.worker.topics import Topics
 
 #: Topics in a message; log lines may have made many.
 _NAMED = 10

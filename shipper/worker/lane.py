@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.errors import DeliveryError, RecordTooLarge
 from shipper.kafka.connection import KafkaFault
-from shipper.kafka.outcomes import Action, verdict
+from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneProducer, Sent
 from shipper.kafka.transaction import Transactions
 from shipper.worker.chunk import Chunk, Piece, isolating_rounds, rounds
@@ -143,7 +143,7 @@ class Lane(threading.Thread):
             self._transactions.open(self._until)
         except KafkaFault as fault:
             before = f". It was to be opened anew, since {self._why}" if self._why else ""
-            raise DeliveryError(f"lane {self._id} cannot be opened: {fault} ({verdict(fault.name).reason}){before}") from fault
+            raise DeliveryError(f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){before}") from fault
         self._count_openings()
 
     def _count_openings(self) -> None:
@@ -292,7 +292,7 @@ class Lane(threading.Thread):
     def _judge(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Returns if another try makes sense."""
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
-        ruling = verdict(fault.name)
+        ruling = ruling_on(fault.name)
         why = f"{fault} ({ruling.reason})"
         if self._writes_ledger:
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
@@ -319,13 +319,13 @@ class Lane(threading.Thread):
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
         """The transactions to try next. A topic that is to blame alone is parked; if several may be, each goes alone. The ledger's is never
         parked: without it nothing can be sent."""
-        if self._writes_ledger or verdict(fault.name).action is not Action.PARK:
+        if self._writes_ledger or ruling_on(fault.name).action is not Action.PARK:
             return [left] if left else []
         topics = sorted({chunk.topic for chunk in left if chunk.topic})
         guilty = fault.topic if fault.topic in topics else topics[0] if len(topics) == 1 else None
         if guilty is None:
             return [group for topic in ["", *topics] if (group := [chunk for chunk in left if chunk.topic == topic])]
-        self._pool.block(guilty, f"{fault} ({verdict(fault.name).reason})")
+        self._pool.block(guilty, f"{fault} ({ruling_on(fault.name).reason})")
         for chunk in left:
             if chunk.topic == guilty:
                 self._pool.park(chunk)

@@ -29,14 +29,13 @@ from typing import Any
 
 from shipper.errors import TopicMissing
 from shipper.kafka.limits import TopicLimits
-from shipper.kafka.lookup import TopicLookup
 from shipper.kafka.producer import LaneSettings, Sent
+from shipper.kafka.topics import TopicLookup, Topics
 from shipper.kafka.transaction import RightToShip
 from shipper.worker.admission import Admission
 from shipper.worker.chunk import Chunk
 from shipper.worker.lane import Lane, LaneState, LaneWork
 from shipper.worker.rate import NoLimit, RateLimit
-from shipper.worker.topics import Topics
 
 log = logging.getLogger("shipper.pool")
 
