@@ -20,7 +20,7 @@ _HEADER_BYTES = object.__basicsize__
 class PackedValues(Protocol):
     """A sequence of values that can also be had as they lie in memory."""
 
-    def packed(self, first: int, behind: int) -> Iterator[tuple[Any, int]] | None:
+    def packed(self, first: int, end: int) -> Iterator[tuple[Any, int]] | None:
         """(offsets, address): a numpy array of int32 with one entry more than there are values, and where offset 0 is. None if some
         value is null. The memory must stay as it is until the iterator goes on."""
 

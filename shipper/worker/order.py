@@ -81,7 +81,7 @@ class ShipOrder:
     bundle: BundleOrder | None = None
     """None: every line is a Kafka record."""
     rules: tuple[str, ...] = ()
-    """Of `records.drop`. The frame's `fate` column, if there is one, holds an index into these and ``reasons`` behind them."""
+    """Of `records.drop`. The frame's `disposition` column, if there is one, holds an index into these and ``reasons`` behind them."""
     reasons: tuple[str, ...] = ()
     """Why Spark sends a record to quarantine."""
     quarantine: QuarantineOrder | None = None

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import KafkaException
 
 from shipper.types import LogRecord
-from shipper.worker import shipment as module
-from shipper.worker.chunk import Chunk
+from shipper.worker import task as module
+from shipper.worker.payload import Chunk
 from shipper.worker.receipt import Receipt
-from shipper.worker.shipment import TaskShipment
+from shipper.worker.task import TaskLanes
 
 
 def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,19 +40,19 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
 
     task: Any = SimpleNamespace(
         _done=done,
-        _pool=SimpleNamespace(sample=sample),
+        pool=SimpleNamespace(sample=sample),
         _order=SimpleNamespace(rate_limit_bytes=1000),
         _ledger=SimpleNamespace(control=control, write_control=write),
         _announcement=lambda ended: "ended",
         _active_tasks=8,
-        receipt=Receipt(0),
+        _receipt=Receipt(0),
     )
-    sampler = threading.Thread(target=TaskShipment._sample, args=(task,), daemon=True)
+    sampler = threading.Thread(target=TaskLanes._sample, args=(task,), daemon=True)
     sampler.start()
     sampler.join(30)
     assert not sampler.is_alive()
     assert (task._active_tasks, announced) == (3, ["ended"])
-    assert task.receipt.samples
+    assert task._receipt.samples
 
 
 def test_what_was_committed_is_known_by_its_keys_alone() -> None:
@@ -63,7 +63,7 @@ def test_what_was_committed_is_known_by_its_keys_alone() -> None:
         _right=SimpleNamespace(check=lambda: asked.append("right")),
         _records_since_takeover=lambda: asked.append("read") or records,
     )
-    assert TaskShipment._settle(task) == {b"there"}
+    assert TaskLanes._settle(task) == {b"there"}
     assert asked == ["right", "read"], "who may not ship any more must not read on"
 
 
