@@ -18,6 +18,7 @@ from shipper.ledger.ordinals import MOST_RUNS
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import SplitId
 from shipper.worker.assign import RecordLimits, Rejection, Rows, assign
+from shipper.worker.attempt import Committed
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, ShipOrder
 from shipper.worker.payload import UTF8_BOM, AtCommit, Chunk, SlicePayload
@@ -93,18 +94,27 @@ class TaskShipment:
     """
 
     def __init__(
-        self, order: ShipOrder, there: AlreadyThere, limits: RecordLimits, receipt: Receipt, *,
+        self, order: ShipOrder, limits: RecordLimits, receipt: Receipt, *,
         submit: Callable[[list[Chunk]], None], at_commit: AtCommit,
     ) -> None:  # fmt: skip
         """``submit`` takes the chunks of one transaction, and blocks while all lanes are busy."""
         self._order = order
-        self._there = there
+        self._there = AlreadyThere(order.splits)
+        self._predecessors: list[Committed] = []
         self._limits = limits
         self._receipt = receipt
         self._submit = submit
         self._at_commit = at_commit
         self._transactions: dict[int | None, _Transaction] = {}
         """What is gathered, by lane where the order of files tells which one it must be."""
+        self._busy_since = time.monotonic()
+
+    def begin(self, committed: Sequence[Committed]) -> None:
+        """To be called when the lanes are open. ``committed``: what is on the cluster since the run took over."""
+        for key, value in committed:
+            self._there.add(key, value)
+            if value.generation == self._order.generation:
+                self._predecessors.append(Committed(key, value))
         self._busy_since = time.monotonic()
 
     def ship(self, part: SplitSlice) -> None:
@@ -118,7 +128,7 @@ class TaskShipment:
             # Its rows are not shipped, nor is an end written: a file that is smaller than a slice is not shipped at all.
             self._receipt.split(part.split).records += part.rows
             return
-        for chunk in _SliceShipment(part, self._order, self._there, self._receipt, self._at_commit).chunks(self._limits):
+        for chunk in _SliceShipment(part, self._order, self._there, self._receipt, self._at_commit).missing(self._limits):
             lane = None if chunk.sequence is None else chunk.sequence % self._order.lanes
             self._transactions.setdefault(lane, _Transaction()).add(chunk)
             now = time.monotonic()
@@ -133,6 +143,14 @@ class TaskShipment:
         while self._transactions:
             self._submit(self._transactions.popitem()[1].chunks)
 
+    def count_predecessors(self) -> None:
+        """What this task's earlier attempts committed was already there for this one, and was delivered by this ship all the same."""
+        numbers = {split.id: number for number, split in self._order.splits.items()} if self._predecessors else {}
+        for key, value in self._predecessors:
+            if key.split in numbers:
+                self._receipt.take_over(numbers[key.split], key.topic, value)
+        self._predecessors = []
+
 
 class _SliceShipment:
     """What of one slice is missing. A record is sent if it is in none of the places where it could be already: the topic that it
@@ -146,7 +164,7 @@ class _SliceShipment:
         quarantines = {topic: self._rows_in(topic) for topic in there.quarantines(self._split.id)}
         self._in_quarantine = {topic: rows for topic, rows in quarantines.items() if rows.any()}
 
-    def chunks(self, limits: RecordLimits) -> Iterator[Chunk]:
+    def missing(self, limits: RecordLimits) -> Iterator[Chunk]:
         found = assign(self._part, self._order, limits)
         self._mine.records += self._part.rows
         self._mine.add_read(self._part.bytes_read)

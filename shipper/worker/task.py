@@ -14,17 +14,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from shipper.config.models import Cluster
-from shipper.errors import ShipperError, Superseded, TopicMissing
+from shipper.errors import ShipperError, TopicMissing
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.transaction import RightToShip
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS as CHUNKS_PARTITION
-from shipper.ledger.records import CONTROL as CONTROL_PARTITION
-from shipper.ledger.records import Attempt, ChunkKey, ChunkValue, decode, encode_attempt
+from shipper.ledger.records import CHUNKS, ChunkValue
 from shipper.ledger.takeover import transactional_id
-from shipper.types import LogRecord
 from shipper.worker.assign import RecordLimits
+from shipper.worker.attempt import Committed, TaskAttempt
 from shipper.worker.cut import split_slices
 from shipper.worker.lane import LaneOptions
 from shipper.worker.order import ShipOrder
@@ -34,7 +32,7 @@ from shipper.worker.prefetch import Prefetch
 from shipper.worker.rate import NoLimit, RateLimit
 from shipper.worker.receipt import Receipt
 from shipper.worker.sealed import sealed
-from shipper.worker.shipment import AlreadyThere, TaskShipment
+from shipper.worker.shipment import TaskShipment
 
 log = logging.getLogger("shipper.task")
 
@@ -94,15 +92,13 @@ def ship_task(
         lambda asked: {topic: facts.max_message_bytes for topic, facts in client.facts(list(asked)).items()},
     )
     receipt = Receipt(task, tries_before, first_at=time.time())
-    lanes = TaskLanes(order, ledger, limits, receipt, attempt)
+    lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
+    fitting = RecordLimits(order.settings.compression, limits)
+    shipment = TaskShipment(order, fitting, receipt, submit=lanes.pool.submit, at_commit=lanes.at_commit)
     try:
         depth = max(1, min(4, _MOST_PREFETCHED_BYTES // order.chunk_size_bytes))
         with Prefetch(split_slices(batches, order.chunk_size_bytes, order.splits), depth) as slices:
-            there = lanes.open()
-            shipment = TaskShipment(
-                order, there, RecordLimits(order.settings.compression, limits), receipt,
-                submit=lanes.pool.submit, at_commit=lanes.at_commit,
-            )  # fmt: skip
+            shipment.begin(lanes.open())
             for part in slices:
                 shipment.ship(part)
             shipment.finish()
@@ -116,28 +112,26 @@ def ship_task(
     except BaseException:
         lanes.abandon()  # Spark uses this process again: no lane may live on in it
         raise
+    shipment.count_predecessors()
     lanes.fill_receipt()
     return receipt
 
 
 class TaskLanes:
-    """A task's right to ship, its lanes, and what they say of themselves: ``open`` → chunks to ``pool`` … → ``finish`` → ``fill_receipt``."""
+    """A task's lanes, and what they say of themselves: ``open`` → chunks to ``pool`` … → ``finish`` → ``fill_receipt``."""
 
-    def __init__(self, order: ShipOrder, ledger: LedgerLog, limits: TopicLimits, receipt: Receipt, attempt: int) -> None:
+    def __init__(self, order: ShipOrder, attempt: TaskAttempt, limits: TopicLimits, receipt: Receipt) -> None:
         self._order = order
-        self._ledger = ledger
         self._attempt = attempt
         self._receipt = receipt
-        self._by_predecessors: list[tuple[ChunkKey, ChunkValue]] = []
-        self._active_tasks = 1
-        self._right = RightToShip(self._attempts)
+        self._right = RightToShip(attempt.check)
         quarantine = order.quarantine
         self._topics = (*order.topics, *([quarantine.topic] if quarantine else []))
         limit = order.rate_limit_bytes
         options = LaneOptions(
             order.settings,
             order.ledger_topic,
-            CHUNKS_PARTITION,
+            CHUNKS,
             order.deadline_seconds,
             limits=limits,
             batch_bytes=order.batch_bytes,
@@ -146,60 +140,28 @@ class TaskLanes:
             share_partitions=order.share_partitions,
             first_partition=receipt.task,
             topics=self._topics,
-            rate=NoLimit() if limit is None else RateLimit(lambda: limit / self._active_tasks * self._ratio()),
+            rate=NoLimit() if limit is None else RateLimit(lambda: limit / attempt.active_tasks * self._ratio()),
         )
         ids = [transactional_id(order.pipeline, order.cluster, receipt.task, lane) for lane in range(order.lanes)]
         self.pool = LanePool(options, ids, self._settle, self._count_delivered, right=self._right)
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
-    def open(self) -> AlreadyThere:
-        """Announces this attempt, opens the lanes (which fences the task's earlier attempts), then learns what those committed.
+    def open(self) -> list[Committed]:
+        """Announces this attempt, opens the lanes (which fences the task's earlier attempts), and returns what is committed then.
 
         The first attempt of a task has nothing to learn: since the driver took over and read the ledger, nobody else could
         commit anything of this task's splits. So it need not wait for the open transactions of the other tasks.
         """
-        there = AlreadyThere(self._order.splits)
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
-            meanwhile.submit(self._ledger.connect, (CONTROL_PARTITION,))
-            self.pool.open(self._topics, announce=lambda: self._ledger.write_control([self._announcement()]))
+            meanwhile.submit(self._attempt.connect)
+            self.pool.open(self._topics, announce=self._attempt.announce)
         self._sampler.start()
-        if self._right.check() == [self._attempt]:
-            return there
-        for key, value in self._committed_since_takeover():
-            there.add(key, value)
-            if value.generation == self._order.generation:
-                self._by_predecessors.append((key, value))
-        return there
-
-    def _announcement(self, *, ended: bool = False) -> tuple[bytes, bytes]:
-        order = self._order
-        return encode_attempt(order.pipeline, self._receipt.task, Attempt(order.generation, self._attempt, ended))
-
-    def _attempts(self) -> list[int]:
-        """This task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
-        order = self._order
-        control = self._ledger.control()
-        if control.generation != order.generation:
-            by = control.generations[control.generation].run_id
-            raise Superseded(f"run {order.run_id} of pipeline {order.pipeline} was taken over by run {by}: it sends nothing more")
-        attempts = control.attempts.get(self._receipt.task, [])
-        if attempts[-1:] != [self._attempt]:
-            raise Superseded(f"attempt {self._attempt} of task {self._receipt.task} was taken over by another one: {attempts}")
-        self._active_tasks = max(1, control.active_tasks())
-        return attempts
-
-    def _records_since_takeover(self) -> list[LogRecord]:
-        wait_seconds = self._order.settings.transaction_timeout_ms / 1000 + 15
-        return self._ledger.chunks(self._order.chunks_end, wait_seconds=wait_seconds)
-
-    def _committed_since_takeover(self) -> list[tuple[ChunkKey, ChunkValue]]:
-        entries = [decode(self._order.pipeline, record) for record in self._records_since_takeover()]
-        return [(e[0], e[1]) for e in entries if e and isinstance(e[0], ChunkKey) and isinstance(e[1], ChunkValue)]
+        return self._attempt.committed() if len(self._right.check()) > 1 else []
 
     def _settle(self) -> set[bytes]:
         self._right.check()
-        return {record.key for record in self._records_since_takeover() if record.value is not None}
+        return self._attempt.committed_keys()
 
     def at_commit(self, chunk: ChunkValue) -> ChunkValue:
         """With what is known of it only now."""
@@ -233,11 +195,6 @@ class TaskLanes:
     def fill_receipt(self) -> None:
         """With what the lanes delivered until now."""
         pool, receipt = self.pool, self._receipt
-        numbers = {split.id: number for number, split in self._order.splits.items()} if self._by_predecessors else {}
-        for key, value in self._by_predecessors:
-            if key.split in numbers:
-                receipt.take_over(numbers[key.split], key.topic, value)
-        self._by_predecessors = []
         receipt.lane_reopened = pool.reopened
         receipt.lanes = pool.work()
         receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
@@ -261,10 +218,10 @@ class TaskLanes:
             if self._order.rate_limit_bytes and time.monotonic() - looked_at > _LOOK_AT_OTHER_TASKS_SECONDS:
                 looked_at = time.monotonic()
                 with _going_on("other tasks cannot be counted right now"):
-                    self._active_tasks = max(1, self._ledger.control().active_tasks())
+                    self._attempt.count_tasks()
         if self._order.rate_limit_bytes:
             with _going_on("other tasks cannot be told right now that this one has ended"):
-                self._ledger.write_control([self._announcement(ended=True)])
+                self._attempt.announce(ended=True)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from shipper.worker.cut import split_slices
 from shipper.worker.order import BundleOrder, OrderedSplit, ShipOrder
 from shipper.worker.payload import Chunk, bundled
 from shipper.worker.receipt import Receipt
-from shipper.worker.shipment import AlreadyThere, TaskShipment
+from shipper.worker.shipment import TaskShipment
 
 LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))
 ODD = st.one_of(LINE, st.none(), st.binary(max_size=40), st.just(b"\n"))
@@ -91,9 +91,7 @@ def cut(lines: list[bytes], given: ShipOrder) -> tuple[Receipt, list[Chunk]]:
     }
     receipt, chunks = Receipt(0), list[Chunk]()
     limits = RecordLimits("none", TopicLimits({"t": 1_000_000}))
-    shipment = TaskShipment(
-        given, AlreadyThere(given.splits), limits, receipt, submit=chunks.extend, at_commit=lambda value: value
-    )
+    shipment = TaskShipment(given, limits, receipt, submit=chunks.extend, at_commit=lambda value: value)
     for part in split_slices(iter([pa.record_batch(columns)]), given.chunk_size_bytes):
         shipment.ship(part)
     shipment.finish()

@@ -24,7 +24,7 @@ from shipper.worker.cut import split_slices
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.payload import Chunk
 from shipper.worker.receipt import Receipt
-from shipper.worker.shipment import AlreadyThere, TaskShipment
+from shipper.worker.shipment import TaskShipment
 
 SPLIT = SplitId(FileId("a.log", 9, 9), 0)
 RULE, REASON = 0, 1
@@ -99,7 +99,7 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
                 ran.sent += 1
 
     limits = RecordLimits("none", TopicLimits(order.limits))
-    task = TaskShipment(order, AlreadyThere(order.splits), limits, ran.receipt, submit=submit, at_commit=lambda value: value)
+    task = TaskShipment(order, limits, ran.receipt, submit=submit, at_commit=lambda value: value)
     for part in split_slices(iter([batch]), piece):
         task.ship(part)
     task.finish()
