@@ -6,7 +6,7 @@ import logging
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -135,6 +135,10 @@ class ClusterAdmin:
                 replication = min((len(partition.replicas) for partition in partitions), default=0)
                 found[resource.name] = TopicFacts(len(partitions), limit, settings, replication, len(metadata.brokers))
         return found
+
+    def limits(self, topics: Collection[str]) -> dict[str, int]:
+        """Topic → its max.message.bytes, of those that are there. Raises ClusterError."""
+        return {topic: facts.max_message_bytes for topic, facts in self.facts(list(topics)).items()}
 
     def rtt_seconds(self, topic: str) -> float:
         """Median of three round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory.

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shipper.config.mapping import LINES_HEADER
+from shipper.kafka.packed import PackedArray
 from shipper.ledger.checksum import spark_hash
 from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals
 from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk_key, encode_chunk_value
@@ -258,7 +259,7 @@ class LazyColumn(Sequence[Any]):
         found = self._column[index].as_py()
         return found if self._convert is None else self._convert(found)
 
-    def packed(self, first: int, end: int) -> Iterator[tuple[npt.NDArray[np.int32], int]] | None:
+    def packed(self, first: int, end: int) -> Iterator[PackedArray] | None:
         """See shipper.kafka.packed.PackedValues."""
         part = self._column.slice(first, end - first)
         if self._convert is not None or part.null_count or part.type != pa.binary():
@@ -266,10 +267,11 @@ class LazyColumn(Sequence[Any]):
         return (_packed(array) for array in part.chunks if len(array))
 
 
-def _packed(array: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], int]:
+def _packed(array: pa.BinaryArray) -> PackedArray:
     _, offsets, data = array.buffers()
     found = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    return found, data.address if data is not None else offsets.address  # empty values need no bytes, but no null pointer either
+    # Empty values need no bytes, but no null pointer either.
+    return PackedArray(found, data.address if data is not None else offsets.address)
 
 
 def _header_pairs(row: dict[str, bytes | None]) -> list[tuple[str, bytes]]:

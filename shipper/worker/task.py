@@ -87,10 +87,7 @@ def ship_task(
     get_ready()
     client = ClusterClient(cluster)
     ledger = LedgerLog(client, cluster, order.pipeline, control_from=order.generation)
-    limits = TopicLimits(
-        order.limits,
-        lambda asked: {topic: facts.max_message_bytes for topic, facts in client.facts(list(asked)).items()},
-    )
+    limits = TopicLimits(order.limits, client.limits)
     receipt = Receipt(task, tries_before, first_at=time.time())
     lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
     fitting = RecordLimits(order.settings.compression, limits)
