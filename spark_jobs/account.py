@@ -31,7 +31,7 @@ def topic_accounts(
             mine = account(topic)
             mine.delivered += counts.delivered
             mine.delivered_bytes += counts.bytes
-            mine.before += counts.before
+            mine.before += counts.already_there
     for topic, count in parked.items():
         account(topic).parked = count
     return sorted(topics.values(), key=lambda found: found.topic)
@@ -59,7 +59,7 @@ def file_accounts(
                 path=file.path,
                 records=sum(split.records for split in found),
                 delivered=sum(split.delivered for split in found),
-                before=sum(split.before for split in found),
+                before=sum(split.already_there for split in found),
                 filtered=added(split.filtered for split in found),
                 quarantined=added(split.quarantined for split in found),
                 seconds=round(sum(split.seconds for split in found), 3),

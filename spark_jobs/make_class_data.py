@@ -80,7 +80,7 @@ def _small_run(folder: Path, options: list[str]) -> None:
     sql_faults(spark, pipeline)
     with reading(spark, list(file_pieces(files, 1 << 20)), LineLimits(), partition_bytes=1 << 20) as read:
         gate_frame(read.frame, pipeline).selectExpr("count(*)", "avg(octet_length(value))", "count_if(status is null)").collect()
-        records(read.frame, pipeline, Observation("fates")).coalesce(2).mapInArrow(_take, "nothing boolean").write.format(
+        records(read.frame, pipeline, Observation("dispositions")).coalesce(2).mapInArrow(_take, "nothing boolean").write.format(
             "noop"
         ).mode("overwrite").save()
         read.reports()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -18,11 +17,10 @@ from shipper.ledger.log import LedgerLog
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK
 from shipper.worker.order import ShipOrder
-from shipper.worker.pool import LaneSample
-from shipper.worker.receipt import Receipt, SplitReceipt, TopicReceipt
+from shipper.worker.receipt import Receipt
 from shipper.worker.sealed import unsealed
 from spark_jobs.context import RunContext
-from spark_jobs.fates import counts_fates
+from spark_jobs.dispositions import counts_dispositions
 from spark_jobs.pieces import LineLimits, PieceReport, file_pieces, reading
 from spark_jobs.progress import Progress
 from spark_jobs.reason import of_exception
@@ -99,23 +97,23 @@ def _run_job(
             _write(context, cluster, sink, read.frame, progress, outcome)
         except Exception as error:
             outcome.error = progress.stalled or _job_error(error, order, superseded=lease.superseded.is_set())
-        outcome.receipts = [_receipt(fields) for fields in sink.receipts]
+        outcome.receipts = sink.receipts
         outcome.reports = read.reports()
 
 
 def _write(
     context: RunContext, cluster: Cluster, sink: Sink, frame: DataFrame, progress: Progress, outcome: PassOutcome,
 ) -> None:  # fmt: skip
-    pipeline, observed, fates = context.pipeline, Observation("lines"), Observation("fates")
+    pipeline, observed, dispositions = context.pipeline, Observation("lines"), Observation("dispositions")
     reserved = cluster.reserved_topics
     frame = frame.observe(observed, F.count_if(~F.col(column(MARK)).eqNullSafe(BROKEN)).alias("read"))
-    frame, checksums = _with_checksum(records(frame, pipeline, fates, reserved), pipeline)
+    frame, checksums = _with_checksum(records(frame, pipeline, dispositions, reserved), pipeline)
     with progress:
         sink.write(frame.coalesce(pipeline.tasks))
     outcome.read = observed.get["read"]
     outcome.checksum = checksums and _checksum(checksums)
-    if counts_fates(pipeline):
-        outcome.observed = {name: int(count or 0) for name, count in fates.get.items()}
+    if counts_dispositions(pipeline):
+        outcome.observed = {name: int(count or 0) for name, count in dispositions.get.items()}
 
 
 def _read_so_far(spark: SparkSession) -> list[tuple[int, int]]:
@@ -134,8 +132,8 @@ def _with_checksum(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Obs
     if not any(isinstance(check, ChecksumCheck) for check in pipeline.gates.delivery):
         return frame, None
     checksum = F.col("checksum")
-    if "fate" in frame.columns:
-        checksum = F.when(F.col("fate").isNull(), checksum)
+    if "disposition" in frame.columns:
+        checksum = F.when(F.col("disposition").isNull(), checksum)
     parts = [F.shiftrightunsigned(checksum, shift).bitwiseAND(F.lit(_PART)) for shift in _SHIFTS]
     observed = Observation("checksums")
     sums = [F.sum(part).alias(f"part{shift}") for part, shift in zip(parts, _SHIFTS, strict=True)]
@@ -164,10 +162,3 @@ def _job_error(error: Exception, order: ShipOrder, *, superseded: bool) -> Shipp
     return DeliveryError(
         f"the Spark job failed: {reason}. What was committed is in the ledger: run again, and only the rest is sent."
     )
-
-
-def _receipt(fields: dict[str, Any]) -> Receipt:
-    fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
-    fields["samples"] = [LaneSample(**sample) for sample in fields.get("samples", ())]
-    fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
-    return Receipt(**fields)

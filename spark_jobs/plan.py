@@ -14,8 +14,8 @@ from shipper.driver.files import ListedFile, NotTaken, select
 from shipper.driver.pending import Remaining, remaining, shipped_under_another
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
 from shipper.errors import ShipperError, SourceError
-from shipper.kafka.client import TopicFacts
-from shipper.ledger.fold import Chunks, LedgerState
+from shipper.kafka.admin import TopicFacts
+from shipper.ledger.chunks import Chunks
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.state import LedgerState

@@ -19,8 +19,7 @@ from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
 from shipper.types import LogRecord
 from shipper.worker.order import ShipOrder
-from shipper.worker.pool import LaneSample
-from shipper.worker.receipt import Receipt
+from shipper.worker.receipt import LaneSample, Receipt
 from spark_jobs.context import say
 
 _EVERY_SECONDS = 5.0
@@ -222,12 +221,12 @@ def lane_accounts(receipts: Sequence[Receipt]) -> list[LaneAccount]:
     """Each lane of each task. A task has a receipt for every pass over the files; its lanes are the same ones again."""
     found: dict[tuple[int, int], LaneAccount] = {}
     for receipt in receipts:
-        for lane, (transactions, size, busy, reopened) in enumerate(receipt.lanes):
+        for lane, work in enumerate(receipt.lanes):
             account = found.setdefault(
                 (receipt.task, lane), LaneAccount(task=receipt.task, lane=lane, transactions=0, bytes=0, busy_seconds=0.0)
             )
-            account.transactions += int(transactions)
-            account.bytes += int(size)
-            account.busy_seconds += busy
-            account.reopened += int(reopened)
+            account.transactions += work.transactions
+            account.bytes += work.bytes
+            account.busy_seconds += work.busy_seconds
+            account.reopened += work.reopened
     return [found[key] for key in sorted(found)]

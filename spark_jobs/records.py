@@ -15,7 +15,7 @@ from shipper.config.rules import reserved_topics
 from shipper.config.sql import column
 from shipper.errors import ConfigError
 from shipper.worker.marks import MARK
-from spark_jobs.fates import FATE, counts, fate, is_dropped, quarantine_checks
+from spark_jobs.dispositions import DISPOSITION, counts, disposition, is_dropped, quarantine_checks
 from spark_jobs.parsing import PARSED, with_parsed
 
 #: Names that no column of a pipeline can have.
@@ -48,25 +48,25 @@ def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
     return frame.withColumn(TOPIC_COLUMN, names).drop(*unseen)
 
 
-def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = None, reserved: str = RESERVED) -> DataFrame:
-    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), fate where the pipeline has them.
+def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | None = None, reserved: str = RESERVED) -> DataFrame:
+    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), disposition where the pipeline has them.
 
     Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that; hence no `topic` for a pipeline
-    with one, an index for one with several fixed ones, and no `fate` where every line is shipped. ``fates`` gets Spark's count of
+    with one, an index for one with several fixed ones, and no `disposition` where every line is shipped. ``dispositions`` gets Spark's count of
     these. What is dropped travels without its value. ``reserved``: the cluster's `reserved_topics`.
     """
     frame = with_columns(frame, pipeline)
-    mapping, decided = pipeline.records, fate(pipeline)
+    mapping, decided = pipeline.records, disposition(pipeline)
     if mapping.key is not None and quarantine_checks(pipeline):
         frame = frame.withColumn("key", F.expr(mapping.key))
     if decided is not None:
-        frame = frame.withColumn(FATE, F.when(F.col(column(MARK)).isNull(), decided))  # a marked row's is decided already
+        frame = frame.withColumn(DISPOSITION, F.when(F.col(column(MARK)).isNull(), decided))  # a marked row's is decided already
     value = _as_bytes(frame, mapping.value)
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline, reserved))
-    if fates is not None and (counted := counts(pipeline, F.col(column(TOPIC_COLUMN)) if named else None)):
-        frame = frame.observe(fates, *counted)
+    if dispositions is not None and (counted := counts(pipeline, F.col(column(TOPIC_COLUMN)) if named else None)):
+        frame = frame.observe(dispositions, *counted)
     if mapping.drop:
         value = F.when(~F.coalesce(is_dropped(pipeline), F.lit(False)), value)
     columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
@@ -80,7 +80,7 @@ def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = No
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     if decided is not None:
-        columns.append(F.col(column(FATE)).alias("fate"))
+        columns.append(F.col(column(DISPOSITION)).alias("disposition"))
     if mapping.value != "value" or mapping.drop:
         # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))

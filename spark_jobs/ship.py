@@ -27,9 +27,8 @@ from shipper.errors import (
     TooManyQuarantined,
     TopicMissing,
 )
-from shipper.kafka.lookup import TopicLookup
-from shipper.ledger.codec import encode_chunk, encode_void
-from shipper.ledger.fold import SplitState
+from shipper.kafka.topics import TopicLookup
+from shipper.ledger.chunks import SplitState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
@@ -309,7 +308,7 @@ class _Ship:
             taken.chunks.void(voids)
 
     def _order(self, left: Remaining, taken: Takeover) -> ShipOrder:
-        from spark_jobs.fates import reasons, rules
+        from spark_jobs.dispositions import reasons, rules
         from spark_jobs.records import fixed_topics, headers_of_files
 
         context, pipeline = self._context, self._context.pipeline
@@ -399,10 +398,10 @@ class _Ship:
         self._dropped = outcome.dropped if outcome.receipts else self._dropped
         for receipt in outcome.receipts:
             for split in receipt.splits.values():
-                split.records = split.before = split.adjusted = 0
-                split.filtered, split.settled = {}, {}
+                split.records = split.already_there = split.adjusted = 0
+                split.filtered, split.already_quarantined = {}, {}
             for topic in receipt.topics.values():
-                topic.before = 0
+                topic.already_there = 0
         self._receipts += outcome.receipts
 
     @contextmanager
@@ -539,7 +538,7 @@ class _Ship:
         result.late_records = sum(file.delivered for file in result.files if file.path in self._late_paths)
         result.filtered = added(file.filtered for file in result.files)
         result.quarantined = added(file.quarantined for file in result.files)
-        result.settled = added(split.settled for receipt in receipts for split in receipt.splits.values())
+        result.settled = added(split.already_quarantined for receipt in receipts for split in receipt.splits.values())
         if quarantine and result.status != "failed" and (fault := too_many_quarantined(result, quarantine)):
             self._failed(TooManyQuarantined(fault))
         if result.checksum is not None:

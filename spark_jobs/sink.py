@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import pickle
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from shipper.config.models import Cluster
     from shipper.worker.order import ShipOrder
+    from shipper.worker.receipt import Receipt
 
 
 def start_workers(spark: SparkSession, tasks: int) -> None:
@@ -66,9 +65,11 @@ class Sink:
         shipped.write.format("noop").mode("overwrite").save()
 
     @property
-    def receipts(self) -> list[dict[str, Any]]:
-        """Of the tasks that are done, as JSON has them."""
-        return [json.loads(receipt) for receipt in self._receipts.value] if self._receipts is not None else []
+    def receipts(self) -> list[Receipt]:
+        """Of the tasks that are done."""
+        from shipper.worker.receipt import Receipt
+
+        return [Receipt.from_json(text) for text in self._receipts.value] if self._receipts is not None else []
 
 
 def _ship(packed: bytes, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,5 +92,5 @@ def _ship(packed: bytes, receipts: Accumulator[list[str]], batches: Iterator[pa.
 
         told = DeliveryError(f"task {task}: {of_python(error)}. What was committed is in the ledger; run again")
         raise TaskError(sealed(told, order.seal)) from error
-    receipts.add([json.dumps(asdict(receipt))])
+    receipts.add([receipt.to_json()])
     return iter(())

@@ -184,7 +184,7 @@ def _place(fault: ConfigFault) -> dict[str, str | int | None]:
 
 def _refused_properties(config: Path, loaded: LoadedConfig) -> list[ConfigFault]:
     """What librdkafka itself says of each cluster's properties; no server is asked."""
-    from shipper.kafka.offline import refusal
+    from shipper.kafka.connection import refusal
 
     said = ((name, refusal(cluster)) for name, cluster in loaded.clusters.items())
     return [locate_property(config, name, why) for name, why in said if why]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from shipper.config.models import Cluster, Pipeline
 from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, Link, Tuning, Wishes, tune
 from shipper.errors import NoSuchPartition, TopicMissing
-from shipper.kafka.client import ClusterClient, TopicFacts
+from shipper.kafka.admin import TopicFacts
+from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.writing import lane_settings

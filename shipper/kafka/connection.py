@@ -1,4 +1,5 @@
-"""A connection to Kafka: its settings, how a fault of librdkafka leaves it, and what can be heard of it besides.
+"""A connection to Kafka: its settings, how a fault of librdkafka leaves it, what can be heard of it besides, and
+whether librdkafka takes its settings, found out without asking any server.
 
 Everything that goes wrong in this package is a KafkaFault that carries librdkafka's name of the error; what a fault means is
 decided in one table, :mod:`shipper.kafka.outcomes`.
@@ -11,11 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
+from pydantic import Secret
 
-from shipper.config.client_settings import client_settings, refused, revealed
+from shipper.config.client_settings import client_settings, refused, revealed, without_secrets
 from shipper.config.models import Cluster
-from shipper.kafka.outcomes import Action, verdict
+from shipper.kafka.outcomes import Action, ruling_on
 
 log = logging.getLogger("shipper.kafka")
 Client = TypeVar("Client")
@@ -151,10 +153,51 @@ class Complaints:
         says the same again after 30 s."""
         if self.last is None or time.monotonic() - self._heard_at > _BELIEVED_SECONDS:
             return None
-        return self.last if verdict(self.last.name).action is Action.FAIL else None
+        return self.last if ruling_on(self.last.name).action is Action.FAIL else None
 
     def explained(self, fault: KafkaFault) -> KafkaFault:
         """``fault``; if it says only that nothing came, with the reason that was heard."""
         if self.last is None or fault.name not in self._WAITING:
             return fault
         return KafkaFault(fault.name, f"{fault.text} ({self.last})", retriable=fault.retriable, topic=fault.topic)
+
+
+# Offline.
+
+_NOBODY = "127.0.0.1:1"
+_SILENT = logging.getLogger("shipper.kafka.offline")
+_SILENT.disabled = True
+#: With one of these a client would ask a server for a token, and not the one that `token.endpoint.url` names.
+_ASKS_ELSEWHERE = "sasl.oauthbearer.metadata.authentication.type"
+_OWN_CERTIFICATE = ("ssl.key.", "ssl.certificate.", "ssl.keystore.")
+
+
+def refusal(cluster: Cluster) -> str | None:
+    """Why no client can be made, None if one can: a wrong value, a file that is missing or unreadable. Holds no secret.
+
+    The client that is made for this looks for a broker at a closed port of this machine, asks no server for a token, and runs no
+    `kinit`. Of references that are not known here nothing is checked.
+    """
+    settings = {**_without_unknown(connection(cluster)), "bootstrap.servers": _NOBODY}
+    if _ASKS_ELSEWHERE in settings:
+        return None
+    if "sasl.oauthbearer.token.endpoint.url" in settings:
+        settings["sasl.oauthbearer.token.endpoint.url"] = f"http://{_NOBODY}/"
+    settings["sasl.kerberos.min.time.before.relogin"] = 0  # librdkafka then leaves Kerberos tickets to others
+    try:
+        Producer(revealed(settings), logger=_SILENT)
+    except (KafkaException, TypeError, ValueError) as error:
+        fault = error.args[0] if error.args else error
+        return without_secrets(settings, fault.str() if isinstance(fault, KafkaError) else str(fault))
+    return None
+
+
+def _without_unknown(settings: dict[str, Any]) -> dict[str, Any]:
+    """Text in the place of a login that is not known; files that are not known, and what belongs to them, are left out."""
+    unknown = {name for name, value in settings.items() if isinstance(value, Secret) and value.get_secret_value() is None}
+    own = any(name.startswith(_OWN_CERTIFICATE) for name in unknown)
+    return {
+        name: "unknown" if name in unknown else value
+        for name, value in settings.items()
+        if not (own and name.startswith(_OWN_CERTIFICATE)) and (name not in unknown or name.startswith("sasl."))
+    }

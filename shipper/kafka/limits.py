@@ -10,6 +10,8 @@ DEFAULT_LIMIT_BYTES = 1_048_588
 #: The broker's limit holds for the batch as it is stored: a header of 61 bytes comes on top of the records, and what a codec adds
 #: to bytes that it cannot compress.
 BATCH_OVERHEAD_BYTES = 2048
+#: What a record costs in a batch beside its key and value: lengths, offset and timestamp differences (Kafka's record format, v2).
+RECORD_OVERHEAD_BYTES = 20
 _ASK_AGAIN_SECONDS = 5.0
 
 #: Asks the cluster: topic → its max.message.bytes, of those that are there. Raises ClusterError.

@@ -4,7 +4,7 @@ A lane has one way to recover: throw the producer away, open a new one with the 
 transaction, one way or the other) and read in the ledger whether the chunk is there. So the table only has to tell what
 is worth another try from what is not; an outcome that is UNKNOWN is settled by the ledger, never by hope.
 
-docs/outcomes.md is made from it (outcomes_page).
+docs/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Ruling:
     outcome: Outcome
     action: Action
     reason: str
@@ -40,116 +40,116 @@ class Verdict:
 _N, _U = Outcome.NOT_DELIVERED, Outcome.UNKNOWN
 _R, _S, _P, _F = Action.REOPEN, Action.SMALLER_BATCHES, Action.PARK, Action.FAIL
 
-TABLE: dict[str, Verdict] = {
+TABLE: dict[str, Ruling] = {
     # The topic: the others go on.
-    "_UNKNOWN_TOPIC": Verdict(_N, _P, "the topic may be about to be created; the metadata wait bounds it"),
-    "_UNKNOWN_PARTITION": Verdict(_N, _P, "the partition may be about to be created; the metadata wait bounds it"),
-    "UNKNOWN_TOPIC_OR_PART": Verdict(_N, _P, "created or deleted a moment ago; the metadata wait bounds it"),
-    "UNKNOWN_TOPIC_ID": Verdict(_N, _P, "the topic was deleted, and maybe made anew, a moment ago"),
-    "INCONSISTENT_TOPIC_ID": Verdict(_N, _P, "the topic was deleted and made anew; fresh metadata know the new one"),
-    "LEADER_NOT_AVAILABLE": Verdict(_N, _P, "the partition has no leader right now; one is elected when a replica is back"),
-    "LISTENER_NOT_FOUND": Verdict(
+    "_UNKNOWN_TOPIC": Ruling(_N, _P, "the topic may be about to be created; the metadata wait bounds it"),
+    "_UNKNOWN_PARTITION": Ruling(_N, _P, "the partition may be about to be created; the metadata wait bounds it"),
+    "UNKNOWN_TOPIC_OR_PART": Ruling(_N, _P, "created or deleted a moment ago; the metadata wait bounds it"),
+    "UNKNOWN_TOPIC_ID": Ruling(_N, _P, "the topic was deleted, and maybe made anew, a moment ago"),
+    "INCONSISTENT_TOPIC_ID": Ruling(_N, _P, "the topic was deleted and made anew; fresh metadata know the new one"),
+    "LEADER_NOT_AVAILABLE": Ruling(_N, _P, "the partition has no leader right now; one is elected when a replica is back"),
+    "LISTENER_NOT_FOUND": Ruling(
         _N, _P, "the partition's leader does not listen where this client connects; maybe it just started"
     ),
-    "NOT_ENOUGH_REPLICAS": Verdict(_N, _P, "fewer replicas in sync than the topic's min.insync.replicas; they may come back"),
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": Verdict(_U, _P, "written, but to fewer replicas than the topic's min.insync.replicas"),
-    "TOPIC_AUTHORIZATION_FAILED": Verdict(
+    "NOT_ENOUGH_REPLICAS": Ruling(_N, _P, "fewer replicas in sync than the topic's min.insync.replicas; they may come back"),
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": Ruling(_U, _P, "written, but to fewer replicas than the topic's min.insync.replicas"),
+    "TOPIC_AUTHORIZATION_FAILED": Ruling(
         _N, _P, "an ACL forbids writing to the topic; somebody may change it within the metadata wait"
     ),
     # The size.
-    "MSG_SIZE_TOO_LARGE": Verdict(_N, _S, "the batch, as compressed, is larger than the topic's max.message.bytes"),
-    "RECORD_LIST_TOO_LARGE": Verdict(_N, _S, "the batch is larger than the broker's segment"),
+    "MSG_SIZE_TOO_LARGE": Ruling(_N, _S, "the batch, as compressed, is larger than the topic's max.message.bytes"),
+    "RECORD_LIST_TOO_LARGE": Ruling(_N, _S, "the batch is larger than the broker's segment"),
     # The connection.
-    "_TIMED_OUT": Verdict(_U, _R, "no answer; the broker may have done it"),
-    "REQUEST_TIMED_OUT": Verdict(_U, _R, "the broker waited for its replicas in vain; the records may be there"),
-    "_TIMED_OUT_QUEUE": Verdict(_N, _R, "a request waited for a connection and was never sent"),
-    "_MSG_TIMED_OUT": Verdict(_N, _R, "a record was not acknowledged within the transaction's life"),
-    "_TRANSPORT": Verdict(_U, _R, "a connection broke, maybe after the request arrived"),
-    "NETWORK_EXCEPTION": Verdict(_U, _R, "the broker lost the connection before it answered"),
-    "_ALL_BROKERS_DOWN": Verdict(_U, _R, "no connection left; brokers come back"),
-    "_RESOLVE": Verdict(_U, _R, "a broker's name cannot be resolved; name servers have their moments"),
-    "_SSL": Verdict(_U, _R, "TLS broke, in the handshake or later; a certificate may be being replaced"),
-    "_FAIL": Verdict(_U, _R, "the connection failed in a way that has no name of its own"),
-    "_PARTIAL": Verdict(_U, _R, "an answer was cut short"),
-    "_UNDERFLOW": Verdict(_U, _R, "an answer was cut short"),
-    "_BAD_MSG": Verdict(_U, _R, "an answer that cannot be read"),
-    "_DESTROY_BROKER": Verdict(_U, _R, "a broker left the cluster with requests under way"),
-    "_INTR": Verdict(_U, _R, "a call was interrupted"),
-    "REBOOTSTRAP_REQUIRED": Verdict(_U, _R, "all brokers that the client knew are gone; a new one begins with `bootstrap`"),
-    "BROKER_NOT_AVAILABLE": Verdict(_U, _R, "the broker is not up yet"),
+    "_TIMED_OUT": Ruling(_U, _R, "no answer; the broker may have done it"),
+    "REQUEST_TIMED_OUT": Ruling(_U, _R, "the broker waited for its replicas in vain; the records may be there"),
+    "_TIMED_OUT_QUEUE": Ruling(_N, _R, "a request waited for a connection and was never sent"),
+    "_MSG_TIMED_OUT": Ruling(_N, _R, "a record was not acknowledged within the transaction's life"),
+    "_TRANSPORT": Ruling(_U, _R, "a connection broke, maybe after the request arrived"),
+    "NETWORK_EXCEPTION": Ruling(_U, _R, "the broker lost the connection before it answered"),
+    "_ALL_BROKERS_DOWN": Ruling(_U, _R, "no connection left; brokers come back"),
+    "_RESOLVE": Ruling(_U, _R, "a broker's name cannot be resolved; name servers have their moments"),
+    "_SSL": Ruling(_U, _R, "TLS broke, in the handshake or later; a certificate may be being replaced"),
+    "_FAIL": Ruling(_U, _R, "the connection failed in a way that has no name of its own"),
+    "_PARTIAL": Ruling(_U, _R, "an answer was cut short"),
+    "_UNDERFLOW": Ruling(_U, _R, "an answer was cut short"),
+    "_BAD_MSG": Ruling(_U, _R, "an answer that cannot be read"),
+    "_DESTROY_BROKER": Ruling(_U, _R, "a broker left the cluster with requests under way"),
+    "_INTR": Ruling(_U, _R, "a call was interrupted"),
+    "REBOOTSTRAP_REQUIRED": Ruling(_U, _R, "all brokers that the client knew are gone; a new one begins with `bootstrap`"),
+    "BROKER_NOT_AVAILABLE": Ruling(_U, _R, "the broker is not up yet"),
     # The partition's leader.
-    "NOT_LEADER_FOR_PARTITION": Verdict(_N, _R, "the leader has moved; the new one is in fresh metadata"),
-    "REPLICA_NOT_AVAILABLE": Verdict(_N, _R, "the broker has no such replica yet, as while partitions are moved"),
-    "KAFKA_STORAGE_ERROR": Verdict(_U, _R, "the leader's disk failed; another replica takes over"),
-    "INVALID_MSG": Verdict(_N, _R, "the batch was damaged on its way (checksum); sent again, it is not"),
-    "THROTTLING_QUOTA_EXCEEDED": Verdict(_N, _R, "the broker's quota is used up for now"),
-    "_WAIT_CACHE": Verdict(_N, _R, "metadata did not come in time"),
+    "NOT_LEADER_FOR_PARTITION": Ruling(_N, _R, "the leader has moved; the new one is in fresh metadata"),
+    "REPLICA_NOT_AVAILABLE": Ruling(_N, _R, "the broker has no such replica yet, as while partitions are moved"),
+    "KAFKA_STORAGE_ERROR": Ruling(_U, _R, "the leader's disk failed; another replica takes over"),
+    "INVALID_MSG": Ruling(_N, _R, "the batch was damaged on its way (checksum); sent again, it is not"),
+    "THROTTLING_QUOTA_EXCEEDED": Ruling(_N, _R, "the broker's quota is used up for now"),
+    "_WAIT_CACHE": Ruling(_N, _R, "metadata did not come in time"),
     # The transaction's coordinator.
-    "_WAIT_COORD": Verdict(_U, _R, "the coordinator is not known yet"),
-    "COORDINATOR_LOAD_IN_PROGRESS": Verdict(_U, _R, "the coordinator has just moved, and reads its log"),
-    "COORDINATOR_NOT_AVAILABLE": Verdict(_U, _R, "no coordinator right now; one is elected when a replica is back"),
-    "NOT_COORDINATOR": Verdict(_U, _R, "the coordinator has moved; a new producer asks where to"),
-    "CONCURRENT_TRANSACTIONS": Verdict(_U, _R, "the coordinator is still ending the transaction before"),
-    "TRANSACTION_COORDINATOR_FENCED": Verdict(_U, _R, "the coordinator moved while it ended the transaction"),
-    "OPERATION_NOT_ATTEMPTED": Verdict(_N, _R, "another partition of the request was refused, and this one left out with it"),
+    "_WAIT_COORD": Ruling(_U, _R, "the coordinator is not known yet"),
+    "COORDINATOR_LOAD_IN_PROGRESS": Ruling(_U, _R, "the coordinator has just moved, and reads its log"),
+    "COORDINATOR_NOT_AVAILABLE": Ruling(_U, _R, "no coordinator right now; one is elected when a replica is back"),
+    "NOT_COORDINATOR": Ruling(_U, _R, "the coordinator has moved; a new producer asks where to"),
+    "CONCURRENT_TRANSACTIONS": Ruling(_U, _R, "the coordinator is still ending the transaction before"),
+    "TRANSACTION_COORDINATOR_FENCED": Ruling(_U, _R, "the coordinator moved while it ended the transaction"),
+    "OPERATION_NOT_ATTEMPTED": Ruling(_N, _R, "another partition of the request was refused, and this one left out with it"),
     # The producer's identity and state.
-    "_FENCED": Verdict(_N, _R, "a newer producer has this id: a later attempt, or a later run; the generation tells which"),
-    "PRODUCER_FENCED": Verdict(_N, _R, "as _FENCED, said by the coordinator"),
-    "INVALID_PRODUCER_EPOCH": Verdict(_N, _R, "as _FENCED, said by the broker"),
-    "UNKNOWN_PRODUCER_ID": Verdict(_N, _R, "the broker has forgotten the producer, since nothing of it is left in the log"),
-    "INVALID_PRODUCER_ID_MAPPING": Verdict(
+    "_FENCED": Ruling(_N, _R, "a newer producer has this id: a later attempt, or a later run; the generation tells which"),
+    "PRODUCER_FENCED": Ruling(_N, _R, "as _FENCED, said by the coordinator"),
+    "INVALID_PRODUCER_EPOCH": Ruling(_N, _R, "as _FENCED, said by the broker"),
+    "UNKNOWN_PRODUCER_ID": Ruling(_N, _R, "the broker has forgotten the producer, since nothing of it is left in the log"),
+    "INVALID_PRODUCER_ID_MAPPING": Ruling(
         _N, _R, "the id has expired (transactional.id.expiration.ms); a new producer gets another"
     ),
-    "OUT_OF_ORDER_SEQUENCE_NUMBER": Verdict(_U, _R, "the partition lacks a batch that came before; nothing of this one is taken"),
-    "DUPLICATE_SEQUENCE_NUMBER": Verdict(_U, _R, "the partition had the batch already"),
-    "INVALID_TXN_STATE": Verdict(_U, _R, "the coordinator has ended the transaction, as at its timeout"),
-    "TRANSACTION_ABORTABLE": Verdict(_N, _R, "the broker asks for the transaction to be given up and begun anew"),
-    "_STATE": Verdict(_U, _R, "the producer is in no state to go on; a new one is"),
-    "_CONFLICT": Verdict(_U, _R, "a call after a fatal error, or another call still under way"),
-    "_IN_PROGRESS": Verdict(_U, _R, "the call before has not ended yet"),
-    "_PREV_IN_PROGRESS": Verdict(_U, _R, "the call before has not ended yet"),
-    "_RETRY": Verdict(_U, _R, "librdkafka asks for the call again"),
-    "_INCONSISTENT": Verdict(_N, _R, "a record of the transaction failed, so it can only be aborted"),
-    "_GAPLESS_GUARANTEE": Verdict(_U, _R, "a batch may be missing before this one; a new producer begins anew"),
-    "_FATAL": Verdict(_U, _R, "the producer is beyond repair; a new one is not"),
-    "_QUEUE_FULL": Verdict(_N, _R, "nothing left the queue until the deadline"),
-    "_PURGE_QUEUE": Verdict(_N, _R, "the producer was being thrown away"),
-    "_PURGE_INFLIGHT": Verdict(_U, _R, "the producer was being thrown away with the record under way"),
-    "_DESTROY": Verdict(_U, _R, "the producer was being closed"),
-    "_CRIT_SYS_RESOURCE": Verdict(_U, _R, "the machine gives no memory or thread; it may again"),
-    "UNKNOWN": Verdict(_U, _R, "the broker failed in a way that has no name of its own; its log says more"),
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": Ruling(_U, _R, "the partition lacks a batch that came before; nothing of this one is taken"),
+    "DUPLICATE_SEQUENCE_NUMBER": Ruling(_U, _R, "the partition had the batch already"),
+    "INVALID_TXN_STATE": Ruling(_U, _R, "the coordinator has ended the transaction, as at its timeout"),
+    "TRANSACTION_ABORTABLE": Ruling(_N, _R, "the broker asks for the transaction to be given up and begun anew"),
+    "_STATE": Ruling(_U, _R, "the producer is in no state to go on; a new one is"),
+    "_CONFLICT": Ruling(_U, _R, "a call after a fatal error, or another call still under way"),
+    "_IN_PROGRESS": Ruling(_U, _R, "the call before has not ended yet"),
+    "_PREV_IN_PROGRESS": Ruling(_U, _R, "the call before has not ended yet"),
+    "_RETRY": Ruling(_U, _R, "librdkafka asks for the call again"),
+    "_INCONSISTENT": Ruling(_N, _R, "a record of the transaction failed, so it can only be aborted"),
+    "_GAPLESS_GUARANTEE": Ruling(_U, _R, "a batch may be missing before this one; a new producer begins anew"),
+    "_FATAL": Ruling(_U, _R, "the producer is beyond repair; a new one is not"),
+    "_QUEUE_FULL": Ruling(_N, _R, "nothing left the queue until the deadline"),
+    "_PURGE_QUEUE": Ruling(_N, _R, "the producer was being thrown away"),
+    "_PURGE_INFLIGHT": Ruling(_U, _R, "the producer was being thrown away with the record under way"),
+    "_DESTROY": Ruling(_U, _R, "the producer was being closed"),
+    "_CRIT_SYS_RESOURCE": Ruling(_U, _R, "the machine gives no memory or thread; it may again"),
+    "UNKNOWN": Ruling(_U, _R, "the broker failed in a way that has no name of its own; its log says more"),
     # What waiting does not change.
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Verdict(_N, _F, "an ACL forbids the transactional.id"),
-    "CLUSTER_AUTHORIZATION_FAILED": Verdict(_N, _F, "an ACL forbids idempotent writes"),
-    "SASL_AUTHENTICATION_FAILED": Verdict(_N, _F, "wrong credentials"),
-    "_AUTHENTICATION": Verdict(_N, _F, "wrong credentials"),
-    "UNSUPPORTED_SASL_MECHANISM": Verdict(_N, _F, "the broker does not know `sasl.mechanisms`"),
-    "ILLEGAL_SASL_STATE": Verdict(_N, _F, "the listener wants another `security.protocol`"),
-    "INVALID_TRANSACTION_TIMEOUT": Verdict(
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Ruling(_N, _F, "an ACL forbids the transactional.id"),
+    "CLUSTER_AUTHORIZATION_FAILED": Ruling(_N, _F, "an ACL forbids idempotent writes"),
+    "SASL_AUTHENTICATION_FAILED": Ruling(_N, _F, "wrong credentials"),
+    "_AUTHENTICATION": Ruling(_N, _F, "wrong credentials"),
+    "UNSUPPORTED_SASL_MECHANISM": Ruling(_N, _F, "the broker does not know `sasl.mechanisms`"),
+    "ILLEGAL_SASL_STATE": Ruling(_N, _F, "the listener wants another `security.protocol`"),
+    "INVALID_TRANSACTION_TIMEOUT": Ruling(
         _N, _F, "`delivery.transaction_timeout` is above the broker's transaction.max.timeout.ms"
     ),
-    "INVALID_REQUIRED_ACKS": Verdict(_N, _F, "the broker takes no records with these acks"),
-    "UNSUPPORTED_FOR_MESSAGE_FORMAT": Verdict(_N, _F, "the topic's message format knows no transactions"),
-    "UNSUPPORTED_COMPRESSION_TYPE": Verdict(
+    "INVALID_REQUIRED_ACKS": Ruling(_N, _F, "the broker takes no records with these acks"),
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": Ruling(_N, _F, "the topic's message format knows no transactions"),
+    "UNSUPPORTED_COMPRESSION_TYPE": Ruling(
         _N, _F, "the broker or the topic does not take the codec; change `delivery.compression`"
     ),
-    "UNSUPPORTED_VERSION": Verdict(_N, _F, "the broker is too old for this client"),
-    "_UNSUPPORTED_FEATURE": Verdict(_N, _F, "the broker knows no transactions"),
-    "INVALID_REQUEST": Verdict(_N, _F, "the broker cannot make sense of a request; client and broker do not fit"),
-    "TOPIC_EXCEPTION": Verdict(_N, _F, "no legal topic name; see the columns that `routes` makes it of"),
-    "_INVALID_ARG": Verdict(_N, _F, "a setting or a record that librdkafka refuses"),
-    "_NOT_CONFIGURED": Verdict(_N, _F, "a call that the producer was not set up for"),
-    "_NOT_IMPLEMENTED": Verdict(_N, _F, "this build of librdkafka lacks something, as a codec"),
-    "INVALID_RECORD": Verdict(_N, _F, "the broker refuses the record, for example one without a key on a compacted topic"),
-    "_INVALID_DIFFERENT_RECORD": Verdict(_N, _F, "the broker refuses another record of the batch, as above"),
-    "INVALID_TIMESTAMP": Verdict(
+    "UNSUPPORTED_VERSION": Ruling(_N, _F, "the broker is too old for this client"),
+    "_UNSUPPORTED_FEATURE": Ruling(_N, _F, "the broker knows no transactions"),
+    "INVALID_REQUEST": Ruling(_N, _F, "the broker cannot make sense of a request; client and broker do not fit"),
+    "TOPIC_EXCEPTION": Ruling(_N, _F, "no legal topic name; see the columns that `routes` makes it of"),
+    "_INVALID_ARG": Ruling(_N, _F, "a setting or a record that librdkafka refuses"),
+    "_NOT_CONFIGURED": Ruling(_N, _F, "a call that the producer was not set up for"),
+    "_NOT_IMPLEMENTED": Ruling(_N, _F, "this build of librdkafka lacks something, as a codec"),
+    "INVALID_RECORD": Ruling(_N, _F, "the broker refuses the record, for example one without a key on a compacted topic"),
+    "_INVALID_DIFFERENT_RECORD": Ruling(_N, _F, "the broker refuses another record of the batch, as above"),
+    "INVALID_TIMESTAMP": Ruling(
         _N, _F, "the topic takes no record so old or so new (message.timestamp.before.max.ms, …after.max.ms)"
     ),
-    "POLICY_VIOLATION": Verdict(_N, _F, "a policy of the broker refuses it"),
+    "POLICY_VIOLATION": Ruling(_N, _F, "a policy of the broker refuses it"),
 }
 
 #: Anything else: maybe it happened, maybe not; the ledger will tell, and the deadline bounds the tries.
-OTHERWISE = Verdict(Outcome.UNKNOWN, Action.REOPEN, "not in the table: settled by the ledger, tried again until the deadline")
+OTHERWISE = Ruling(Outcome.UNKNOWN, Action.REOPEN, "not in the table: settled by the ledger, tried again until the deadline")
 
 #: Why a lane never sees them → librdkafka's other names. A name that librdkafka learns belongs here or into the table.
 NOT_HERE: dict[str, str] = {
@@ -188,5 +188,48 @@ NOT_HERE: dict[str, str] = {
 }
 
 
-def verdict(fault_name: str) -> Verdict:
+def ruling_on(fault_name: str) -> Ruling:
     return TABLE.get(fault_name, OTHERWISE)
+
+
+# The page.
+
+_INTRODUCTION = """\
+# What a Kafka error means
+
+Made from the table in `shipper/kafka/outcomes.py`; do not edit. The names are librdkafka's, as they stand in messages and logs. Those
+that begin with `_` come from the client, the others from a broker.
+
+Whatever the error, a lane recovers in one way: it throws its producer away, opens a new one with the same transactional.id, which ends
+the old transaction one way or the other, and asks the ledger which chunks are there. So **outcome** is what the client can know when the
+error comes, and never what is counted in the end. Tries are bounded by `delivery.metadata_wait`.
+"""
+_OUTCOMES = {
+    Outcome.NOT_DELIVERED: "the transaction will not be committed",
+    Outcome.UNKNOWN: "the transaction may have been committed; the ledger tells",
+}
+_WORDS = {Action.REOPEN: "reopen", Action.SMALLER_BATCHES: "smaller batches", Action.PARK: "park", Action.FAIL: "fail"}
+
+
+def outcomes_page() -> str:
+    """The page, in Markdown."""
+    parts = [
+        _INTRODUCTION.strip(),
+        "\n".join(["| Outcome | |\n|---|---|", *(f"| {outcome.value} | {text} |" for outcome, text in _OUTCOMES.items())]),
+        "\n".join(["| Action | |\n|---|---|", *(f"| {word} | {action.value} |" for action, word in _WORDS.items())]),
+        "\n".join(["| Error | Outcome | Action | Why |\n|---|---|---|---|", *(_row(f"`{n}`", v) for n, v in TABLE.items())]),
+        "\n".join(
+            ["| Any other | Outcome | Action | Why |\n|---|---|---|---|", _row("(a name of a newer librdkafka)", OTHERWISE)]
+        ),
+        "## Names that a lane never sees",
+        "\n".join(f"- **{why}**: {', '.join(f'`{name}`' for name in names.split())}" for why, names in NOT_HERE.items()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(name: str, ruling: Ruling) -> str:
+    return f"| {name} | {ruling.outcome.value} | {_WORDS[ruling.action]} | {ruling.reason} |"
+
+
+if __name__ == "__main__":
+    print(outcomes_page(), end="")

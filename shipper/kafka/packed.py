@@ -11,18 +11,26 @@ import ctypes
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 _COPY = 2  # RD_KAFKA_MSG_F_COPY
 _HEADER_BYTES = object.__basicsize__
 
 
+class PackedArray(NamedTuple):
+    """Values one behind the other in memory."""
+
+    offsets: Any
+    """A numpy array of int32 with one entry more than there are values."""
+    address: int
+    """Where offset 0 is."""
+
+
 class PackedValues(Protocol):
     """A sequence of values that can also be had as they lie in memory."""
 
-    def packed(self, first: int, behind: int) -> Iterator[tuple[Any, int]] | None:
-        """(offsets, address): a numpy array of int32 with one entry more than there are values, and where offset 0 is. None if some
-        value is null. The memory must stay as it is until the iterator goes on."""
+    def packed(self, first: int, end: int) -> Iterator[PackedArray] | None:
+        """Values [first, end); None if some value is null. The memory must stay as it is until the iterator goes on."""
 
 
 @cache

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -54,10 +54,23 @@ class Sent(NamedTuple):
         return Sent(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
 
 
+class RecordColumns(Protocol):
+    """Records of one topic, column by column. A column may make its objects when a slice of it is asked for; see also PackedValues."""
+
+    topic: str
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    headers: Sequence[list[tuple[str, bytes]]] | None
+    timestamps_ms: Sequence[int] | None
+    partition: int | None
+    """Of records without a key; None if each has one, which then decides."""
+
+
 class LaneProducer:
     """One producer with its own connections, transactional or not. Thrown away after any fault, never repaired.
 
-    ``produce`` is librdkafka's own bound method, since it is called once per record; see :meth:`produce_patiently` for a full queue.
+    ``produce`` is librdkafka's own bound method, since it is called once per record; :meth:`write` and
+    :meth:`produce_patiently` know what to do when the queue is full.
     """
 
     def __init__(self, settings: LaneSettings, producer_id: str) -> None:
@@ -80,7 +93,7 @@ class LaneProducer:
                 "message.timeout.ms": timeout_ms,
                 "batch.size": settings.batch_size_bytes,
                 "batch.num.messages": 1_000_000,
-                # Only a full batch or flush() sends: see rounds. Less than the shortest transaction timeout, as librdkafka wants.
+                # Only a full batch or flush() sends: see lane.batches. Less than the shortest transaction timeout, as librdkafka wants.
                 "linger.ms": 5_000,
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": 2_000_000,
@@ -158,27 +171,69 @@ class LaneProducer:
         except KafkaException as error:
             raise self._cause(fault_of(error.args[0])) from error
 
-    @property
-    def takes_packed(self) -> bool:
-        return self._packed is not None
+    def write(self, records: RecordColumns, first: int, end: int, until: Until) -> float:
+        """Queues records [first, end), to be called within :meth:`faults`. Returns the seconds that it waited for room in the queue, which is
+        the only thing that ever blocks the reader. Raises KafkaFault."""
+        topic, waited = records.topic, 0.0
+        partition = -1 if records.partition is None else records.partition
+        if records.keys is None and records.headers is None and records.timestamps_ms is None:
+            return self._write_values(topic, partition, records.values, first, end, until)
+        values, keys = records.values[first:end], records.keys[first:end] if records.keys else None
+        headers = records.headers[first:end] if records.headers else None
+        timestamps = records.timestamps_ms[first:end] if records.timestamps_ms else None
+        for index, value in enumerate(values):
+            key = keys[index] if keys else None
+            extras: dict[str, Any] = {}
+            if headers:
+                extras["headers"] = headers[index]
+            if timestamps:
+                extras["timestamp"] = timestamps[index]
+            record = (topic, value, key, partition if key is None else -1)
+            try:
+                self.produce(*record, **extras)
+            except BufferError:
+                waited += self.produce_patiently(until, *record, **extras)
+        return waited
 
-    def produce_packed(self, topic: str, partition: int, offsets: Any, address: int) -> int:
-        """Queues values as :class:`PackedValues` gives them, without key. Returns how many: all, or fewer when the queue is full. Raises
-        KafkaFault.
-
-        Produce a record of the same partition with :meth:`produce` before: that says whether there is a transaction to write to, and its
+    def _write_values(
+        self, topic: str, partition: int, values: Sequence[bytes | None], first: int, end: int, until: Until
+    ) -> float:
+        """Packed, where that can be; but never the first one, whose ordinary call says whether there is a transaction to write to, and whose
         delivery report, what became of the batch."""
-        assert self._packed is not None
-        taken, code = self._packed.produce(topic, partition, offsets, address)
-        if code not in (0, KafkaError._QUEUE_FULL):
-            raise self._cause(fault_of(KafkaError(code), topic))
-        return taken
+        produce, waited, packed = self.produce, 0.0, None
+        if self._packed is not None and partition >= 0 and hasattr(values, "packed"):
+            packed = values.packed(first + 1, end)
+        for value in values[first:end] if packed is None else values[first : first + 1]:
+            try:
+                produce(topic, value, None, partition)
+            except BufferError:
+                waited += self.produce_patiently(until, topic, value, None, partition)
+        for offsets, address in packed or ():
+            waited += self._produce_packed(topic, partition, offsets, address, until)
+        return waited
 
-    def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> None:
-        """``produce``, and while the queue is full, waits for some record to leave it."""
+    def _produce_packed(self, topic: str, partition: int, offsets: Any, address: int, until: Until) -> float:
+        """Queues values as :class:`PackedValues` gives them, without key."""
+        assert self._packed is not None
+        waited = 0.0
+        while True:
+            taken, code = self._packed.produce(topic, partition, offsets, address)
+            if code not in (0, KafkaError._QUEUE_FULL):
+                raise self._cause(fault_of(KafkaError(code), topic))
+            if taken == len(offsets) - 1:
+                return waited
+            offsets = offsets[taken:]
+            began = time.monotonic()
+            self.wait_for_room(until)
+            waited += time.monotonic() - began
+
+    def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> float:
+        """``produce``, and while the queue is full, waits for some record to leave it. Returns the seconds that it took."""
+        began = time.monotonic()
         while True:
             try:
-                return self.produce(*record, **extras)
+                self.produce(*record, **extras)
+                return time.monotonic() - began
             except BufferError:
                 self.wait_for_room(until)
 

@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 from confluent_kafka import KafkaException
 
 from shipper.kafka.connection import KafkaFault, Until, call, slice_of
-from shipper.kafka.outcomes import Action, verdict
+from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, Sent
 
 log = logging.getLogger("shipper.transaction")
@@ -233,7 +233,7 @@ class Transactions:
             except KafkaFault as fault:
                 self.discard()
                 self._stop()
-                if verdict(fault.name).action is Action.FAIL or time.monotonic() > until():
+                if ruling_on(fault.name).action is Action.FAIL or time.monotonic() > until():
                     raise
                 log.info("%s: %s; opening it again", self._id, fault)
             time.sleep(max(0.0, min(pause, until() - time.monotonic())))

@@ -43,7 +43,7 @@ from shipper.config.models import Cluster, Pipeline
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
-from shipper.kafka.outcomes import Action, verdict
+from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
 from shipper.ledger.codec import encode_fenced, encode_generation
@@ -206,7 +206,7 @@ def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
 
 
 def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
-    ruling = verdict(fault.name)
+    ruling = ruling_on(fault.name)
     what = f"cannot fence lane {transactional_id} of an earlier run: {fault} ({ruling.reason}). Nothing was sent"
     if ruling.action is Action.FAIL:
         return ClusterRefuses(f"{what}, and waiting does not change it.")

@@ -1,4 +1,4 @@
-"""Which rows of a piece go to which topic, which to quarantine and why, and which nowhere. Never a step per row, but for rows that are
+"""Which rows of a slice go to which topic, which to quarantine and why, and which nowhere. Never a step per row, but for rows that are
 larger than their topic's limit."""
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ import pyarrow.compute as pc
 
 from shipper.config.quarantine import TOO_LARGE, TOO_MANY_TOPICS, UNPARSEABLE, UNREADABLE, UNROUTABLE
 from shipper.errors import RecordUnshippable
-from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, TopicLimits
-from shipper.worker.chunk import RECORD_OVERHEAD_BYTES
+from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, TopicLimits
+from shipper.worker.cut import SplitSlice
 from shipper.worker.marks import TOO_LONG
 from shipper.worker.marks import UNREADABLE as UNREADABLE_FILE
-from shipper.worker.order import OrderedSplit, ShipOrder
+from shipper.worker.order import ShipOrder
 
 Rows = npt.NDArray[np.int64]
-"""Row numbers within a piece, ascending."""
+"""Row numbers within a slice, ascending."""
 
 _NONE = -1
 _NO_ROWS = np.empty(0, np.int64)
 _REASONS = {TOO_LONG: TOO_LARGE, UNREADABLE_FILE: UNREADABLE}
-_NONE_MARKED: Mapping[int, Sequence[int]] = {}
 #: A row of so many bytes fits every topic that anybody would make; who has one that is larger is asked what the topic takes.
 _SMALL_BYTES = 1_000
 _FEW_NAMES = 32
@@ -34,8 +33,8 @@ _BATCH_HEADER_BYTES = 61
 
 
 @dataclass(frozen=True)
-class Held:
-    """Rows that are not shipped for the same reason."""
+class Rejection:
+    """Rows that are not shipped, all for the same reason."""
 
     reason: str
     topic: str | None
@@ -44,26 +43,28 @@ class Held:
 
 
 @dataclass
-class Sorted:
-    shares: list[tuple[str, Rows | None]] = field(default_factory=list)
-    """(topic, its rows); None stands for all rows."""
-    held: list[Held] = field(default_factory=list)
+class Assignment:
+    """What is to become of each row of a slice."""
+
+    shares: dict[str, Rows | None] = field(default_factory=dict)
+    """Topic → its rows; None stands for all rows."""
+    rejected: list[Rejection] = field(default_factory=list)
     dropped: dict[str, Rows] = field(default_factory=dict)
     """Rule → rows."""
 
     @cached_property
-    def _by_topic(self) -> dict[str | None, list[Rows]]:
+    def _rejected_by_topic(self) -> dict[str | None, list[Rows]]:
         found: dict[str | None, list[Rows]] = {}
-        for held in self.held:
-            found.setdefault(held.topic, []).append(held.rows)
+        for rejection in self.rejected:
+            found.setdefault(rejection.topic, []).append(rejection.rows)
         return found
 
-    def held_from(self, topic: str) -> list[Rows]:
-        """Asked when all rows are sorted."""
-        return self._by_topic.get(topic, [])
+    def rejected_from(self, topic: str) -> list[Rows]:
+        """To be asked when all rows are assigned."""
+        return self._rejected_by_topic.get(topic, [])
 
 
-class Limits:
+class RecordLimits:
     """Which rows the topics take. Topics that were not known before reading are asked for when a row could be too large for one."""
 
     def __init__(self, compression: str, topics: TopicLimits) -> None:
@@ -110,42 +111,34 @@ class Limits:
         return size + margin <= self._topics.of(topic)
 
 
-def sort_rows(
-    table: pa.Table,
-    order: ShipOrder,
-    split: OrderedSplit,
-    first: int,
-    limits: Limits,
-    marked: Mapping[int, Sequence[int]] = _NONE_MARKED,
-) -> Sorted:
-    """``first``: ordinal of the table's first row. ``marked``: mark (marks.py) → rows that are no whole line.
-
-    Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
-    found = Sorted()
+def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignment:
+    """Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
+    found = Assignment()
+    table, marked = part.table, part.marked
     names, codes = _topics(table, order)
-    fates = _fates(table)
-    free = None if fates is None and codes is None and not marked else np.ones(len(table), np.bool_)
+    dispositions = _dispositions(table)
+    free = None if dispositions is None and codes is None and not marked else np.ones(len(table), np.bool_)
     for mark, rows_marked in marked.items():
-        rows_held = np.asarray(rows_marked, np.int64)
-        places = _by_topic(rows_held, names, codes) if mark == TOO_LONG else [(None, rows_held)]
-        found.held += [Held(_REASONS[mark], topic, rows) for topic, rows in places]
+        rows_rejected = np.asarray(rows_marked, np.int64)
+        places = _by_topic(rows_rejected, names, codes) if mark == TOO_LONG else [(None, rows_rejected)]
+        found.rejected += [Rejection(_REASONS[mark], topic, rows) for topic, rows in places]
         if free is not None:
-            free[rows_held] = False
-    if fates is not None and free is not None:
-        _follow_fates(found, fates, names, codes, order)
-        free &= fates == _NONE
+            free[rows_rejected] = False
+    if dispositions is not None and free is not None:
+        _follow(found, dispositions, names, codes, order)
+        free &= dispositions == _NONE
     if codes is not None and free is not None and len(nowhere := np.flatnonzero((codes == _NONE) & free)):
-        found.held.append(Held(UNROUTABLE, None, nowhere))
+        found.rejected.append(Rejection(UNROUTABLE, None, nowhere))
         free[nowhere] = False
     beyond = limits.beyond(names, order)
     large = _large(table, names, limits) if order.quarantine is not None else _NO_ROWS  # else a lane finds them
     for code, rows in _of_each(names, codes, free):
         if code in beyond and rows is not None:
-            found.held.append(Held(TOO_MANY_TOPICS, names[code], rows))
+            found.rejected.append(Rejection(TOO_MANY_TOPICS, names[code], rows))
         else:
-            found.shares.append((names[code], _fitting(found, names[code], rows, large, table, limits)))
-    if found.held and order.quarantine is None:
-        raise _unshippable(found.held, split, first)
+            found.shares[names[code]] = _fitting(found, names[code], rows, large, table, limits)
+    if found.rejected and order.quarantine is None:
+        raise _unshippable(found.rejected, part, order)
     return found
 
 
@@ -169,9 +162,9 @@ def _of_each(
             yield int(codes[part[0]]), part
 
 
-def _fates(table: pa.Table) -> npt.NDArray[np.int64] | None:
+def _dispositions(table: pa.Table) -> npt.NDArray[np.int64] | None:
     """None if Spark says of every row that it is to be shipped."""
-    if "fate" not in table.schema.names or (column := table.column("fate")).null_count == len(table):
+    if "disposition" not in table.schema.names or (column := table.column("disposition")).null_count == len(table):
         return None
     return np.asarray(column.fill_null(_NONE).to_numpy(), np.int64)
 
@@ -189,15 +182,19 @@ def _topics(table: pa.Table, order: ShipOrder) -> tuple[tuple[str, ...], npt.NDA
     return names, codes
 
 
-def _follow_fates(
-    found: Sorted, fates: npt.NDArray[np.int64], names: tuple[str, ...], codes: npt.NDArray[np.int64] | None, order: ShipOrder
+def _follow(
+    found: Assignment,
+    dispositions: npt.NDArray[np.int64],
+    names: tuple[str, ...],
+    codes: npt.NDArray[np.int64] | None,
+    order: ShipOrder,
 ) -> None:
-    for fate, rule in enumerate(order.rules):
-        if len(rows := np.flatnonzero(fates == fate)):
+    for number, rule in enumerate(order.rules):
+        if len(rows := np.flatnonzero(dispositions == number)):
             found.dropped[rule] = rows
-    for fate, reason in enumerate(order.reasons, len(order.rules)):
-        if len(rows := np.flatnonzero(fates == fate)):
-            found.held += [Held(reason, topic, part) for topic, part in _by_topic(rows, names, codes)]
+    for number, reason in enumerate(order.reasons, len(order.rules)):
+        if len(rows := np.flatnonzero(dispositions == number)):
+            found.rejected += [Rejection(reason, topic, part) for topic, part in _by_topic(rows, names, codes)]
 
 
 def _by_topic(rows: Rows, names: tuple[str, ...], codes: npt.NDArray[np.int64] | None) -> Iterator[tuple[str | None, Rows]]:
@@ -209,7 +206,7 @@ def _by_topic(rows: Rows, names: tuple[str, ...], codes: npt.NDArray[np.int64] |
         yield None if code == _NONE else names[code], rows[of_rows == code]
 
 
-def _large(table: pa.Table, names: tuple[str, ...], limits: Limits) -> Rows:
+def _large(table: pa.Table, names: tuple[str, ...], limits: RecordLimits) -> Rows:
     """Rows that could be too large for one of the topics."""
     sizes = _sizes(table)
     found = np.flatnonzero(sizes > min(map(limits.surely, names), default=0))
@@ -219,13 +216,13 @@ def _large(table: pa.Table, names: tuple[str, ...], limits: Limits) -> Rows:
     return found
 
 
-def _fitting(found: Sorted, topic: str, rows: Rows | None, large: Rows, table: pa.Table, limits: Limits) -> Rows | None:
-    """``rows`` without those that are too large for ``topic``, which are held."""
+def _fitting(found: Assignment, topic: str, rows: Rows | None, large: Rows, table: pa.Table, limits: RecordLimits) -> Rows | None:
+    """``rows`` without those that are too large for ``topic``, which are rejected."""
     mine = large if rows is None else np.intersect1d(large, rows, assume_unique=True)
     too_large = np.array([row for row in mine if not limits.fits(topic, _record(table, row))], np.int64)
     if len(too_large) == 0:
         return rows
-    found.held.append(Held(TOO_LARGE, topic, too_large))
+    found.rejected.append(Rejection(TOO_LARGE, topic, too_large))
     return np.setdiff1d(np.arange(len(table)) if rows is None else rows, too_large, assume_unique=True)
 
 
@@ -256,9 +253,10 @@ _WHY = {
 }
 
 
-def _unshippable(held: list[Held], split: OrderedSplit, first: int) -> RecordUnshippable:
-    worst = min(held, key=lambda group: int(group.rows[0]))
-    where = f"{split.id.file.path} (split at byte {split.id.start}), record {first + int(worst.rows[0]) + 1}"
+def _unshippable(rejected: list[Rejection], part: SplitSlice, order: ShipOrder) -> RecordUnshippable:
+    first = min(rejected, key=lambda rejection: int(rejection.rows[0]))
+    split = order.splits[part.split].id
+    where = f"{split.file.path} (split at byte {split.start}), record {part.first + int(first.rows[0]) + 1}"
     return RecordUnshippable(
-        f"{where}: {_WHY.get(worst.reason, f'it fails the check {worst.reason}, and there is no `quarantine`.')}"
+        f"{where}: {_WHY.get(first.reason, f'it fails the check {first.reason}, and there is no `quarantine`.')}"
     )

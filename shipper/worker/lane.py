@@ -15,22 +15,24 @@ No transaction is ever repaired, and no outcome is guessed. At least once goes t
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Protocol
 
 from shipper.errors import DeliveryError, RecordTooLarge
 from shipper.kafka.connection import KafkaFault
-from shipper.kafka.outcomes import Action, verdict
-from shipper.kafka.producer import LaneProducer, Sent
-from shipper.kafka.transaction import Transactions
-from shipper.worker.chunk import Chunk, Piece, isolating_rounds, rounds
-
-if TYPE_CHECKING:
-    from shipper.worker.pool import LanePool
+from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
+from shipper.kafka.outcomes import Action, ruling_on
+from shipper.kafka.producer import LaneProducer, LaneSettings, Sent
+from shipper.kafka.transaction import RightToShip, Transactions
+from shipper.worker.payload import Chunk
+from shipper.worker.rate import NoLimit, RateLimit
+from shipper.worker.receipt import LaneWork
 
 log = logging.getLogger("shipper.lane")
 
@@ -52,26 +54,87 @@ class LaneState(Enum):
     CLOSED = "closed"
 
 
-@dataclass
-class LaneWork:
-    """What a lane did until now."""
-
-    transactions: int = 0
-    bytes: int = 0
-    """Committed, uncompressed."""
-    busy_seconds: float = 0.0
-    """With a transaction under way, faults and their repair included."""
-    reopened: int = 0
-
-
-class Stopped(Exception):
+class LaneStopped(Exception):
     """The pool is closing and the lane's time is over."""
+
+
+#: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any more.
+Settle = Callable[[], "frozenset[bytes] | set[bytes]"]
+
+
+@dataclass(frozen=True)
+class LaneOptions:
+    """What the lanes of a pool have in common."""
+
+    settings: LaneSettings
+    ledger_topic: str
+    ledger_partition: int
+    deadline_seconds: float
+    """How long one transaction may be tried, and how long a chunk may wait for its topic."""
+    init_timeout_seconds: float = 60.0
+    limits: TopicLimits = field(default_factory=TopicLimits)
+    batch_bytes: int | None = None
+    """What goes to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
+    parking_bytes: int = 64_000_000
+    """Most bytes of chunks that wait in memory for their topics."""
+    partitions: tuple[int, ...] | None = None
+    """Only these, for records without a key; all if None."""
+    share_partitions: bool = False
+    """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which have a partition of their own."""
+    first_partition: int = 0
+    """Where the rotation begins, so that tasks side by side do not all write to the same one."""
+    rate: RateLimit | NoLimit = field(default_factory=NoLimit)
+    topics: tuple[str, ...] = ()
+    """To be written to, as far as is known."""
+
+
+class Dispatcher(Protocol):
+    """What a lane asks of whoever it works for, and tells it. Any lane may call at any time."""
+
+    options: LaneOptions
+    right: RightToShip[Any]
+    settle: Settle
+    lanes_count: int
+    stop_at: float
+    """When (monotonic) lanes stop sending."""
+    give_up_at: float
+    """When they stop waiting for the answer to a commit."""
+
+    def wait_for_permission(self) -> None:
+        """Until lanes may fence their past."""
+
+    def lane_is_open(self) -> None: ...
+
+    def lane_ended(self) -> None: ...
+
+    def next_transaction(self, lane: Lane) -> list[Chunk] | None:
+        """Waits for work for ``lane``; None when there will be none."""
+
+    def partitions_for(self, chunk: Chunk) -> tuple[int, ...]:
+        """Where the chunk may be sent right now; nothing if it has to wait."""
+
+    def batch_bytes(self, topic: str) -> int:
+        """Uncompressed bytes that go to a partition of ``topic`` at a time."""
+
+    def lower_batch_bytes(self, topic: str) -> bool:
+        """Halves the batches of ``topic``; false if they are so small already that they fit whatever they hold."""
+
+    def done(self, chunks: Sequence[Chunk]) -> None:
+        """They are certainly in Kafka."""
+
+    def park(self, chunk: Chunk) -> None:
+        """Takes a chunk back, since it cannot be sent right now. Never blocks."""
+
+    def block(self, topic: str, reason: str) -> None:
+        """The topic cannot be written to."""
+
+    def fail(self, error: BaseException) -> None: ...
 
 
 class Lane(threading.Thread):
     """Takes transactions from its pool until there are no more."""
 
-    def __init__(self, pool: LanePool, index: int, producer_id: str) -> None:
+    def __init__(self, pool: Dispatcher, index: int, producer_id: str) -> None:
         super().__init__(name=f"lane {producer_id}", daemon=True)
         self.index = index
         self.state = LaneState.OPENING
@@ -113,7 +176,7 @@ class Lane(threading.Thread):
                 self.work.busy_seconds += time.monotonic() - began
                 self.current = ()
                 self.state = LaneState.IDLE
-        except Stopped:
+        except LaneStopped:
             pass
         except BaseException as error:
             self._pool.fail(error)
@@ -135,15 +198,15 @@ class Lane(threading.Thread):
 
     def _stop_if_asked(self) -> None:
         if time.monotonic() >= self._pool.stop_at:
-            raise Stopped
+            raise LaneStopped
 
     def _open(self) -> None:
         """Every earlier producer with this lane's id is fenced when this returns."""
         try:
             self._transactions.open(self._until)
         except KafkaFault as fault:
-            before = f". It was to be opened anew, since {self._why}" if self._why else ""
-            raise DeliveryError(f"lane {self._id} cannot be opened: {fault} ({verdict(fault.name).reason}){before}") from fault
+            since = f". It was to be opened anew, since {self._why}" if self._why else ""
+            raise DeliveryError(f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}") from fault
         self._count_openings()
 
     def _count_openings(self) -> None:
@@ -181,7 +244,7 @@ class Lane(threading.Thread):
             self._count(made_it)
             self._pool.done(made_it)
             left = [chunk for chunk in left if chunk.ledger_key not in there]
-            self._pool.counts.note_retry(left)
+            self.work.retried_records += sum(chunk.counted for chunk in left)
             queue += self._after(cause, left)
 
     def _count(self, committed: Sequence[Chunk]) -> None:
@@ -192,7 +255,9 @@ class Lane(threading.Thread):
         """Gives every chunk its partition; hands back to the pool those that have to wait for one."""
         ready = []
         for chunk in chunks:
-            partitions = self._pool.partitions_for(self, chunk)
+            partitions = self._pool.partitions_for(chunk)
+            if chunk.sequence is None and self._options.share_partitions and len(partitions) >= self._pool.lanes_count:
+                partitions = partitions[self.index :: self._pool.lanes_count]
             if not partitions:
                 self._pool.park(chunk)
                 continue
@@ -212,12 +277,11 @@ class Lane(threading.Thread):
         self._writes_ledger = False
         producer = self._transactions.begin(self._until)
         self._count_openings()
-        for batch in self._rounds(chunks):
-            size_bytes = sum(self._bytes(piece) for piece in batch)
-            self._options.rate.wait_for(size_bytes, self._until)
+        for batch in self._batches(chunks):
+            self._options.rate.wait_for(sum(part.bytes for part in batch), self._until)
             with producer.faults():
-                for piece in batch:
-                    self._produce(producer, piece)
+                for part in batch:
+                    self.work.buffer_wait_seconds += producer.write(part.chunk, part.first, part.end, self._until)
             producer.flush(self._until)
         self._writes_ledger = True
         self._produce_ledger_records(producer, chunks)
@@ -226,16 +290,12 @@ class Lane(threading.Thread):
         self.state = LaneState.COMMITTING
         self._transactions.commit(self._commit_until)
 
-    def _rounds(self, chunks: list[Chunk]) -> Iterator[list[Piece]]:
+    def _batches(self, chunks: list[Chunk]) -> Iterator[list[BatchSlice]]:
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
-        yield from rounds(plain, self._pool.batch_bytes)
+        yield from batches(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
             limits = {topic: self._options.limits.surely(topic) for topic in self._isolating}
-            yield from isolating_rounds([chunk for chunk in chunks if chunk.topic in self._isolating], limits)
-
-    @staticmethod
-    def _bytes(piece: Piece) -> int:
-        return piece.chunk.size_bytes * (piece.behind - piece.first) // max(1, piece.chunk.records)
+            yield from isolating_batches([chunk for chunk in chunks if chunk.topic in self._isolating], limits)
 
     def _produce_ledger_records(self, producer: LaneProducer, chunks: list[Chunk]) -> None:
         with producer.faults():
@@ -243,56 +303,10 @@ class Lane(threading.Thread):
                 value = chunk.ledger_value(chunk.partition)
                 producer.produce(self._options.ledger_topic, value, chunk.ledger_key, self._options.ledger_partition)
 
-    def _produce(self, producer: LaneProducer, piece: Piece) -> None:
-        chunk, first, behind = piece
-        produce, topic = producer.produce, chunk.topic
-        partition = -1 if chunk.partition is None else chunk.partition
-        if chunk.keys is None and chunk.headers is None and chunk.timestamps_ms is None:
-            packed = chunk.packed(first + 1, behind) if producer.takes_packed else None
-            values = chunk.values[first:behind] if packed is None else chunk.values[first : first + 1]
-            for value in values:
-                try:
-                    produce(topic, value, None, partition)
-                except BufferError:
-                    self._produce_slowly(producer, (topic, value, None, partition), {})
-            for offsets, address in packed or ():
-                self._produce_packed(producer, topic, partition, offsets, address)
-            return
-        values, keys = chunk.values[first:behind], chunk.keys[first:behind] if chunk.keys else None
-        headers = chunk.headers[first:behind] if chunk.headers else None
-        timestamps = chunk.timestamps_ms[first:behind] if chunk.timestamps_ms else None
-        for index, value in enumerate(values):
-            key = keys[index] if keys else None
-            extras: dict[str, Any] = {}
-            if headers:
-                extras["headers"] = headers[index]
-            if timestamps:
-                extras["timestamp"] = timestamps[index]
-            record = (topic, value, key, partition if key is None else -1)
-            try:
-                produce(*record, **extras)
-            except BufferError:
-                self._produce_slowly(producer, record, extras)
-
-    def _produce_packed(self, producer: LaneProducer, topic: str, partition: int, offsets: Any, address: int) -> None:
-        taken = producer.produce_packed(topic, partition, offsets, address)
-        if taken < len(offsets) - 1:
-            began = time.monotonic()
-            while taken < len(offsets) - 1:
-                producer.wait_for_room(self._until)
-                taken += producer.produce_packed(topic, partition, offsets[taken:], address)
-            self._pool.counts.buffer_wait_seconds += time.monotonic() - began
-
-    def _produce_slowly(self, producer: LaneProducer, record: tuple[Any, ...], extras: dict[str, Any]) -> None:
-        """The queue is full: the only thing that ever blocks the reader."""
-        began = time.monotonic()
-        producer.produce_patiently(self._until, *record, **extras)
-        self._pool.counts.buffer_wait_seconds += time.monotonic() - began
-
     def _judge(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Returns if another try makes sense."""
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
-        ruling = verdict(fault.name)
+        ruling = ruling_on(fault.name)
         why = f"{fault} ({ruling.reason})"
         if self._writes_ledger:
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
@@ -319,13 +333,13 @@ class Lane(threading.Thread):
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
         """The transactions to try next. A topic that is to blame alone is parked; if several may be, each goes alone. The ledger's is never
         parked: without it nothing can be sent."""
-        if self._writes_ledger or verdict(fault.name).action is not Action.PARK:
+        if self._writes_ledger or ruling_on(fault.name).action is not Action.PARK:
             return [left] if left else []
         topics = sorted({chunk.topic for chunk in left if chunk.topic})
         guilty = fault.topic if fault.topic in topics else topics[0] if len(topics) == 1 else None
         if guilty is None:
             return [group for topic in ["", *topics] if (group := [chunk for chunk in left if chunk.topic == topic])]
-        self._pool.block(guilty, f"{fault} ({verdict(fault.name).reason})")
+        self._pool.block(guilty, f"{fault} ({ruling_on(fault.name).reason})")
         for chunk in left:
             if chunk.topic == guilty:
                 self._pool.park(chunk)
@@ -343,3 +357,69 @@ def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:
                 "(kafka-configs --alter --add-config max.message.bytes=…) and run again: only what is left will be sent."
             )
     return RecordTooLarge(f"topic {fault.topic}: a record does not fit in a batch of its own: {fault}")
+
+
+class BatchSlice(NamedTuple):
+    """Records [first, end) of a chunk, as a part of one batch."""
+
+    chunk: Chunk
+    first: int
+    end: int
+
+    @property
+    def bytes(self) -> int:
+        """By the chunk's average record."""
+        return self.chunk.size_bytes * (self.end - self.first) // max(1, self.chunk.records)
+
+
+def batches(chunks: Sequence[Chunk], batch_bytes: Callable[[str], int]) -> Iterator[list[BatchSlice]]:
+    """Cuts a transaction into rounds, each with about one batch for every partition that it writes to, in the order of the chunks.
+
+    ``batch_bytes``: topic → size. A partition's batches are of equal size, and up to a tenth larger than that: each takes a round
+    trip, so a small one at the end would cost as much as a full one. Sizes are judged by the chunk's average record; a batch
+    that comes out larger than the producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs a round trip and nothing else.
+    """
+    queues: dict[tuple[str, int | None], deque[BatchSlice]] = {}
+    bytes_of: dict[tuple[str, int | None], float] = {}
+    for chunk in chunks:
+        if len(chunk.values):
+            target = chunk.topic, chunk.partition
+            queues.setdefault(target, deque()).append(BatchSlice(chunk, 0, len(chunk.values)))
+            bytes_of[target] = bytes_of.get(target, 0.0) + _per_record(chunk) * chunk.records
+    rooms = {target: size / math.ceil(size / (1.1 * batch_bytes(target[0]))) for target, size in bytes_of.items()}
+    while queues:
+        batch: list[BatchSlice] = []
+        for target, waiting in list(queues.items()):
+            room = rooms[target]
+            while waiting and room > 0:
+                chunk, first, end = waiting.popleft()
+                per_record = _per_record(chunk)
+                stop = min(end, first + max(1, math.ceil(room / per_record)))
+                batch.append(BatchSlice(chunk, first, stop))
+                room -= (stop - first) * per_record
+                if stop < end:
+                    waiting.appendleft(BatchSlice(chunk, stop, end))
+                    break
+            if not waiting:
+                del queues[target]
+        yield batch
+
+
+def _per_record(chunk: Chunk) -> float:
+    return chunk.size_bytes / chunk.records + RECORD_OVERHEAD_BYTES
+
+
+def isolating_batches(chunks: Sequence[Chunk], limits: Mapping[str, int]) -> Iterator[list[BatchSlice]]:
+    """Batches of one slice each, in which a record that could be too large for its topic is alone: if one of these is refused,
+    the record itself is too large. ``limits``: topic → bytes that always fit. Looks at every record."""
+    for chunk in chunks:
+        limit = limits.get(chunk.topic, 0)
+        first, room = 0, limit
+        for index, value in enumerate(chunk.values[:]):
+            size = len(value or b"") + RECORD_OVERHEAD_BYTES + (len(chunk.keys[index] or b"") if chunk.keys else 0)
+            if size > room and index > first:
+                yield [BatchSlice(chunk, first, index)]
+                first, room = index, limit
+            room -= size
+        if first < len(chunk.values):
+            yield [BatchSlice(chunk, first, len(chunk.values))]

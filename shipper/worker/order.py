@@ -18,7 +18,7 @@ class OrderedSplit:
     bom: bool = False
     """The file begins with a UTF-8 byte order mark, which Hadoop's line reader drops; the sink puts it back."""
     there: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Topic → ordinals [first, last) that are on the cluster; for no topic, those whose dropped lines the ledger has."""
+    """Topic → ordinals [first, end) that are on the cluster; for no topic, those whose dropped lines the ledger has."""
     partitions: dict[str, int] = field(default_factory=dict)
     """Topic → the partition that its latest records there went to; for ``in_order``."""
     quarantines: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class ShipOrder:
     bundle: BundleOrder | None = None
     """None: every line is a Kafka record."""
     rules: tuple[str, ...] = ()
-    """Of `records.drop`. The frame's `fate` column, if there is one, holds an index into these and ``reasons`` behind them."""
+    """Of `records.drop`. The frame's `disposition` column, if there is one, holds an index into these and ``reasons`` behind them."""
     reasons: tuple[str, ...] = ()
     """Why Spark sends a record to quarantine."""
     quarantine: QuarantineOrder | None = None

@@ -1,15 +1,21 @@
-"""The parking: chunks that wait in memory until their topic can be written to."""
+"""The parking: chunks that wait in memory until their topic can be written to, and the gate that sends them there."""
 
 from __future__ import annotations
 
 import bisect
 import time
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from shipper.worker.chunk import Chunk
+from shipper.errors import TopicMissing
+from shipper.kafka.topics import Topics
+from shipper.worker.payload import Chunk
+
+#: Topics in a message; log lines may have made many.
+_NAMED = 10
 
 
-class Place(NamedTuple):
+class ParkingPlace(NamedTuple):
     """Where a chunk is to go."""
 
     topic: str
@@ -24,30 +30,30 @@ class Parking:
     """Chunks by place, in the order in which they were submitted. Its owner holds its own lock around every call.
 
     What finds no room, or a place that was given up, is dropped; and what comes behind a dropped chunk and must not overtake it is
-    dropped as well, whatever becomes of the place: a later pass or run sends them in their order.
+    dropped as well, whatever becomes of the place: a later scan or run sends them in their order.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self.bytes = 0
-        self.given_up: set[Place] = set()
+        self.given_up: set[ParkingPlace] = set()
         self.parked_records: dict[str, int] = {}
         """Topic → records that were parked at some time, whatever became of them."""
         self.dropped: dict[str, int] = {}
         """Topic → records that were dropped."""
         self._most_bytes = most_bytes
-        self._waiting: dict[Place, list[Chunk]] = {}
-        self._since: dict[Place, float] = {}
+        self._waiting: dict[ParkingPlace, list[Chunk]] = {}
+        self._since: dict[ParkingPlace, float] = {}
         self._broken: dict[tuple[str, int], int] = {}
         """(topic, sequence) → serial of the first chunk that was dropped."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def __contains__(self, place: Place) -> bool:
+    def __contains__(self, place: ParkingPlace) -> bool:
         """Whether somebody waits for it."""
         return place in self._waiting
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ParkingPlace]:
         """Those that somebody waits for, the earliest chunk's first."""
         return sorted(self._waiting, key=lambda place: self._waiting[place][0].serial)
 
@@ -61,23 +67,23 @@ class Parking:
     def waiting(self) -> list[Chunk]:
         return [chunk for chunks in self._waiting.values() for chunk in chunks]
 
-    def waited_seconds(self, place: Place) -> float:
+    def waited_seconds(self, place: ParkingPlace) -> float:
         """Since the first chunk came that still waits for it, or others that waited with it."""
         return time.monotonic() - self._since[place]
 
-    def holds_up(self, chunk: Chunk, place: Place) -> bool:
+    def holds_up(self, chunk: Chunk, place: ParkingPlace) -> bool:
         """Whether the chunk has to come here too: nobody waits any more for its place, or it must not overtake what waits or was dropped."""
         if chunk.sequence is None:
             return place in self.given_up
-        others_wait = place in self._waiting or Place(place.topic) in self._waiting
+        others_wait = place in self._waiting or ParkingPlace(place.topic) in self._waiting
         return others_wait or place in self.given_up or self._comes_behind_dropped(chunk)
 
-    def has_room_for(self, chunk: Chunk, place: Place) -> bool:
+    def has_room_for(self, chunk: Chunk, place: ParkingPlace) -> bool:
         """True for one that is going to be dropped anyway."""
         fits = self.bytes + chunk.size_bytes <= self._most_bytes or not self._waiting
         return fits or place in self.given_up or self._comes_behind_dropped(chunk)
 
-    def park(self, chunk: Chunk, place: Place) -> None:
+    def park(self, chunk: Chunk, place: ParkingPlace) -> None:
         self.parked_records[chunk.topic] = self.parked_records.get(chunk.topic, 0) + chunk.counted
         full = self.bytes + chunk.size_bytes > self._most_bytes and self._waiting
         if full or place in self.given_up or self._comes_behind_dropped(chunk):
@@ -87,19 +93,19 @@ class Parking:
         self._since.setdefault(place, time.monotonic())
         self.bytes += chunk.size_bytes
 
-    def take(self, place: Place, count: int | None = None) -> list[Chunk]:
+    def take(self, place: ParkingPlace, count: int | None = None) -> list[Chunk]:
         """Lets the first ``count`` chunks go; all, if None."""
         waiting = self._waiting[place]
         count = len(waiting) if count is None else count
         self._keep(place, waiting[count:])
         return waiting[:count]
 
-    def give_up(self, place: Place) -> None:
+    def give_up(self, place: ParkingPlace) -> None:
         self.given_up.add(place)
         for chunk in self.take(place):
             self._drop(chunk)
 
-    def _keep(self, place: Place, chunks: list[Chunk]) -> None:
+    def _keep(self, place: ParkingPlace, chunks: list[Chunk]) -> None:
         self.bytes -= sum(chunk.size_bytes for chunk in self._waiting[place]) - sum(chunk.size_bytes for chunk in chunks)
         if chunks:
             self._waiting[place] = chunks
@@ -121,3 +127,109 @@ class Parking:
                 self._keep(place, [c for c in self._waiting[place] if c not in behind])
             for one in behind:
                 self._drop(one)
+
+
+class Admission:
+    """Which chunks may be sent right now, and which wait, and until when: what the topics say and what is parked, taken together. Its owner
+    holds its own lock around every call."""
+
+    def __init__(self, topics: Topics, parking_bytes: int, deadline_seconds: float) -> None:
+        self._topics = topics
+        self._deadline_seconds = deadline_seconds
+        self.parking = Parking(parking_bytes)
+        self._probes: set[Chunk] = set()
+
+    def may_go_to(self, chunk: Chunk) -> tuple[int, ...]:
+        """The partitions that the chunk may be sent to right now; nothing if it has to wait, behind others or for its topic. The one answer
+        to that question, for who hands a chunk over, who sends it, and who lets go what waits."""
+        if not chunk.records:
+            return (0,)  # it goes to the ledger alone
+        place = self._place(chunk)
+        if chunk in self._probes:
+            return self._topics.known_partitions(*place)
+        if self.parking.holds_up(chunk, place) or (chunk.sequence is not None and place.partition is None):
+            return ()
+        return self._topics.partitions(*place)
+
+    def _place(self, chunk: Chunk) -> ParkingPlace:
+        if chunk.sequence is None:
+            return ParkingPlace(chunk.topic)
+        return ParkingPlace(chunk.topic, self._topics.home(chunk.topic, chunk.sequence, chunk.home))
+
+    def admit(self, chunks: Iterable[Chunk], wait_until: Callable[[Callable[[], bool]], object]) -> list[Chunk]:
+        """Parks those that may not be sent right now; returns the others. While there is no room it waits, by calling ``wait_until`` with
+        what must come true; that lets go of the owner's lock meanwhile."""
+        going = []
+        for chunk in chunks:
+            if not self.may_go_to(chunk):
+                wait_until(lambda chunk=chunk: self._should_not_wait(chunk))  # type: ignore[misc]
+            if self.may_go_to(chunk):
+                going.append(chunk)
+            else:
+                self.park(chunk)
+        return going
+
+    def _should_not_wait(self, chunk: Chunk) -> bool:
+        """Whether it makes no sense to wait for room before the chunk is parked: there is some, or there is none soon. Reading on makes
+        sense only while something can be sent; and while some of what is parked goes in a moment, since its topic may be usable,
+        there is room soon."""
+        if self.parking.has_room_for(chunk, self._place(chunk)):
+            return True
+        topics = self._topics
+        return topics.any_usable() and not any(topics.may_be_usable(*place) for place in self.parking.places())
+
+    def park(self, chunk: Chunk) -> None:
+        if chunk in self._probes:
+            self._probes.discard(chunk)
+            self._topics.not_probed(chunk.topic)
+        self.parking.park(chunk, self._place(chunk))
+
+    def let_go(self) -> list[Chunk]:
+        """Those that waited and may be sent now, in their order. What waited too long is given up."""
+        going: list[Chunk] = []
+        for place in self.parking.places():
+            if place not in self.parking:
+                continue  # all that waited there came behind what was just given up
+            if self._topics.partitions(*place):
+                going += self.parking.take(place)
+            elif self._waited_too_long(place):
+                self.parking.give_up(place)
+            elif self._topics.probe(*place):
+                probe = self.parking.take(place, 1)
+                self._probes.update(probe)
+                going += probe
+        return going
+
+    def _waited_too_long(self, place: ParkingPlace) -> bool:
+        waited = self._topics.unusable_seconds(place.topic)
+        if place.partition is not None:
+            waited = max(waited, self.parking.waited_seconds(place))
+        return waited > self._deadline_seconds
+
+    def delivered(self, chunks: Iterable[Chunk]) -> None:
+        self._probes.difference_update(chunks)
+
+    def raise_given_up(self) -> None:
+        """Raises TopicMissing if something could not be written to until the deadline."""
+        places = sorted(self.parking.given_up, key=str)
+        if not places:
+            return
+        names = _some(map(str, places))
+        reasons = "; ".join(f"{place}: {self._topics.why_unusable(*place)}" for place in places[:_NAMED])
+        given_up = {place.topic for place in places}
+        others = {topic: count for topic, count in self.parking.dropped.items() if topic not in given_up}
+        left = (
+            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} records of {_some(others)}. "
+            if others
+            else ""
+        )
+        raise TopicMissing(
+            f"topic {names} could not be written to within {self._deadline_seconds:g} s "
+            f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, or check its name and the ACLs; "
+            "then run again: only what is left will be sent."
+        )
+
+
+def _some(names: Iterable[str]) -> str:
+    found = list(names)
+    return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")

@@ -27,21 +27,15 @@ from functools import reduce
 from types import TracebackType
 from typing import Any
 
-from shipper.errors import TopicMissing
-from shipper.kafka.limits import TopicLimits
-from shipper.kafka.lookup import TopicLookup
-from shipper.kafka.producer import LaneSettings, Sent
+from shipper.kafka.producer import Sent
+from shipper.kafka.topics import TopicLookup, Topics
 from shipper.kafka.transaction import RightToShip
-from shipper.worker.admission import Admission
-from shipper.worker.chunk import Chunk
-from shipper.worker.lane import Lane, LaneState, LaneWork
-from shipper.worker.rate import NoLimit, RateLimit
-from shipper.worker.topics import Topics
+from shipper.worker.lane import Lane, LaneOptions, LaneState, Settle
+from shipper.worker.parking import Admission
+from shipper.worker.payload import Chunk
+from shipper.worker.receipt import LaneSample, LaneWork
 
 log = logging.getLogger("shipper.pool")
-
-#: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any more.
-Settle = Callable[[], "frozenset[bytes] | set[bytes]"]
 
 #: What is told of chunks as soon as they are certainly in Kafka; called with the pool's lock held, by whichever lane sent them.
 Delivered = Callable[[Sequence[Chunk]], object]
@@ -52,66 +46,7 @@ _NEVER = float("inf")
 
 
 @dataclass
-class Counts:
-    """What the lanes of a pool did and waited for."""
-
-    transactions: int = 0
-    buffer_wait_seconds: float = 0.0
-    """Waiting for room in librdkafka's queue."""
-    lane_wait_seconds: float = 0.0
-    """The caller of ``submit`` waiting for a lane."""
-    retried_records: int = 0
-    """Sent again after a fault."""
-
-    def note_retry(self, chunks: Sequence[Chunk]) -> None:
-        self.retried_records += sum(chunk.counted for chunk in chunks)
-
-
-@dataclass(frozen=True)
-class LaneSample:
-    """What the lanes of a pool do at a moment."""
-
-    at: float
-    """Seconds since the epoch."""
-    in_flight_bytes: int
-    wire_bytes: int
-    """Until now."""
-    busy_lanes: int
-    waited_seconds: float
-    """The reader for a lane, until now."""
-    parked_records: int
-    reopened: int
-    """Lanes that were opened anew, until now."""
-
-
-@dataclass(frozen=True)
-class LaneOptions:
-    """What the lanes of a pool have in common."""
-
-    settings: LaneSettings
-    ledger_topic: str
-    ledger_partition: int
-    deadline_seconds: float
-    """How long one transaction may be tried, and how long a chunk may wait for its topic."""
-    init_timeout_seconds: float = 60.0
-    limits: TopicLimits = field(default_factory=TopicLimits)
-    batch_bytes: int | None = None
-    """What goes to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
-    parking_bytes: int = 64_000_000
-    """Most bytes of chunks that wait in memory for their topics."""
-    partitions: tuple[int, ...] | None = None
-    """Only these, for records without a key; all if None."""
-    share_partitions: bool = False
-    """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which have a partition of their own."""
-    first_partition: int = 0
-    """Where the rotation begins, so that tasks side by side do not all write to the same one."""
-    rate: RateLimit | NoLimit = field(default_factory=NoLimit)
-    topics: tuple[str, ...] = ()
-    """To be written to, as far as is known."""
-
-
-@dataclass
-class Delivery:
+class ClosedPool:
     """What became of the chunks that were submitted, but for those that were dropped (see :meth:`LanePool.dropped`)."""
 
     delivered: int = 0
@@ -143,21 +78,21 @@ class LanePool:
         self.right = right or RightToShip(settle)
         self.settle = settle
         self._tell_delivered = delivered
-        self.counts = Counts()
         self.stop_at = self.give_up_at = _NEVER
-        """When (monotonic) lanes stop sending, and when they stop waiting for the answer to a commit."""
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._ready: deque[list[Chunk]] = deque()
         self._serial = 0
         self._delivered = 0
+        self._lane_wait_seconds = 0.0
+        """The caller of ``submit`` waiting for a lane."""
         self._closed = False
         self._failures: list[BaseException] = []
         self._permission = threading.Event()
         self._open_lanes = 0
         self._ended_lanes = 0
-        self._topics = Topics(TopicLookup(options.settings), self._tend_parking, self.fail, options.partitions)
+        self._topics = Topics(TopicLookup(options.settings), self._send_parked, self.fail, options.partitions)
         self._admission = Admission(self._topics, options.parking_bytes, options.deadline_seconds)
         self._parking = self._admission.parking
         self._lanes = [Lane(self, index, producer_id) for index, producer_id in enumerate(producer_ids)]
@@ -182,65 +117,54 @@ class LanePool:
         announce()
         self._permission.set()
         self._topics.learn(topics, _LEARN_SECONDS)
-        with self._news:
-            self._news.wait_for(lambda: self._failures or self._open_lanes == self.lanes_count or self._ended_lanes)
+        with self._changed:
+            self._wait_until(lambda: self._open_lanes == self.lanes_count or self._ended_lanes > 0)
             self._raise_failure()
 
     def submit(self, chunks: list[Chunk]) -> None:
         """Hands over the chunks of one transaction. Never waits for metadata; blocks while every lane is busy, or while no topic
         at all can be written to and the parking is full. Raises what made a lane fail."""
-        with self._news:
+        with self._changed:
             for chunk in chunks:
                 chunk.serial = self._serial = self._serial + 1
-            going = self._park_what_waits(chunks)
+            going = self._admission.admit(chunks, self._wait_until)
             while going and not self._failures:
                 self._wait_for_lane(going)
-                asked, going = going, self._park_what_waits(going)
+                asked, going = going, self._admission.admit(going, self._wait_until)
                 if len(asked) == len(going):
                     self._ready.append(going)
-                    self._news.notify_all()
+                    self._changed.notify_all()
                     break
             self._raise_failure()
 
     def _wait_for_lane(self, chunks: list[Chunk]) -> None:
         began = time.monotonic()
-        self._news.wait_for(lambda: self._failures or self._has_room_for(chunks))
-        self.counts.lane_wait_seconds += time.monotonic() - began
+        self._wait_until(lambda: self._has_room_for(chunks))
+        self._lane_wait_seconds += time.monotonic() - began
 
-    def _park_what_waits(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Parks those that may not be sent right now; returns the others. Blocks while there is no room."""
-        going = []
-        for chunk in chunks:
-            if not self._admission.may_go_to(chunk):
-                self._wait_for_room(chunk)
-                if not self._admission.may_go_to(chunk):
-                    self._admission.park(chunk)
-                    continue
-            going.append(chunk)
-        return going
-
-    def _wait_for_room(self, chunk: Chunk) -> None:
-        self._news.wait_for(lambda: self._failures or self._admission.should_not_wait(chunk))
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
+        """Or until a lane fails."""
+        self._changed.wait_for(lambda: self._failures or holds())
 
     def drain(self) -> None:
         """Returns when everything submitted is delivered, or dropped since its topic stayed unusable or the parking was full.
         Raises what made a lane fail."""
-        with self._news:
-            self._news.wait_for(lambda: self._failures or not (self._ready or self._parking or self._busy()))
+        with self._changed:
+            self._wait_until(lambda: not (self._ready or self._parking or any(lane.current for lane in self._lanes)))
             self._raise_failure()
 
-    def close(self, timeout_seconds: float) -> Delivery:
+    def close(self, timeout_seconds: float) -> ClosedPool:
         """Stops sending, and returns in ``timeout_seconds`` at the latest, in which commits under way may still be answered."""
         now = time.monotonic()
-        with self._news:
+        with self._changed:
             self.stop_at, self.give_up_at = now, now + max(0.0, timeout_seconds - 0.5)
-            self._news.notify_all()
+            self._changed.notify_all()
         for lane in self._lanes:
             if lane.ident is not None:
                 lane.join(max(0.0, now + timeout_seconds - time.monotonic()))
         self._topics.stop(max(0.0, now + timeout_seconds - time.monotonic()))
-        with self._news:
-            return self._delivery()
+        with self._changed:
+            return self._closing()
 
     @property
     def reopened(self) -> int:
@@ -251,16 +175,9 @@ class LanePool:
         """What each lane did until now."""
         return [lane.work for lane in self._lanes]
 
-    def states(self) -> dict[str, LaneState]:
-        return {lane.name: lane.state for lane in self._lanes}
-
-    def in_flight_bytes(self) -> int:
-        """Of transactions that are under way."""
-        return sum(chunk.size_bytes for lane in self._lanes for chunk in lane.current)
-
     def parked(self) -> dict[str, int]:
         """Topic → records that wait in memory for it."""
-        with self._news:
+        with self._changed:
             return self._parking.records()
 
     @property
@@ -275,27 +192,25 @@ class LanePool:
     def sample(self) -> LaneSample:
         return LaneSample(
             at=time.time(),
-            in_flight_bytes=self.in_flight_bytes(),
+            in_flight_bytes=sum(chunk.size_bytes for lane in self._lanes for chunk in lane.current),
             wire_bytes=self.sent().wire_bytes,
             busy_lanes=sum(1 for lane in self._lanes if lane.current),
-            waited_seconds=self.counts.lane_wait_seconds + self.counts.buffer_wait_seconds,
+            waited_seconds=self._lane_wait_seconds + sum(work.buffer_wait_seconds for work in self.work()),
             parked_records=sum(self.parked().values()),
             reopened=self.reopened,
         )
 
     def dropped(self) -> dict[str, int]:
         """Topic → records that were not delivered since it could not be written to: given up, or no room to wait for it."""
-        with self._news:
+        with self._changed:
             return dict(self._parking.dropped)
 
     def raise_given_up(self) -> None:
         """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``."""
-        with self._news:
-            message = self._admission.missing_message()
-        if message:
-            raise TopicMissing(message)
+        with self._changed:
+            self._admission.raise_given_up()
 
-    # What the lanes do.
+    # What the lanes ask and tell: see Dispatcher.
 
     def wait_for_permission(self) -> None:
         """Until it is announced that this pool's lanes fence others, or the pool closes."""
@@ -303,21 +218,20 @@ class LanePool:
             pass
 
     def lane_is_open(self) -> None:
-        with self._news:
+        with self._changed:
             self._open_lanes += 1
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def lane_ended(self) -> None:
-        with self._news:
+        with self._changed:
             self._ended_lanes += 1
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def next_transaction(self, lane: Lane) -> list[Chunk] | None:
-        """Waits for work for ``lane``; None when the pool is closing."""
-        with self._news:
+        with self._changed:
             lane.state = LaneState.IDLE
             lane.current = ()
-            self._news.notify_all()
+            self._changed.notify_all()
             while True:
                 if self._failures or self.stop_at != _NEVER:
                     return None
@@ -326,35 +240,27 @@ class LanePool:
                         del self._ready[index]
                         lane.state, lane.current = LaneState.SENDING, chunks
                         return chunks
-                self._news.wait()
+                self._changed.wait()
 
-    def partitions_for(self, lane: Lane, chunk: Chunk) -> tuple[int, ...]:
-        """Where ``lane`` may send the chunk right now; nothing if it has to wait."""
-        with self._news:
-            found = self._admission.may_go_to(chunk)
-        if chunk.sequence is None and self.options.share_partitions and len(found) >= self.lanes_count:
-            found = found[lane.index :: self.lanes_count]
-        return found
+    def partitions_for(self, chunk: Chunk) -> tuple[int, ...]:
+        with self._changed:
+            return self._admission.may_go_to(chunk)
 
     def batch_bytes(self, topic: str) -> int:
-        """Uncompressed bytes that go to a partition of ``topic`` at a time."""
         return self.lowered.get(topic) or self.options.batch_bytes or self.options.settings.batch_size_bytes
 
     def lower_batch_bytes(self, topic: str) -> bool:
-        """Halves the batches of ``topic``; false if they are so small already that they fit whatever they hold."""
         fits = self.options.limits.surely(topic)
-        with self._news:
+        with self._changed:
             if self.batch_bytes(topic) <= fits:
                 return False
             self.lowered[topic] = max(fits, self.batch_bytes(topic) // 2)
             return True
 
     def done(self, chunks: Sequence[Chunk]) -> None:
-        """They are certainly in Kafka."""
-        with self._news:
+        with self._changed:
             if self._closed:
                 return  # it was reported as unknown, and the ledger tells
-            self.counts.transactions += 1
             self._delivered += len(chunks)
             self._tell_delivered(chunks)
             for chunk in chunks:
@@ -368,8 +274,7 @@ class LanePool:
         self._topics.block(topic, reason)
 
     def park(self, chunk: Chunk) -> None:
-        """A lane hands a chunk back, since it cannot be sent right now. Never blocks."""
-        with self._news:
+        with self._changed:
             self._admission.park(chunk)
             if chunk.sequence is not None:
                 self._call_back(chunk.topic, chunk.sequence)
@@ -384,15 +289,15 @@ class LanePool:
                 self._ready.remove(chunks)
 
     def fail(self, error: BaseException) -> None:
-        with self._news:
+        with self._changed:
             self._failures.append(error)
-            self._news.notify_all()
+            self._changed.notify_all()
 
-    def _tend_parking(self) -> None:
+    def _send_parked(self) -> None:
         """Called by the topics' thread."""
-        with self._news:
+        with self._changed:
             self._ready.extend([chunk] for chunk in self._admission.let_go())
-            self._news.notify_all()
+            self._changed.notify_all()
 
     # With the lock held.
 
@@ -406,16 +311,13 @@ class LanePool:
         idle = sum(1 for lane in self._lanes if lane.state is LaneState.IDLE and wanted in (None, lane.index))
         return queued < idle
 
-    def _busy(self) -> bool:
-        return any(lane.current for lane in self._lanes)
-
     def _raise_failure(self) -> None:
         if self._failures:
             raise self._failures[0]
 
-    def _delivery(self) -> Delivery:
+    def _closing(self) -> ClosedPool:
         self._closed = True
-        found = Delivery(self._delivered)
+        found = ClosedPool(self._delivered)
         found.failure = self._failures[0] if self._failures else None
         for lane in self._lanes:
             open_commit = lane.state in (LaneState.COMMITTING, LaneState.RECOVERING)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.2
 
 
-class Ahead(Generic[T]):
+class Prefetch(Generic[T]):
     """Iterates over ``source`` in a thread of its own, at most ``depth`` items ahead, from the ``with`` block's beginning on.
 
     What ``source`` raises is raised to the reader. Leaving the block ends the thread, also when items are left.
@@ -23,7 +23,7 @@ class Ahead(Generic[T]):
         self._source = source
         self._items: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(depth)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="read ahead", daemon=True)
+        self._thread = threading.Thread(target=self._read, name="prefetch", daemon=True)
 
     def __enter__(self) -> Iterator[T]:
         self._thread.start()

@@ -1,10 +1,45 @@
-"""What a task returns to the driver: what it read, and what became of it."""
+"""What a task returns to the driver: what it read, and what became of it. JSON on its way there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from shipper.worker.pool import LaneSample
+from shipper.ledger.records import ChunkValue
+
+
+@dataclass(frozen=True)
+class LaneSample:
+    """What the lanes of a task do at a moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    in_flight_bytes: int
+    wire_bytes: int
+    """Until now."""
+    busy_lanes: int
+    waited_seconds: float
+    """The reader for a lane, until now."""
+    parked_records: int
+    reopened: int
+    """Lanes that were opened anew, until now."""
+
+
+@dataclass
+class LaneWork:
+    """What a lane did until now."""
+
+    transactions: int = 0
+    bytes: int = 0
+    """Committed, uncompressed."""
+    busy_seconds: float = 0.0
+    """With a transaction under way, faults and their repair included."""
+    reopened: int = 0
+    retried_records: int = 0
+    """Sent again after a fault."""
+    buffer_wait_seconds: float = 0.0
+    """Waiting for room in librdkafka's queue."""
 
 
 @dataclass
@@ -12,20 +47,20 @@ class SplitReceipt:
     """What a task did with one split."""
 
     records: int = 0
-    before: int = 0
+    already_there: int = 0
     """On the cluster already, in quarantine too."""
     delivered: int = 0
     checksums: dict[str, int] = field(default_factory=dict)
     """Topic → sum of xxhash64(value) over the records delivered there, modulo 2^64."""
     adjusted: int = 0
     """What the checksum of the values as shipped has beyond that of the values as Spark read them, modulo 2^64; of all records, those
-    that were there before too."""
+    that were already there too."""
     filtered: dict[str, int] = field(default_factory=dict)
     """Rule → lines that it took."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Reason → records that were sent to quarantine."""
-    settled: dict[str, int] = field(default_factory=dict)
-    """Reason → records that belong into quarantine and were dealt with before: they are there, or were shipped when it was decided
+    already_quarantined: dict[str, int] = field(default_factory=dict)
+    """Reason → records that belong into quarantine and were dealt with earlier: they are there, or were shipped when it was decided
     otherwise."""
     read: int | None = 0
     """Bytes of its lines as they were read, each with its end; None if one was too long to be read whole."""
@@ -41,8 +76,8 @@ class SplitReceipt:
     def count_quarantined(self, reason: str, records: int) -> None:
         self.quarantined[reason] = self.quarantined.get(reason, 0) + records
 
-    def count_settled(self, reason: str, records: int) -> None:
-        self.settled[reason] = self.settled.get(reason, 0) + records
+    def count_already_quarantined(self, reason: str, records: int) -> None:
+        self.already_quarantined[reason] = self.already_quarantined.get(reason, 0) + records
 
     def add_checksum(self, topic: str, checksum: int) -> None:
         self.checksums[topic] = (self.checksums.get(topic, 0) + checksum) % (1 << 64)
@@ -50,9 +85,11 @@ class SplitReceipt:
 
 @dataclass
 class TopicReceipt:
+    """What a task sent to one topic."""
+
     delivered: int = 0
     bytes: int = 0
-    before: int = 0
+    already_there: int = 0
 
 
 @dataclass
@@ -63,12 +100,13 @@ class Receipt:
     retries: int = 0
     """Attempts of this task before this one."""
     splits: dict[int, SplitReceipt] = field(default_factory=dict)
+    """By Spark's hash of the split."""
     topics: dict[str, TopicReceipt] = field(default_factory=dict)
     lane_reopened: int = 0
     parked: dict[str, int] = field(default_factory=dict)
     """Topic → records that had to wait for it at some time."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """Topic → records that were read but not sent, since it could not be written to; a later pass, or run, sends them."""
+    """Topic → records that were read but not sent, since it could not be written to; a later scan, or run, sends them."""
     lowered: dict[str, int] = field(default_factory=dict)
     """Topic → bytes in a batch, where batches turned out too large."""
     possible_duplicates: int = 0
@@ -76,8 +114,7 @@ class Receipt:
     wire_bytes: int = 0
     samples: list[LaneSample] = field(default_factory=list)
     """One a second."""
-    lanes: list[list[float]] = field(default_factory=list)
-    """For each lane: [transactions, bytes, seconds with one under way, times it was opened anew]."""
+    lanes: list[LaneWork] = field(default_factory=list)
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None
@@ -91,3 +128,48 @@ class Receipt:
 
     def topic(self, topic: str) -> TopicReceipt:
         return self.topics.setdefault(topic, TopicReceipt())
+
+    def count_already_there(self, split: int, topic: str, records: int) -> None:
+        if records:
+            self.split(split).already_there += records
+            self.topic(topic).already_there += records
+
+    def count_delivered(self, split: int, topic: str, chunk: ChunkValue) -> None:
+        """``chunk`` is certainly in Kafka. Dropped lines (no topic) count when they are read."""
+        if not topic:
+            return
+        mine, there = self.split(split), self.topic(topic)
+        if chunk.reasons is None:
+            mine.delivered += chunk.records
+        for reason, count in (chunk.reasons or {}).items():
+            mine.count_quarantined(reason, count)
+        mine.add_checksum(topic, chunk.checksum)
+        there.delivered += chunk.records
+        there.bytes += chunk.bytes
+
+    def take_over(self, split: int, topic: str, chunk: ChunkValue) -> None:
+        """A chunk of this task's earlier attempts: already there for this attempt, and delivered by this ship all the same."""
+        mine = self.splits.get(split)
+        if mine is None or not chunk.records or not topic:
+            return  # another task's split, one that this attempt did not get to, or dropped lines, which count each time
+        there = self.topic(topic)
+        moved = min(chunk.records, mine.already_there, there.already_there)
+        mine.already_there, there.already_there = mine.already_there - moved, there.already_there - moved
+        there.delivered, there.bytes = there.delivered + moved, there.bytes + chunk.bytes
+        for reason, count in (chunk.reasons or {}).items():
+            mine.count_quarantined(reason, count)
+            mine.count_already_quarantined(reason, -min(count, mine.already_quarantined.get(reason, 0)))
+        mine.delivered += moved if chunk.reasons is None else 0
+        mine.add_checksum(topic, chunk.checksum)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Receipt:
+        fields: dict[str, Any] = json.loads(text)
+        fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
+        fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
+        fields["samples"] = [LaneSample(**sample) for sample in fields["samples"]]
+        fields["lanes"] = [LaneWork(**work) for work in fields["lanes"]]
+        return cls(**fields)

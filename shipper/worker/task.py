@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -11,18 +17,31 @@ from shipper.config.models import Cluster
 from shipper.errors import ShipperError, TopicMissing
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
+from shipper.kafka.transaction import RightToShip
 from shipper.ledger.log import LedgerLog
-from shipper.worker import cut
-from shipper.worker.assign import Limits
+from shipper.ledger.records import CHUNKS, ChunkValue
+from shipper.ledger.takeover import transactional_id
+from shipper.worker.assign import RecordLimits
+from shipper.worker.attempt import Committed, TaskAttempt
+from shipper.worker.cut import split_slices
+from shipper.worker.lane import LaneOptions
 from shipper.worker.order import ShipOrder
-from shipper.worker.prefetch import Ahead
+from shipper.worker.payload import Chunk
+from shipper.worker.pool import LanePool
+from shipper.worker.prefetch import Prefetch
+from shipper.worker.rate import NoLimit, RateLimit
 from shipper.worker.receipt import Receipt
 from shipper.worker.sealed import sealed
 from shipper.worker.shipment import TaskShipment
 
+log = logging.getLogger("shipper.task")
+
 #: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited for afterwards.
-_MOST_AHEAD_BYTES = 16_000_000
+_MOST_PREFETCHED_BYTES = 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
+_SAMPLE_SECONDS = 1.0
+_LOOK_AT_OTHER_TASKS_SECONDS = 2.0
+_TRUSTED_WIRE_BYTES = 1_000_000
 
 
 class TaskError(Exception):
@@ -68,26 +87,145 @@ def ship_task(
     get_ready()
     client = ClusterClient(cluster)
     ledger = LedgerLog(client, cluster, order.pipeline, control_from=order.generation)
-    topics = TopicLimits(
-        order.limits,
-        lambda asked: {topic: facts.max_message_bytes for topic, facts in client.facts(list(asked)).items()},
-    )
-    limits = Limits(order.settings.compression, topics)
-    shipment = TaskShipment(order, ledger, task, attempt, topics)
-    shipment.receipt.retries = tries_before
+    limits = TopicLimits(order.limits, client.limits)
+    receipt = Receipt(task, tries_before, first_at=time.time())
+    lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
+    fitting = RecordLimits(order.settings.compression, limits)
+    shipment = TaskShipment(order, fitting, receipt, submit=lanes.pool.submit, at_commit=lanes.at_commit)
     try:
-        ahead = max(1, min(4, _MOST_AHEAD_BYTES // order.chunk_size_bytes))
-        with Ahead(cut.pieces(batches, order.chunk_size_bytes, order.splits), ahead) as pieces:
-            shipment.open()
-            cut.ship(pieces, order, shipment, limits)
+        depth = max(1, min(4, _MOST_PREFETCHED_BYTES // order.chunk_size_bytes))
+        with Prefetch(split_slices(batches, order.chunk_size_bytes, order.splits), depth) as slices:
+            shipment.begin(lanes.open())
+            for part in slices:
+                shipment.ship(part)
             shipment.finish()
+            lanes.finish()
     except ShipperError as error:
-        shipment.abandon()
+        lanes.abandon()
         # A topic that stayed unusable for the whole wait would only be waited for once more.
         if error.retriable and not isinstance(error, TopicMissing) and tries_before < _LAST_ATTEMPT:
             raise TaskError(sealed(error, order.seal)) from error
-        shipment.receipt.error, shipment.receipt.error_kind = error.message, type(error).__name__
+        receipt.error, receipt.error_kind = error.message, type(error).__name__
     except BaseException:
-        shipment.abandon()  # Spark uses this process again: no lane may live on in it
+        lanes.abandon()  # Spark uses this process again: no lane may live on in it
         raise
-    return shipment.fill_receipt()
+    shipment.count_predecessors()
+    lanes.fill_receipt()
+    return receipt
+
+
+class TaskLanes:
+    """A task's lanes, and what they say of themselves: ``open`` → chunks to ``pool`` … → ``finish`` → ``fill_receipt``."""
+
+    def __init__(self, order: ShipOrder, attempt: TaskAttempt, limits: TopicLimits, receipt: Receipt) -> None:
+        self._order = order
+        self._attempt = attempt
+        self._receipt = receipt
+        self._right = RightToShip(attempt.check)
+        quarantine = order.quarantine
+        self._topics = (*order.topics, *([quarantine.topic] if quarantine else []))
+        limit = order.rate_limit_bytes
+        options = LaneOptions(
+            order.settings,
+            order.ledger_topic,
+            CHUNKS,
+            order.deadline_seconds,
+            limits=limits,
+            batch_bytes=order.batch_bytes,
+            parking_bytes=order.parking_bytes,
+            partitions=order.partitions,
+            share_partitions=order.share_partitions,
+            first_partition=receipt.task,
+            topics=self._topics,
+            rate=NoLimit() if limit is None else RateLimit(lambda: limit / attempt.active_tasks * self._ratio()),
+        )
+        ids = [transactional_id(order.pipeline, order.cluster, receipt.task, lane) for lane in range(order.lanes)]
+        self.pool = LanePool(options, ids, self._settle, self._count_delivered, right=self._right)
+        self._done = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
+
+    def open(self) -> list[Committed]:
+        """Announces this attempt, opens the lanes (which fences the task's earlier attempts), and returns what is committed then.
+
+        The first attempt of a task has nothing to learn: since the driver took over and read the ledger, nobody else could
+        commit anything of this task's splits. So it need not wait for the open transactions of the other tasks.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+            meanwhile.submit(self._attempt.connect)
+            self.pool.open(self._topics, announce=self._attempt.announce)
+        self._sampler.start()
+        return self._attempt.committed() if len(self._right.check()) > 1 else []
+
+    def _settle(self) -> set[bytes]:
+        self._right.check()
+        return self._attempt.committed_keys()
+
+    def at_commit(self, chunk: ChunkValue) -> ChunkValue:
+        """With what is known of it only now."""
+        parked = tuple(sorted(self.pool.parked())) or None
+        return replace(chunk, wire_bytes=int(chunk.bytes / self._ratio()), parked=parked)
+
+    def finish(self) -> None:
+        """Returns when everything is delivered. Raises what made a lane fail, and TopicMissing for a topic that stayed unusable."""
+        self.pool.drain()
+        self._close(self._order.settings.transaction_timeout_ms / 1000)
+        self.pool.raise_given_up()
+
+    def abandon(self) -> None:
+        """After a failure: a commit that is under way may still be answered, nothing else is sent."""
+        self._close(15.0)
+
+    def _close(self, timeout_seconds: float) -> None:
+        self._done.set()
+        closed = self.pool.close(timeout_seconds)
+        if closed.unknown:
+            log.warning("%d chunks whose commit was not answered; the ledger will tell", len(closed.unknown))
+        if self._sampler.ident is not None:
+            self._sampler.join()
+
+    def _count_delivered(self, chunks: Sequence[Chunk]) -> None:
+        """Called by the pool, one lane at a time. Nobody else writes to the fields that it adds to, before the pool is closed."""
+        for chunk in chunks:
+            if chunk.entry is not None:
+                self._receipt.count_delivered(chunk.split, chunk.topic, chunk.entry)
+
+    def fill_receipt(self) -> None:
+        """With what the lanes delivered until now."""
+        pool, receipt = self.pool, self._receipt
+        receipt.lane_reopened = pool.reopened
+        receipt.lanes = pool.work()
+        receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
+        if not self._order.settings.transactional:
+            receipt.possible_duplicates = sum(work.retried_records for work in receipt.lanes)
+        receipt.wire_bytes = pool.sent().wire_bytes
+        receipt.last_at = time.time()
+
+    def _ratio(self) -> float:
+        sent = self.pool.sent()
+        trusted = sent.record_bytes and sent.wire_bytes >= _TRUSTED_WIRE_BYTES
+        return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
+
+    def _sample(self) -> None:
+        """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are. Whatever goes wrong once
+        is tried again: a sampler that ends keeps the rate at what it was, and the page without its samples."""
+        looked_at = time.monotonic()
+        while not self._done.wait(_SAMPLE_SECONDS):
+            with _going_on("no sample of the lanes can be taken right now"):
+                self._receipt.samples.append(self.pool.sample())
+            if self._order.rate_limit_bytes and time.monotonic() - looked_at > _LOOK_AT_OTHER_TASKS_SECONDS:
+                looked_at = time.monotonic()
+                with _going_on("other tasks cannot be counted right now"):
+                    self._attempt.count_tasks()
+        if self._order.rate_limit_bytes:
+            with _going_on("other tasks cannot be told right now that this one has ended"):
+                self._attempt.announce(ended=True)
+
+
+@contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ShipperError as error:
+        log.info("%s: %s", what, error)
+    except Exception:
+        log.warning(what, exc_info=True)

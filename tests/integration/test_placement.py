@@ -17,8 +17,9 @@ from shipper.config.models import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
-from shipper.worker.chunk import Chunk
-from shipper.worker.pool import LaneOptions, LanePool
+from shipper.worker.lane import LaneOptions
+from shipper.worker.payload import Chunk
+from shipper.worker.pool import LanePool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

@@ -28,8 +28,8 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper.errors import DeliveryError, RecordTooLarge, TopicMissing
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import TopicLimits
-from shipper.kafka.lookup import TopicState
-from shipper.worker.chunk import Chunk
+from shipper.kafka.topics import TopicState
+from shipper.worker.payload import Chunk
 from shipper.worker.pool import LanePool
 from shipper.worker.rate import RateLimit
 from tests.integration.open_lane import OpenLane

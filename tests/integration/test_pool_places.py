@@ -11,7 +11,7 @@ from shipper.config.models import Pipeline
 from shipper.driver.preflight import Sample, preflight
 from shipper.errors import NoSuchPartition, RecordTooLarge, TopicMissing
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits
-from shipper.worker.chunk import Chunk
+from shipper.worker.payload import Chunk
 
 from .pool_world import Ledger, Pool, chunk, read_committed, wait_until
 

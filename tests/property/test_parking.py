@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.worker.chunk import Chunk
-from shipper.worker.parking import Parking, Place
+from shipper.worker.parking import Parking, ParkingPlace
+from shipper.worker.payload import Chunk
 
 TOPICS, PARTITIONS, SEQUENCES = ("a", "b"), 3, 4
 
@@ -32,12 +32,12 @@ event = st.one_of(
 def test_nothing_overtakes_and_nothing_vanishes(events):
     """The pool's rules without its threads: what may not go is parked, what is open is let go; the last chunk sent may come back."""
     parking = Parking(100)
-    closed: set[Place] = set()
+    closed: set[ParkingPlace] = set()
     sent: list[Chunk] = []
     submitted: list[Chunk] = []
 
-    def place(one: Chunk) -> Place:
-        return Place(one.topic, one.sequence % PARTITIONS)
+    def place(one: Chunk) -> ParkingPlace:
+        return ParkingPlace(one.topic, one.sequence % PARTITIONS)
 
     def send(one: Chunk) -> None:
         if place(one) in closed or parking.holds_up(one, place(one)):
@@ -51,7 +51,7 @@ def test_nothing_overtakes_and_nothing_vanishes(events):
             submitted.append(one)
             send(one)
         elif kind == "open":
-            where = Place(rest[0], rest[1])
+            where = ParkingPlace(rest[0], rest[1])
             (closed.discard if rest[2] else closed.add)(where)
             if rest[2] and where in parking.places():
                 for one in parking.take(where):
@@ -75,7 +75,7 @@ def test_nothing_overtakes_and_nothing_vanishes(events):
             assert mine == sorted(mine)
             of_all = [one for one in submitted if (one.topic, one.sequence) == (topic, sequence)]
             waiting = [one.serial for one in parking.waiting() if (one.topic, one.sequence) == (topic, sequence)]
-            # Sent, then waiting, then dropped: each a run of its own, so that a later pass goes on where this one ended.
+            # Sent, then waiting, then dropped: each a run of its own, so that a later scan goes on where this one ended.
             assert [one.serial for one in of_all][: len(mine) + len(waiting)] == mine + sorted(waiting)
     there = Counter(one.topic for one in [*sent, *parking.waiting()])
     assert there + Counter(parking.dropped) == Counter(one.topic for one in submitted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from types import SimpleNamespace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -12,18 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shipper.kafka.limits import TopicLimits
-from shipper.ledger.codec import encode_chunk
-from shipper.ledger.fold import Chunks
-from shipper.ledger.intervals import IntervalSet, decode_ordinals, encode_ordinals
-from shipper.ledger.inventory import Tally
-from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
+from shipper.kafka.producer import LaneSettings
+from shipper.ledger.checksum import spark_hash
+from shipper.ledger.chunks import Chunks
+from shipper.ledger.intervals import IntervalSet
+from shipper.ledger.ordinals import decode_ordinals, encode_ordinals
 from shipper.types import FileId, LogRecord, SplitId
-from shipper.worker import cut as cutter
-from shipper.worker import rejected as held
-from shipper.worker.assign import Limits
-from shipper.worker.order import OrderedSplit, QuarantineOrder
+from shipper.worker import payload, shipment
+from shipper.worker.assign import RecordLimits
+from shipper.worker.cut import split_slices
+from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
+from shipper.worker.payload import Chunk
 from shipper.worker.receipt import Receipt
-from shipper.worker.shipment import Records
+from shipper.worker.shipment import TaskShipment
 
 SPLIT = SplitId(FileId("a.log", 9, 9), 0)
 RULE, REASON = 0, 1
@@ -42,69 +43,67 @@ class Cluster:
     def chunks(self) -> Chunks:
         return Chunks("web").feed(sorted(self.ledger.values(), key=lambda record: record.offset))
 
-    def commit(self, first: int, last: int, end: bool, records: Records) -> None:
-        count = len(records.values) if records.lines is None else records.lines
-        value = ChunkValue(
-            last, end, count, 0, records.checksum, "d", 1, "r", "w", reasons=records.reasons, ordinals=records.ordinals,
-            without=records.without, filtered=records.filtered,
-        )  # fmt: skip
-        key, encoded = encode_chunk("web", ChunkKey(SPLIT, first, records.topic), value)
+    def commit(self, chunk: Chunk) -> None:
+        key = chunk.ledger_key
         assert key not in self.ledger, f"{key!r} was there, and compaction would remove it"
-        self.ledger[key] = LogRecord(next(self._offsets), 0, key, encoded)
-        if records.topic:
-            self.topics.setdefault(records.topic, []).extend(records.values[:])
+        self.ledger[key] = LogRecord(next(self._offsets), 0, key, chunk.ledger_value(None))
+        if chunk.topic:
+            self.topics.setdefault(chunk.topic, []).extend(value or b"" for value in chunk.values[:])
+
+    def split(self) -> OrderedSplit:
+        """With what is there, as the driver orders it."""
+        state = self.chunks().splits.get(SPLIT)
+        if state is None:
+            return OrderedSplit(SPLIT)
+        topics = {topic for _, topic in state.chunks}
+        there = {topic: state.intervals(topic) for topic in topics}
+        return OrderedSplit(SPLIT, there=there, quarantines=state.quarantines, end_known=state.end is not None)
 
 
-class Shipment:
-    """What TaskShipment is to the cutter. Sends what ``commits`` says is not lost."""
+@dataclass
+class Ran:
+    """What a task did. ``handed_over``: reason → records for quarantine, whether they were sent or lost."""
 
-    def __init__(self, cluster: Cluster, commits: Any) -> None:
-        state = cluster.chunks().splits.get(SPLIT)
-        self._state = state
-        self._cluster, self._commits = cluster, commits
-        self.receipt = Receipt(0)
-        self.sent = 0
-        self.handed_over: Counter[str] = Counter()
-
-    def quarantines(self, split: SplitId) -> frozenset[str]:
-        return self._state.quarantines if self._state else frozenset()
-
-    def gaps(self, split: SplitId, topic: str, first: int, last: int) -> list[tuple[int, int]]:
-        return IntervalSet(self._state.intervals(topic) if self._state else ()).gaps(first, last)
-
-    def end_known(self, split: SplitId) -> bool:
-        return self._state is not None and self._state.end is not None
-
-    def add(self, split: int, first: int, last: int, end: bool, records: Records) -> None:
-        self.handed_over.update(records.reasons or {})
-        if self._commits():
-            self._cluster.commit(first, last, end, records)
-            self.sent += 1
-
-    def send_full(self) -> None:
-        pass
+    receipt: Receipt
+    sent: int = 0
+    handed_over: Counter[str] = field(default_factory=Counter)
 
 
 def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], limit: int, piece: int, commits: Any,
-        quarantine: str = "q") -> Shipment:  # fmt: skip
-    """``lines``: (value, number of its topic, whether a rule drops it). ``bad``: ordinals that a check sends to quarantine."""
-    fates = [RULE if dropped else REASON if ordinal in bad else None for ordinal, (_, _, dropped) in enumerate(lines)]
+        quarantine: str = "q") -> Ran:  # fmt: skip
+    """``lines``: (value, number of its topic, whether a rule drops it). ``bad``: ordinals that a check sends to quarantine. A chunk is lost
+    unless ``commits``."""
+    dispositions = [RULE if dropped else REASON if ordinal in bad else None for ordinal, (_, _, dropped) in enumerate(lines)]
     batch = pa.record_batch(
         {
             "split": pa.array([7] * len(lines), pa.int64()),
             "value": pa.array([None if line[2] else line[0] for line in lines], pa.binary()),
             "checksum": pa.array([spark_hash(line[0]) - 2**64 * (spark_hash(line[0]) >> 63) for line in lines], pa.int64()),
             "topic": pa.array([line[1] for line in lines], pa.int32()),
-            "fate": pa.array(fates, pa.int8()),
+            "disposition": pa.array(dispositions, pa.int8()),
         }
     )
-    order: Any = SimpleNamespace(
-        splits={7: OrderedSplit(SPLIT)}, topics=TOPICS, rules=("rule",), reasons=("check",), bundle=None,
-        quarantine=QuarantineOrder(quarantine, 100), limits=dict.fromkeys(TOPICS, limit + 2048), pipeline="web", run_id="r",
+    order = ShipOrder(
+        "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), dict.fromkeys(TOPICS, limit + 2048), lanes=1,
+        batch_bytes=100, chunk_size_bytes=piece, deadline_seconds=1, topics=TOPICS, splits={7: cluster.split()}, rules=("rule",),
+        reasons=("check",), quarantine=QuarantineOrder(quarantine, 100),
     )  # fmt: skip
-    shipment: Any = Shipment(cluster, commits)
-    cutter.ship(cutter.pieces(iter([batch]), piece), order, shipment, Limits("none", TopicLimits(order.limits)))
-    return shipment
+    ran = Ran(Receipt(0))
+
+    def submit(chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            assert chunk.entry is not None
+            ran.handed_over.update(chunk.entry.reasons or {})
+            if commits():
+                cluster.commit(chunk)
+                ran.sent += 1
+
+    limits = RecordLimits("none", TopicLimits(order.limits))
+    task = TaskShipment(order, limits, ran.receipt, submit=submit, at_commit=lambda value: value)
+    for part in split_slices(iter([batch]), piece):
+        task.ship(part)
+    task.finish()
+    return ran
 
 
 @settings(max_examples=300, deadline=None)
@@ -120,8 +119,8 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
         for n, (size, topic, drop) in enumerate(zip(sizes, topics, dropped, strict=True))
     ]
     cluster = Cluster()
-    before = cutter.MOST_RUNS, held.MOST_RUNS
-    cutter.MOST_RUNS = held.MOST_RUNS = most_runs  # type: ignore[misc]
+    before = shipment.MOST_RUNS, payload.MOST_RUNS
+    shipment.MOST_RUNS = payload.MOST_RUNS = most_runs  # type: ignore[misc]
     try:
         runs = data.draw(st.integers(0, 4))
         for last in [*[False] * runs, True, True]:
@@ -132,12 +131,12 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
             done = run(cluster, lines, bad, limit, piece, lambda last=last: last or data.draw(st.booleans()), quarantine)
             split = done.receipt.split(7)
             assert split.records == count
-            assert split.settled.get("check", 0) + done.handed_over["check"] == sum(1 for n in bad if not dropped[n])
+            assert split.already_quarantined.get("check", 0) + done.handed_over["check"] == sum(1 for n in bad if not dropped[n])
             assert split.filtered == ({"rule": sum(dropped)} if any(dropped) else {})
     finally:
-        cutter.MOST_RUNS, held.MOST_RUNS = before  # type: ignore[misc]
+        shipment.MOST_RUNS, payload.MOST_RUNS = before  # type: ignore[misc]
     assert done.sent == 0
-    assert split.before == count - sum(dropped)
+    assert split.already_there == count - sum(dropped)
     there = Counter(value.rstrip(b"x") for values in cluster.topics.values() for value in values)
     assert there == Counter(b"%d" % n for n, drop in enumerate(dropped) if not drop)
     for number, topic in enumerate(TOPICS):

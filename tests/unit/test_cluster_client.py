@@ -9,7 +9,7 @@ import pytest
 from shipper.config.models import Cluster, Pipeline
 from shipper.driver.preflight import is_transactional
 from shipper.errors import ClusterError, OutcomeUnknown
-from shipper.kafka import client as module
+from shipper.kafka import admin as module
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 

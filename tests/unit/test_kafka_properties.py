@@ -20,12 +20,12 @@ from pydantic import ValidationError
 from shipper.config.kafka_properties import ALLOWED, FORBIDDEN, OWNED, UNSAFE, otherwise_unsafe
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, WrongProperties
-from shipper.kafka import client, lookup, offline, producer
+from shipper.kafka import admin, client, producer, topics
 from shipper.kafka.client import ClusterClient
-from shipper.kafka.connection import connection
-from shipper.kafka.lookup import TopicLookup
+from shipper.kafka.connection import connection, refusal
 from shipper.kafka.packed import library
 from shipper.kafka.producer import LaneProducer, LaneSettings
+from shipper.kafka.topics import TopicLookup
 from shipper.kafka.transaction import _TransactionalProducer
 from shipper.verify import readback
 from shipper.verify.readback import ReadBack
@@ -169,10 +169,10 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
         return make
 
-    for module, names in ((client, ("AdminClient", "Consumer", "Producer")), (readback, ("AdminClient", "Consumer"))):
+    for module, names in ((admin, ("AdminClient",)), (client, ("Consumer", "Producer")), (readback, ("AdminClient", "Consumer"))):
         for name in names:
             monkeypatch.setattr(module, name, of(f"{module.__name__}.{name}"))
-    monkeypatch.setattr(lookup, "AdminClient", of("lookup"))
+    monkeypatch.setattr(topics, "AdminClient", of("topics"))
     monkeypatch.setattr(producer, "Producer", of("lane"))
     return found
 
@@ -262,7 +262,7 @@ def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(
 )
 def test_a_value_that_librdkafka_does_not_take_is_that_clusters_fault_and_says_why(properties: dict[str, Any], says: str) -> None:
     refused = cluster(**properties)
-    assert says in str(offline.refusal(refused))
+    assert says in str(refusal(refused))
     for make in (
         ClusterClient,
         ReadBack,
@@ -283,9 +283,9 @@ def test_checking_properties_asks_no_server_and_needs_no_secret() -> None:
         oidc = {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "a", "sasl.oauthbearer.client.secret": None}
         url = {"sasl.oauthbearer.token.endpoint.url": f"http://{address}/"}
         login = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "OAUTHBEARER", **oidc, **url}
-        assert offline.refusal(cluster(address, **login)) is None
+        assert refusal(cluster(address, **login)) is None
         scram = {"security.protocol": "sasl_ssl", "sasl.mechanisms": "SCRAM-SHA-512", "ssl.ca.pem": None}
-        assert offline.refusal(cluster(address, **scram, **{"sasl.username": None, "sasl.password": None})) is None
+        assert refusal(cluster(address, **scram, **{"sasl.username": None, "sasl.password": None})) is None
         with pytest.raises(TimeoutError):
             server.accept()
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from shipper.kafka.outcomes import NOT_HERE, OTHERWISE, TABLE, Action, Outcome, verdict
-from shipper.kafka.outcomes_page import outcomes_page
+from shipper.kafka.outcomes import NOT_HERE, OTHERWISE, TABLE, Action, Outcome, outcomes_page, ruling_on
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "outcomes.md"
 #: Every name that librdkafka gives to an error.
@@ -23,7 +22,7 @@ def test_every_error_of_librdkafka_is_in_the_table_or_said_to_come_from_elsewher
 
 def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger() -> None:
     assert {ruling.outcome for ruling in TABLE.values()} == {Outcome.NOT_DELIVERED, Outcome.UNKNOWN}
-    assert verdict("SOMETHING_NEW") is OTHERWISE
+    assert ruling_on("SOMETHING_NEW") is OTHERWISE
     assert (OTHERWISE.outcome, OTHERWISE.action) == (Outcome.UNKNOWN, Action.REOPEN)
 
 
@@ -37,4 +36,6 @@ def test_every_action_is_explained_on_the_page(action: Action) -> None:
 
 
 def test_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == outcomes_page(), "the table has changed; run `make schema`"
+    assert PAGE.read_text(encoding="utf-8") == outcomes_page(), (
+        "the table has changed: python -m shipper.kafka.outcomes > docs/outcomes.md"
+    )

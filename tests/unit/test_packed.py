@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shipper.kafka.packed import PackedProduce, library
-from shipper.worker.cut import Column
+from shipper.worker.payload import LazyColumn
 
 _QUEUE_FULL = -184
 
@@ -47,7 +47,7 @@ def test_a_library_of_another_version_is_not_used() -> None:
 
 
 def test_the_handle_is_the_producer_s(packed: PackedProduce, producer: confluent_kafka.Producer) -> None:
-    values = Column(pa.chunked_array([[b"one", b"", b"three"], [b"four"]], pa.binary()))
+    values = LazyColumn(pa.chunked_array([[b"one", b"", b"three"], [b"four"]], pa.binary()))
     assert [packed.produce("topic", 0, *part) for part in values.packed(0, 4) or ()] == [(3, 0), (1, 0)]
     for _ in range(996):  # of the room for 1,000, four are taken
         producer.produce("topic", b"", None, 0)
@@ -56,7 +56,7 @@ def test_the_handle_is_the_producer_s(packed: PackedProduce, producer: confluent
 
 
 def test_a_full_queue_takes_the_first_and_says_so(packed: PackedProduce, producer: confluent_kafka.Producer) -> None:
-    values = Column(pa.chunked_array([[b"%d" % n for n in range(1500)]], pa.binary()))
+    values = LazyColumn(pa.chunked_array([[b"%d" % n for n in range(1500)]], pa.binary()))
     [(offsets, address)] = values.packed(0, 1500) or ()
     assert packed.produce("topic", 0, offsets, address) == (1000, _QUEUE_FULL)
     producer.purge(True, True, True)
@@ -67,16 +67,16 @@ def test_a_full_queue_takes_the_first_and_says_so(packed: PackedProduce, produce
 @given(st.lists(st.lists(st.binary(max_size=20), max_size=8), max_size=5), st.data())
 def test_packed_values_are_those_of_the_slice(parts: list[list[bytes]], data: st.DataObject) -> None:
     whole = pa.chunked_array([pa.array([b"x", *part], pa.binary()).slice(1) for part in parts], pa.binary())
-    column = Column(whole)
+    column = LazyColumn(whole)
     first = data.draw(st.integers(0, len(whole)))
-    behind = data.draw(st.integers(first, len(whole)))
+    end = data.draw(st.integers(first, len(whole)))
     found = []
-    for offsets, address in column.packed(first, behind) or ():
+    for offsets, address in column.packed(first, end) or ():
         for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             found.append(ctypes.string_at(address + start, stop - start))
-    assert found == column[first:behind]
+    assert found == column[first:end]
 
 
 def test_nulls_are_not_packed() -> None:
-    assert Column(pa.chunked_array([[b"one", None]], pa.binary())).packed(0, 2) is None
-    assert Column(pa.chunked_array([[b"one", None]], pa.binary())).packed(0, 1) is not None
+    assert LazyColumn(pa.chunked_array([[b"one", None]], pa.binary())).packed(0, 2) is None
+    assert LazyColumn(pa.chunked_array([[b"one", None]], pa.binary())).packed(0, 1) is not None

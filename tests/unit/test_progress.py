@@ -18,8 +18,7 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
 from shipper.worker.order import ShipOrder
-from shipper.worker.pool import LaneSample
-from shipper.worker.receipt import Receipt
+from shipper.worker.receipt import LaneSample, Receipt
 from spark_jobs import progress
 from spark_jobs.progress import Progress, lane_timeline
 

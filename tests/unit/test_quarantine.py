@@ -26,7 +26,7 @@ from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, Void
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
-from shipper.worker.assign import Limits
+from shipper.worker.assign import RecordLimits
 from spark_jobs.account import too_many_quarantined
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
@@ -154,8 +154,10 @@ def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
 # Too large or not.
 
 
-def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -> Limits:
-    return Limits(compression, TopicLimits({"t": limit}, lambda topics: {} if asked is None else dict.fromkeys(topics, asked)))
+def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -> RecordLimits:
+    return RecordLimits(
+        compression, TopicLimits({"t": limit}, lambda topics: {} if asked is None else dict.fromkeys(topics, asked))
+    )
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])

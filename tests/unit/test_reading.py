@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from shipper.report.plan_result import PlannedFile
-from shipper.worker.cut import pieces
+from shipper.report.results import PlannedFile
+from shipper.worker.cut import split_slices
 from shipper.worker.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
 from shipper.worker.receipt import Receipt, SplitReceipt
 from spark_jobs.pieces import PieceReport, file_pieces
@@ -32,7 +32,7 @@ def batch(*rows):
 
 
 def cut(*batches, size=1000):
-    return [(p.split, p.first, p.rows, p.marked, p.broken, end) for p, end in pieces(iter(batches), size, SPLITS)]
+    return [(p.split, p.first, p.rows, p.marked, p.broken, p.ends_split) for p in split_slices(iter(batches), size, SPLITS)]
 
 
 def test_a_line_that_is_too_long_is_one_of_its_split():

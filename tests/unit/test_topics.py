@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits
-from shipper.kafka.lookup import TopicState
-from shipper.worker.topics import Topics
+from shipper.kafka.topics import Topics, TopicState
 
 ALL = (0, 1, 2, 3)
 

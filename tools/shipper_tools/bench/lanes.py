@@ -14,10 +14,11 @@ from pydantic import BaseModel
 from shipper.config.models import Cluster
 from shipper.errors import DeliveryError
 from shipper.kafka.connection import connection
-from shipper.kafka.limits import TopicLimits
+from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.kafka.producer import LaneSettings
-from shipper.worker.chunk import RECORD_OVERHEAD_BYTES, Chunk
-from shipper.worker.pool import LaneOptions, LanePool
+from shipper.worker.lane import LaneOptions
+from shipper.worker.payload import Chunk
+from shipper.worker.pool import LanePool
 from shipper_tools.bench.records import log_lines, random_records
 
 _DEADLINE_SECONDS = 120.0

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Generator, Iterable
 
 from shipper.errors import OutcomeUnknown
-from shipper.kafka.client import LogFacts
+from shipper.kafka.admin import LogFacts
 from shipper.types import LogRecord
 
 _BATCH_RECORDS = 7

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
+from shipper.ledger.records import Attempt, encode_attempt
 from shipper.types import LogRecord
-from shipper.worker import shipment as module
-from shipper.worker.chunk import Chunk
+from shipper.worker import task as module
+from shipper.worker.attempt import TaskAttempt
+from shipper.worker.payload import Chunk
 from shipper.worker.receipt import Receipt
-from shipper.worker.shipment import TaskShipment
+from shipper.worker.task import TaskLanes
 
 
 def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +23,8 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
     monkeypatch.setattr(module, "_SAMPLE_SECONDS", 0.01)
     monkeypatch.setattr(module, "_LOOK_AT_OTHER_TASKS_SECONDS", 0.0)
     done, faults = threading.Event(), [KafkaException("first"), KafkaException("second")]
-    announced: list[str] = []
+    announced: list[bytes] = []
+    order: Any = SimpleNamespace(rate_limit_bytes=1000, pipeline="web", generation=5)
 
     def sample() -> Any:
         if faults:
@@ -34,36 +37,33 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
         done.set()
         return SimpleNamespace(active_tasks=lambda: 3)
 
-    def write(records: list[str]) -> None:
-        announced.extend(records)
+    def write(records: list[tuple[bytes, bytes]]) -> None:
+        announced.extend(value for _, value in records)
         raise KafkaException("the last word cannot be written either")
 
+    attempt = TaskAttempt(order, SimpleNamespace(control=control, write_control=write), 0, 1)  # type: ignore[arg-type]
+    attempt.active_tasks = 8
     task: Any = SimpleNamespace(
-        _done=done,
-        _pool=SimpleNamespace(sample=sample),
-        _order=SimpleNamespace(rate_limit_bytes=1000),
-        _ledger=SimpleNamespace(control=control, write_control=write),
-        _announcement=lambda ended: "ended",
-        _active_tasks=8,
-        receipt=Receipt(0),
+        _done=done, pool=SimpleNamespace(sample=sample), _order=order, _attempt=attempt, _receipt=Receipt(0)
     )
-    sampler = threading.Thread(target=TaskShipment._sample, args=(task,), daemon=True)
+    sampler = threading.Thread(target=TaskLanes._sample, args=(task,), daemon=True)
     sampler.start()
     sampler.join(30)
     assert not sampler.is_alive()
-    assert (task._active_tasks, announced) == (3, ["ended"])
-    assert task.receipt.samples
+    assert attempt.active_tasks == 3
+    assert announced == [encode_attempt("web", 0, Attempt(5, 1, ended=True))[1]]
+    assert task._receipt.samples
 
 
 def test_what_was_committed_is_known_by_its_keys_alone() -> None:
     """After each fault, on each lane: nothing is decoded for that, and what compaction has taken back is not there."""
     records = [LogRecord(5, 0, b"there", b"\xff no JSON"), LogRecord(6, 0, b"taken back", None)]
     asked: list[str] = []
-    task: Any = SimpleNamespace(
-        _right=SimpleNamespace(check=lambda: asked.append("right")),
-        _records_since_takeover=lambda: asked.append("read") or records,
-    )
-    assert TaskShipment._settle(task) == {b"there"}
+    order: Any = SimpleNamespace(settings=SimpleNamespace(transaction_timeout_ms=1000), chunks_end=5)
+    ledger: Any = SimpleNamespace(chunks=lambda start, wait_seconds: asked.append("read") or records)
+    right = SimpleNamespace(check=lambda: asked.append("right"))
+    task: Any = SimpleNamespace(_right=right, _attempt=TaskAttempt(order, ledger, 0, 1))
+    assert TaskLanes._settle(task) == {b"there"}
     assert asked == ["right", "read"], "who may not ship any more must not read on"
 
 

@@ -11,15 +11,61 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
-from shipper.kafka.lookup import TopicState
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
 
-log = logging.getLogger("shipper.topics")
+from shipper.kafka.connection import Complaints, fault_of, made
+from shipper.kafka.producer import LaneSettings
+
+log = logging.getLogger("shipper.kafka")
 
 _REFRESH_SECONDS = 5.0
 _LOOKUP_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """What the cluster says of a topic."""
+
+    partitions: tuple[int, ...] = ()
+    """Those that have a leader."""
+    reason: str = ""
+    """Why there are none."""
+    existing: tuple[int, ...] = ()
+    """All of them, with a leader or without."""
+
+
+class TopicLookup:
+    """Asks the cluster about topics, with a connection of its own."""
+
+    def __init__(self, settings: LaneSettings) -> None:
+        self._complaints = Complaints()
+        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._complaints.hear}, log)
+
+    def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
+        """One request for all. Never raises: what goes wrong is the reason why a topic has no partitions right now."""
+        named = [topic for topic in topics if topic]
+        unnamed = dict.fromkeys(set(topics) - set(named), TopicState(reason="a topic's name cannot be empty"))
+        if not named:
+            return unnamed
+        asked = self._client.describe_topics(TopicCollection(named), request_timeout=timeout_seconds)
+        return unnamed | {topic: self._state(answer) for topic, answer in asked.items()}
+
+    def _state(self, answer: Future[Any]) -> TopicState:
+        try:
+            partitions = answer.result().partitions
+        except KafkaException as error:
+            self._client.poll(0)
+            return TopicState(reason=self._complaints.explained(fault_of(error.args[0])).text)
+        self._complaints.forget()
+        led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
+        existing = tuple(sorted(partition.id for partition in partitions))
+        return TopicState(led, "" if led else "none of its partitions has a leader", existing)
 
 
 @dataclass
@@ -112,13 +158,13 @@ class Topics:
             entry = self._entry(topic)
             return () if entry.state is None or entry.blocked else entry.led(partition)
 
-    def home(self, topic: str, sequence: int, before: int | None) -> int | None:
-        """The one partition of a sequence of chunks: the one ``before``, if the topic has it; else one of all that the topic had when it was
+    def home(self, topic: str, sequence: int, earlier: int | None) -> int | None:
+        """The one partition of a sequence of chunks: the ``earlier`` one, if the topic has it; else one of all that the topic had when it was
         first seen, whether they have a leader right now or not. None while the cluster has not said which there are."""
         with self._lock:
             entry = self._entry(topic)
-            if entry.state is not None and before in entry.state.existing:
-                return before
+            if entry.state is not None and earlier in entry.state.existing:
+                return earlier
             return entry.at_first[sequence % len(entry.at_first)] if entry.at_first else None
 
     def probe(self, topic: str, partition: int | None = None) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.worker.chunk import RECORD_OVERHEAD_BYTES, Chunk, isolating_rounds, rounds
+from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
+from shipper.worker.lane import batches, isolating_batches
+from shipper.worker.payload import Chunk
 
 _chunk = st.builds(
     lambda topic, partition, sizes: Chunk(
@@ -21,19 +23,19 @@ _chunk = st.builds(
 def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks: list[Chunk], batch_bytes: int) -> None:
     sent: dict[int, int] = {}
     order: dict[tuple[str, int | None], list[int]] = {}
-    for batch in rounds(chunks, lambda _: batch_bytes):
+    for batch in batches(chunks, lambda _: batch_bytes):
         assert batch
         room: dict[tuple[str, int | None], float] = {}
-        for chunk, first, behind in batch:
-            assert sent.get(id(chunk), 0) == first < behind
-            sent[id(chunk)] = behind
+        for chunk, first, end in batch:
+            assert sent.get(id(chunk), 0) == first < end
+            sent[id(chunk)] = end
             target = chunk.topic, chunk.partition
             seen = order.setdefault(target, [])
             if not seen or seen[-1] != id(chunk):
                 seen.append(id(chunk))
             per_record = chunk.size_bytes / len(chunk.values) + RECORD_OVERHEAD_BYTES
             assert room.get(target, 0) < 1.1 * batch_bytes, "a second batch for a partition that has one"
-            room[target] = room.get(target, 0) + (behind - first) * per_record
+            room[target] = room.get(target, 0) + (end - first) * per_record
             assert room[target] <= 1.1 * batch_bytes + per_record
     assert sent == {id(chunk): len(chunk.values) for chunk in chunks if chunk.values}
     for target, seen in order.items():
@@ -43,7 +45,7 @@ def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks
 @given(st.integers(1, 5000), st.integers(1000, 50_000))
 def test_no_small_batch_is_left_for_the_end(records: int, batch_bytes: int) -> None:
     chunk = Chunk("a", [b"x" * 100] * records, 100 * records, b"key", lambda _: b"value", "label", partition=0)
-    sizes = [behind - first for [(_, first, behind)] in rounds([chunk], lambda _: batch_bytes)]
+    sizes = [end - first for [(_, first, end)] in batches([chunk], lambda _: batch_bytes)]
     assert len(sizes) <= -(-records * (100 + RECORD_OVERHEAD_BYTES) // batch_bytes)
     assert max(sizes) - min(sizes) <= len(sizes)
 
@@ -51,9 +53,9 @@ def test_no_small_batch_is_left_for_the_end(records: int, batch_bytes: int) -> N
 @given(st.lists(_chunk, max_size=5), st.integers(1, 300))
 def test_a_record_that_could_be_too_large_is_alone(chunks: list[Chunk], limit: int) -> None:
     sent: dict[int, int] = {}
-    for [(chunk, first, behind)] in isolating_rounds(chunks, {"a": limit, "b": limit}):
-        assert sent.get(id(chunk), 0) == first < behind
-        sent[id(chunk)] = behind
-        size = sum(len(value) + RECORD_OVERHEAD_BYTES for value in chunk.values[first:behind] if value is not None)
-        assert size <= limit or behind - first == 1
+    for [(chunk, first, end)] in isolating_batches(chunks, {"a": limit, "b": limit}):
+        assert sent.get(id(chunk), 0) == first < end
+        sent[id(chunk)] = end
+        size = sum(len(value) + RECORD_OVERHEAD_BYTES for value in chunk.values[first:end] if value is not None)
+        assert size <= limit or end - first == 1
     assert sent == {id(chunk): len(chunk.values) for chunk in chunks if chunk.values}

@@ -1,4 +1,4 @@
-"""What Spark decides about each line: shipped, dropped by which rule, or held for which reason; and its own count of these.
+"""What Spark decides about each line: shipped, dropped by which rule, or rejected for which reason; and its own count of these.
 
 A line that is dropped is not filtered out: a chunk is an interval of ordinals, so every line must be counted where the chunks are cut.
 """
@@ -16,7 +16,7 @@ from shipper.worker.marks import MARK
 from spark_jobs.parsing import is_parsed
 
 #: A name that no column of a pipeline can have.
-FATE = "fate!"
+DISPOSITION = "disposition!"
 
 
 def rules(pipeline: Pipeline) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
     return found
 
 
-def fate(pipeline: Pipeline) -> Column | None:
+def disposition(pipeline: Pipeline) -> Column | None:
     """A byte: null, ship it; else an index into ``rules`` and ``reasons`` behind them. The first that holds counts. None: every
     line is shipped."""
     conditions = [F.expr(condition) for condition in pipeline.records.drop.values()]
@@ -56,12 +56,12 @@ def fate(pipeline: Pipeline) -> Column | None:
 
 
 def is_dropped(pipeline: Pipeline) -> Column:
-    return F.col(sql.column(FATE)) < len(pipeline.records.drop)
+    return F.col(sql.column(DISPOSITION)) < len(pipeline.records.drop)
 
 
 def counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
     """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name, where that is not known before reading."""
-    column = F.col(sql.column(FATE))
+    column = F.col(sql.column(DISPOSITION))
     found = [F.count_if(column == index).alias(name) for index, name in enumerate(_names(pipeline))]
     if topic is not None and pipeline.quarantine is not None:
         unmarked = F.col(sql.column(MARK)).isNull()
@@ -70,7 +70,7 @@ def counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
     return found
 
 
-def counts_fates(pipeline: Pipeline) -> bool:
+def counts_dispositions(pipeline: Pipeline) -> bool:
     """Whether there is anything to observe."""
     return bool(_names(pipeline)) or (pipeline.quarantine is not None and any(route.columns for route in pipeline.routes))
 

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from shipper.worker.prefetch import Ahead
+from shipper.worker.prefetch import Prefetch
 
 
 def test_everything_arrives_in_order():
-    with Ahead(iter(range(100)), depth=2) as numbers:
+    with Prefetch(iter(range(100)), depth=2) as numbers:
         assert list(numbers) == list(range(100))
 
 
@@ -23,7 +23,7 @@ def test_the_source_is_read_before_anybody_asks_and_not_further_than_the_depth()
                 enough.set()
             yield number
 
-    with Ahead(source(), depth=2):
+    with Prefetch(source(), depth=2):
         assert enough.wait(5)
     assert read == [0, 1, 2]
 
@@ -33,7 +33,7 @@ def test_what_the_source_raises_is_raised_to_the_reader():
         yield 1
         raise OSError("gone")
 
-    with Ahead(source(), depth=2) as numbers:
+    with Prefetch(source(), depth=2) as numbers:
         assert next(numbers) == 1
         with pytest.raises(OSError, match="gone"):
             next(numbers)
@@ -41,6 +41,6 @@ def test_what_the_source_raises_is_raised_to_the_reader():
 
 def test_leaving_early_ends_the_thread():
     before = threading.active_count()
-    with Ahead(iter(range(1000)), depth=1) as numbers:
+    with Prefetch(iter(range(1000)), depth=1) as numbers:
         next(numbers)
     assert threading.active_count() == before

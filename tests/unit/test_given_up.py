@@ -5,17 +5,20 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from shipper.worker.admission import Admission
-from shipper.worker.parking import Place
+import pytest
+
+from shipper.errors import TopicMissing
+from shipper.worker.parking import Admission, ParkingPlace
 
 
 def test_a_message_names_some_of_the_topics_that_log_lines_have_made() -> None:
     topics: Any = SimpleNamespace(why_unusable=lambda topic, partition: "it is not there")
     admission = Admission(topics, 1000, 60.0)
-    admission.parking.given_up.update(Place(f"topic-{n:05}") for n in range(10_000))
+    admission.parking.given_up.update(ParkingPlace(f"topic-{n:05}") for n in range(10_000))
     admission.parking.dropped.update({f"other-{n:05}": 2 for n in range(10_000)})
-    message = admission.missing_message()
-    assert message is not None
+    with pytest.raises(TopicMissing) as found:
+        admission.raise_given_up()
+    message = found.value.message
     assert len(message) < 1500
     assert "topic-00009 and 9,990 more could not be written to" in message
     assert "20,000 records of other-00000" in message

@@ -1,0 +1,244 @@
+"""What a cluster says of itself and its topics, and what is made there: everything of Kafka but records."""
+
+from __future__ import annotations
+
+import logging
+import math
+import statistics
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from shipper.config.models import Cluster
+from shipper.errors import ClusterError, ClusterRefuses
+from shipper.kafka.connection import Complaints, KafkaFault, connection, fault_of, made
+from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
+from shipper.kafka.producer import LaneSettings
+from shipper.kafka.transaction import fence
+
+log = logging.getLogger("shipper.kafka")
+
+#: For a moment after a topic was created, or while a leader moves.
+_NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
+#: What brokers before 2.8 and unknown topics have in place of an id: a UUID of zeros.
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+#: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says nothing about it.
+_NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
+_RTT_HOLDS_SECONDS = 600.0
+_SLICE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """What the cluster says of a topic. Byte counts are of compressed batches."""
+
+    partitions: int
+    max_message_bytes: int
+    settings: Mapping[str, str]
+    replication: int = 0
+    """Replicas of the partition that has the fewest."""
+    brokers: int = 0
+    """Of its cluster."""
+
+    @property
+    def min_insync(self) -> int:
+        return int(self.settings.get("min.insync.replicas") or 1)
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """Which topic it is, beyond its name, and what it holds now. Both lists are by partition."""
+
+    cluster_id: str
+    topic_id: str
+    """Empty if the broker knows none (before Kafka 2.8)."""
+    starts: list[int]
+    """First offsets."""
+    ends: list[int]
+    """Offsets behind the last record, committed or not (READ_UNCOMMITTED)."""
+
+
+class ClusterAdmin:
+    """One cluster: its brokers, its topics, their settings and offsets. Raises ClusterError where it cannot answer within the timeout."""
+
+    def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
+        self._name = cluster.name
+        self._bootstrap = cluster.bootstrap
+        self._connection = connection(cluster)
+        self._timeout = timeout_seconds
+        self._complaints = Complaints()
+        self._ours = {"error_cb": self._complaints.hear}
+        self._admin = made(AdminClient, cluster.name, self._connection, self._ours, log)
+        self._rtt = -math.inf, 0.0
+        """When it was measured, and what it was."""
+
+    def topics(self) -> dict[str, int]:
+        """Topic → number of partitions. Raises ClusterRefuses for wrong credentials, ClusterError when no broker answers."""
+        return {name: len(topic.partitions) for name, topic in self._metadata().topics.items()}
+
+    def brokers(self) -> int:
+        """How many there are. Raises ClusterError."""
+        return len(self._metadata().brokers)
+
+    def _metadata(self) -> ClusterMetadata:
+        """In slices, since a wrong password is told to the error callback alone, which is served in between."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                found = self._admin.list_topics(timeout=max(0.1, min(_SLICE_SECONDS, deadline - time.monotonic())))
+            except KafkaException as error:
+                fault = self._explained(error)
+                if self._complaints.refusal:
+                    raise ClusterRefuses(
+                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._complaints.refusal.text}. Correct the "
+                        f"credentials and the security settings in clusters/{self._name}.yaml."
+                    ) from error
+                if time.monotonic() >= deadline:
+                    raise ClusterError(
+                        f"cluster {self._name}: no broker at {self._bootstrap} answers within {self._timeout:g} s "
+                        f"({fault.text}). Check `bootstrap` and the security settings in clusters/{self._name}.yaml, "
+                        "and that this machine can reach the brokers."
+                    ) from error
+            else:
+                self._complaints.forget()
+                return found
+
+    def _explained(self, error: KafkaException) -> KafkaFault:
+        """With what was heard of the connections, if it says only that nothing came."""
+        self._admin.poll(0)
+        return self._complaints.explained(fault_of(error.args[0]))
+
+    def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        """Facts on those of ``topics`` that are there. Raises ClusterError."""
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        futures = self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
+        metadata = self._metadata()  # asked at the same time
+        known = metadata.topics
+        found = {}
+        for resource, future in futures.items():
+            if resource.name in known:
+                partitions = known[resource.name].partitions.values()
+                settings = {name: entry.value for name, entry in self._result(future).items()}
+                limit = int(settings.get("max.message.bytes") or DEFAULT_LIMIT_BYTES)
+                replication = min((len(partition.replicas) for partition in partitions), default=0)
+                found[resource.name] = TopicFacts(len(partitions), limit, settings, replication, len(metadata.brokers))
+        return found
+
+    def limits(self, topics: Collection[str]) -> dict[str, int]:
+        """Topic → its max.message.bytes, of those that are there. Raises ClusterError."""
+        return {topic: facts.max_message_bytes for topic, facts in self.facts(list(topics)).items()}
+
+    def rtt_seconds(self, topic: str) -> float:
+        """Median of three round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory.
+        Measured once in ten minutes."""
+        measured_at, before = self._rtt
+        if time.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
+            return before
+        found = []
+        for _ in range(3):
+            began = time.monotonic()
+            try:
+                self._admin.list_topics(topic, timeout=self._timeout)
+            except KafkaException as error:
+                raise ClusterError(
+                    f"cluster {self._name}: no answer from {self._bootstrap}: {self._explained(error).text}"
+                ) from error
+            found.append(time.monotonic() - began)
+        self._rtt = time.monotonic(), statistics.median(found)
+        return self._rtt[1]
+
+    def create_topics(
+        self,
+        topics: Mapping[str, int],
+        settings: Mapping[str, str] | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
+        """Creates topics (name → partitions). One that is there already stays as it is. Raises ClusterError."""
+        new = [
+            NewTopic(name, num_partitions=count, replication_factor=replication_factor or -1, config=dict(settings or {}))
+            for name, count in topics.items()
+        ]
+        for future in self._admin.create_topics(new, request_timeout=self._timeout).values():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    raise ClusterError(
+                        f"cluster {self._name}: cannot create {', '.join(topics)}: {self._explained(error).text}"
+                    ) from error
+        deadline = time.monotonic() + self._timeout
+        while not set(topics) <= set(self.topics()):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"cluster {self._name}: {', '.join(topics)} created, but no broker shows them yet; try again")
+            time.sleep(0.1)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset behind the last record, committed or not (READ_UNCOMMITTED)."""
+        return self._offsets([TopicPartition(topic, partition)], OffsetSpec.latest())[0]  # type: ignore[no-untyped-call]
+
+    def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> list[int]:
+        """Asks again while a partition has no leader that knows of it, as in the first moments of a new topic."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            futures = self._admin.list_offsets(
+                dict.fromkeys(partitions, spec),
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._timeout,
+            )
+            try:
+                return [int(futures[where].result().offset) for where in partitions]
+            except KafkaException as error:
+                if error.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                    raise ClusterError(f"cluster {self._name}: {self._explained(error).text}") from error
+                time.sleep(0.05)
+
+    def log_facts(self, topic: str) -> LogFacts:
+        """Which topic of which cluster it is, and where its partitions begin and end now. Raises ClusterError."""
+        known = self._metadata()
+        partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
+        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+        with ThreadPoolExecutor(1, thread_name_prefix="offsets") as meanwhile:
+            asked = meanwhile.submit(self._offsets, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+            ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+            starts = asked.result()
+        topic_id = str(self._result(described[topic]).topic_id)
+        return LogFacts(str(known.cluster_id), "" if topic_id == _NO_TOPIC_ID else topic_id, starts, ends)
+
+    def topic_ids(self, topic: str) -> tuple[str, str]:
+        """(id of the cluster, id of the topic; empty where the broker knows none). Raises ClusterError."""
+        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+        cluster_id = str(self._metadata().cluster_id)  # asked at the same time
+        topic_id = str(self._result(described[topic]).topic_id)
+        return cluster_id, "" if topic_id == _NO_TOPIC_ID else topic_id
+
+    def has_transactions(self, topic: str, transactional_id: str) -> bool:
+        """Whether a transactional producer can be initialised. ``topic``: any that is there; ``transactional_id``: one that nobody else has.
+        Raises ClusterError when nobody can tell right now, as while the coordinator does not answer."""
+        probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
+        until = time.monotonic() + self._timeout
+        try:
+            fence(probe, transactional_id, topic, lambda: until)
+        except KafkaFault as fault:
+            if fault.name in _NO_TRANSACTIONS:
+                log.info("no transactions: %s", fault)
+                return False
+            raise ClusterError(f"cluster {self._name}: cannot tell whether it has transactions: {fault}") from fault
+        return True
+
+    def _result(self, future: Any) -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise ClusterError(f"cluster {self._name}: {self._explained(error).text}") from error
