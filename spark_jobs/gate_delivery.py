@@ -10,7 +10,7 @@ from shipper.errors import ShipperError
 from shipper.ledger.codec import decode
 from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, decode
+from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey
 from shipper.report.gaps import coverage
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, GateResult, ShipResult, as_gated

@@ -15,10 +15,9 @@ from shipper.driver.pending import Remaining, remaining, shipped_under_another
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
-from shipper.ledger.chunks import Chunks
+from shipper.ledger.fold import Chunks, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.state import LedgerState
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks

@@ -28,7 +28,8 @@ from shipper.errors import (
     TopicMissing,
 )
 from shipper.kafka.topics import TopicLookup
-from shipper.ledger.chunks import SplitState
+from shipper.ledger.codec import encode_chunk, encode_void
+from shipper.ledger.fold import SplitState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog

@@ -6,7 +6,8 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 
 from shipper.driver.formats import PLAIN, UNREADABLE
-from shipper.ledger.records import Doubt, encode_doubt
+from shipper.ledger.codec import encode_doubt
+from shipper.ledger.records import Doubt
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 from shipper.worker.receipt import Receipt

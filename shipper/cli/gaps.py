@@ -18,7 +18,6 @@ from shipper.config.models import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.fold import all_doubts
 from shipper.ledger.inventory import Inventory, entries
-from shipper.ledger.state import all_doubts
 from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
 from shipper.report.markup import plural
 from shipper.report.past_runs import contains, window_runs

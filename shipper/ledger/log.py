@@ -17,9 +17,10 @@ from shipper.config.models import Cluster
 from shipper.errors import ArchiveMissing, ClusterError, LedgerDamaged
 from shipper.kafka.admin import LogFacts, TopicFacts
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.control import Control, dropped_in, readable, standing
-from shipper.ledger.folder import LedgerFolder
-from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, Kept, Source, decode, encode_kept, encode_source, subject
+from shipper.ledger.codec import decode, encode_kept, encode_source, peek_key
+from shipper.ledger.control import Control, dropped_in, live_records, readable
+from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
+from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, Kept, SourceRoot
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, sha256
 from shipper.types import LogRecord

@@ -14,6 +14,7 @@ from typing import Literal
 from shipper.report.account import Account
 from shipper.report.markup import Html, join, number, plural, tag, text, words
 from shipper.report.plot import coordinate, picture
+from shipper.report.results import TopicAccount
 
 RibbonKind = Literal["delivered", "before", "filtered", "quarantined", "parked", "lost"]
 
@@ -118,7 +119,7 @@ def _lines(account: Account, prefix: str) -> list[Line]:
     if rest and (line := _line(f"{number(len(rest))} more topics", rest, places[rest[0].topic])).parts:
         lines.append(line)
     lines += _set_aside(account.filtered, "filtered", "rules", f"#{prefix}-account" if account.counts else None)
-    aside = next((places[topic.name] for topic in account.topics if topic.quarantine), None)
+    aside = next((places[topic.topic] for topic in account.topics if topic.quarantine), None)
     lines += _set_aside(account.quarantined, "quarantined", "reasons", aside)
     if account.unconfirmed:
         says = f"{number(account.unconfirmed)} by the ledger"
@@ -128,7 +129,7 @@ def _lines(account: Account, prefix: str) -> list[Line]:
     return lines
 
 
-def _line(name: str, topics: Sequence[Topic], href: str) -> Line:
+def _line(name: str, topics: Sequence[TopicAccount], href: str) -> Line:
     sums: list[tuple[RibbonKind, int]] = [
         ("delivered", sum(t.delivered for t in topics if not t.quarantine)),
         ("before", sum(t.before for t in topics)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shipper.config.units import format_bytes
-from shipper.report.account import Account, Step, accounts
+from shipper.report.account import Account, RunStep, accounts
 from shipper.report.markup import number, plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult

@@ -12,7 +12,7 @@ from importlib import resources
 from urllib.parse import quote
 
 from shipper.config.units import format_bytes
-from shipper.report.account import Account, Step, accounts, steps
+from shipper.report.account import Account, RunStep, accounts, steps
 from shipper.report.counts import MOST_COUNTS
 from shipper.report.files import FileRow, files_section, left_out_section, place_of_file, shown_files
 from shipper.report.history import history_section
@@ -142,14 +142,14 @@ def _cause_at(report: RunReport, found: Sequence[Account], ending: Verdict) -> l
     return [*near[: _MOST_PLACES - 1], (f"step {step.title.lower()}", f"step-{index}")]
 
 
-def _failed_checks(report: RunReport, step: Step) -> Iterator[tuple[str, str]]:
+def _failed_checks(report: RunReport, step: RunStep) -> Iterator[tuple[str, str]]:
     title = "Source" if step.cluster is None else f"Delivery, {step.cluster}"
     for i, (gate, check) in enumerate(checks(report)):
         if gate == title and check.severity == "block" and not check.passed:
             yield f"check {check.check}", f"check-{i}"
 
 
-def _wrong_figures(found: Sequence[Account], step: Step) -> Iterator[tuple[str, str]]:
+def _wrong_figures(found: Sequence[Account], step: RunStep) -> Iterator[tuple[str, str]]:
     for account in found:
         if account.cluster == step.cluster:
             wrong = [i for i, count in enumerate(account.counts) if not count.agrees]
@@ -157,23 +157,23 @@ def _wrong_figures(found: Sequence[Account], step: Step) -> Iterator[tuple[str, 
                 yield f"count of {account.counts[i].name}", f"{anchor(found, account)}-count-{i}"
 
 
-def _troubled_topics(found: Sequence[Account], step: Step, cause: str | None) -> Iterator[tuple[str, str]]:
+def _troubled_topics(found: Sequence[Account], step: RunStep, cause: str | None) -> Iterator[tuple[str, str]]:
     """Those with parked records, and those that the cause names."""
     for account in found:
         if account.cluster == step.cluster:
             for i, topic in enumerate(account.topics[:MOST_TOPICS]):
-                if topic.parked or (cause and f" {topic.name} " in f" {cause} ".replace(",", " ").replace(":", " ")):
-                    yield f"topic {topic.name}", f"{anchor(found, account)}-topic-{i}"
+                if topic.parked or (cause and f" {topic.topic} " in f" {cause} ".replace(",", " ").replace(":", " ")):
+                    yield f"topic {topic.topic}", f"{anchor(found, account)}-topic-{i}"
 
 
-def _troubled_files(files: Sequence[FileRow], step: Step, cause: str | None) -> Iterator[tuple[str, str]]:
+def _troubled_files(files: Sequence[FileRow], step: RunStep, cause: str | None) -> Iterator[tuple[str, str]]:
     """Those that the cause names, and those of which something is missing."""
     for i, file in enumerate(files):
         if (file.missing and file.cluster == step.cluster) or (cause and file.path in cause):
             yield f"file {file.path.rpartition('/')[2]}", place_of_file(i)
 
 
-def _doubt(doubt: Doubt) -> Html:
+def _doubt(doubt: Caveat) -> Html:
     return tag("li", prose(doubt.says), " ", tag("a", "Show", href=f"#{doubt.section}"))
 
 

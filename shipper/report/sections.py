@@ -10,7 +10,7 @@ from shipper.report.counts import account_table
 from shipper.report.flow import flow
 from shipper.report.gaps import merged
 from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, prose, table, tag
-from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult
+from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.throughput import lanes, timeline
 from shipper.report.verdict import checks, gates
 

@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shipper.ledger.figures import LedgerFigures, OfFile, Tally
+from shipper.ledger.inventory import FileFigures, LedgerFigures
+from shipper.report.account import dispositions
 from shipper.report.plan_result import PlannedFile
 from shipper.report.results import Count, FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId

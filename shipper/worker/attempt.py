@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from shipper.errors import Superseded
+from shipper.ledger.codec import decode, encode_attempt
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CONTROL, Attempt, ChunkKey, ChunkValue, decode, encode_attempt
+from shipper.ledger.records import CONTROL, Attempt, ChunkKey, ChunkValue
 from shipper.types import LogRecord
 from shipper.worker.order import ShipOrder
 

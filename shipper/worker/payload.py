@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from shipper.config.mapping import LINES_HEADER
 from shipper.kafka.packed import PackedArray
-from shipper.ledger.checksum import spark_hash
-from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals
-from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk_key, encode_chunk_value
+from shipper.ledger.codec import encode_chunk_key, encode_chunk_value
+from shipper.ledger.intervals import MOST_RUNS, encode_ordinals
+from shipper.ledger.quarantine import QuarantineHeaders
+from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
 from shipper.worker.assign import Rejection, Rows
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
@@ -183,16 +184,11 @@ class SlicePayload:
             yield self._chunk(quarantine.topic, int(ordinals[0]), entry, values, headers=headers)
 
     def _quarantine_headers(self, rejection: Rejection, ordinal: int) -> list[tuple[str, bytes]]:
-        headers = {
-            "shipper-reason": rejection.reason,
-            "shipper-pipeline": self._order.pipeline,
-            "shipper-file": self._split.id.file.path,
-            "shipper-split": str(self._split.id.start),
-            "shipper-record": str(ordinal + 1),
-            "shipper-topic": rejection.topic,
-            "shipper-run": self._order.run_id,
-        }
-        return [(name, value.encode()) for name, value in headers.items() if value is not None]
+        split = self._split.id
+        headers = QuarantineHeaders(
+            self._order.pipeline, split.file.path, split.start, ordinal + 1, rejection.reason, self._order.run_id, rejection.topic
+        )
+        return headers.encode()
 
     def dropped(self, first: int, end: int, filtered: dict[str, int]) -> Chunk:
         """For the ledger alone. ``filtered``: rule → lines of [first, end) that it took."""

@@ -11,11 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shipper.errors import SourceError
-from shipper.ledger.checksum import spark_hash
-from shipper.ledger.chunks import covered
-from shipper.ledger.intervals import IntervalSet
-from shipper.ledger.ordinals import MOST_RUNS
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.fold import covered
+from shipper.ledger.intervals import MOST_RUNS, IntervalSet
+from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
 from shipper.types import SplitId
 from shipper.worker.assign import RecordLimits, Rejection, Rows, assign
 from shipper.worker.attempt import Committed

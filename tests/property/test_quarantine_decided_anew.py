@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.producer import LaneSettings
-from shipper.ledger.checksum import spark_hash
-from shipper.ledger.chunks import Chunks
-from shipper.ledger.intervals import IntervalSet
-from shipper.ledger.ordinals import decode_ordinals, encode_ordinals
+from shipper.ledger.fold import Chunks
+from shipper.ledger.intervals import IntervalSet, decode_ordinals, encode_ordinals
+from shipper.ledger.inventory import Tally
+from shipper.ledger.records import spark_hash
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.worker import payload, shipment
 from shipper.worker.assign import RecordLimits

@@ -13,7 +13,8 @@ import pytest
 
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, encode_chunk
+from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.gaps import beginnings
 from shipper.report.plan_result import PlanResult
 from shipper.types import FileId, SplitId

@@ -10,7 +10,6 @@ from shipper_tools.testing.memory_log import MemoryLog
 from shipper.config.models import Cluster
 from shipper.errors import ClusterError, LedgerGone
 from shipper.kafka.admin import TopicFacts
-from shipper.ledger.folder import LedgerFolder
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS

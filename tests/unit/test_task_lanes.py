@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from shipper.ledger.records import Attempt, encode_attempt
+from shipper.ledger.codec import encode_attempt
+from shipper.ledger.records import Attempt
 from shipper.types import LogRecord
 from shipper.worker import task as module
 from shipper.worker.attempt import TaskAttempt
