@@ -26,8 +26,10 @@ _JARS = {
     "flink-connector-files": VERSION,
     "flink-connector-kafka": CONNECTOR_VERSION,
 }
-_CHECKPOINT_SECONDS = 2
-"""A job whose input has ended waits for the next checkpoint, so seldom ones would be what a short run measures."""
+_CHECKPOINT_SECONDS = 5
+"""A job whose input has ended waits for the next checkpoint, so with seldom ones a short run would measure that; and each one holds up the
+sending for some round trips. Tried once each on a busy machine at 140 ms: with 2, 5 and 10 s, 2 million lines took 22, 14 and 15 s,
+6 million 36, 35 and 29 s."""
 _TRANSACTION_TIMEOUT_MS = 600_000
 """Flink's own default is an hour, which a broker refuses: by default it allows 15 minutes."""
 _HEAP = "2g"
