@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -10,6 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from shipper_tools.bench import flink
+from shipper_tools.bench.files import Files
+from shipper_tools.bench.results import Case
+from shipper_tools.bench.world import World
+from shipper_tools.testing.console_consumer import read_topic
+
+PEERS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache" / "shipper-peers"))
+needs_flink = pytest.mark.skipif(
+    not (PEERS / "flink").is_dir(), reason="Flink was not built: python -m shipper_tools.bench.flink PEERS"
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -99,6 +111,72 @@ def test_whole_processes_are_measured_cold(tmp_path: Path) -> None:
     assert summary["peak_bytes"] > 200e6
     assert {(m["records"], m["round"]) for m in found["measurements"]} == {(4000, 1)}
     assert "4k lines" in the_page(tmp_path).text or "0.004M lines" in the_page(tmp_path).text
+
+
+@needs_flink
+@pytest.mark.spark
+@pytest.mark.long
+def test_flink_is_measured_beside_ours(tmp_path: Path) -> None:
+    found = bench(
+        tmp_path, "cold", "--rtt", "0ms,20ms", "--partitions", "2", "--lines", "4000", "--rounds", "1", "--peers", str(PEERS)
+    )
+    summaries = [summary for summary in found["summaries"] if summary["contender"]["name"] == "Flink"]
+    assert len(summaries) == 2
+    for summary in summaries:
+        assert summary["records_per_second"]["median"] > 0
+        assert summary["cpu_seconds_per_million"]["jvm"] > 0
+        assert summary["peak_bytes"] > 100e6
+    assert not [m for m in found["measurements"] if m.get("error")]
+    assert str(Path.home()) not in json.dumps(found)
+    assert "Flink" in the_page(tmp_path).text
+
+
+@needs_flink
+def test_flink_delivers_each_line_once(tmp_path: Path) -> None:
+    case = Case(record_bytes=None, compression="zstd", partitions=2)
+    folder = Files(tmp_path).folder(4000)
+    built = flink.folder(PEERS, pytest.fail)
+    assert built is not None
+    with World(tmp_path / "kafka", 1) as world:
+        [topic] = world.create_topics(case, 1)
+        producer = {"bootstrap.servers": world.bootstrap(case), "acks": "all", "compression.type": case.compression}
+        done = subprocess.run(flink.command(built, folder, topic, producer), capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        lines = [line for path in folder.iterdir() for line in path.read_bytes().splitlines()]
+        assert sorted(read_topic(world.bootstrap(case), topic)) == sorted(lines)
+        assert world.committed_in(topic) == 4000
+        assert world.records_in({topic: 2}) > 4000  # markers
+
+
+@needs_flink
+def test_a_flink_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
+    built = flink.folder(PEERS, pytest.fail)
+    assert built is not None
+    producer = {"bootstrap.servers": "127.0.0.1:1", "acks": "all", "max.block.ms": "1000"}
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.log").write_text("a line\n")
+    done = subprocess.run(
+        flink.command(built, tmp_path / "logs", "nowhere", producer), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr.strip().splitlines()[-1]
+
+
+def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(tmp_path: Path) -> None:
+    case = Case(partitions=2)
+    with World(tmp_path / "kafka", 1) as world:
+        topic, empty = world.create_topics(case, 2)
+        producer = Producer({"bootstrap.servers": world.bootstrap(case), "transactional.id": "peer"})
+        producer.init_transactions(30)
+        for records, end in ((3, producer.commit_transaction), (5, producer.abort_transaction), (4, producer.commit_transaction)):
+            producer.begin_transaction()
+            for number in range(records):
+                producer.produce(topic, b"value", partition=number % 2)
+            producer.flush(30)
+            end(30)
+        assert world.records_in({topic: 2}) == 3 + 5 + 4 + 3 * 2  # a marker per partition and transaction
+        assert world.committed_in(topic) == 3 + 4
+        assert world.committed_in(empty) == 0
 
 
 def test_what_is_not_understood_is_said(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.worker.cut import split_slices
 from shipper.worker.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
 from shipper.worker.receipt import Receipt, SplitReceipt

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ import psutil
 
 from shipper import runner
 from shipper.config import load_pipeline
+from shipper.errors import ShipperError
+from shipper_tools.bench import flink
 from shipper_tools.bench.bare import line_of, turned
-from shipper_tools.bench.end_to_end import SPARK_SINK, sink_jars, sink_options
+from shipper_tools.bench.end_to_end import producer_options, sink_jars, sink_options
 from shipper_tools.bench.files import Files
 from shipper_tools.bench.machine import command_of, is_python_worker, process_seconds
-from shipper_tools.bench.plan import Scenario, Shipment
-from shipper_tools.bench.results import Case, Measurement
+from shipper_tools.bench.plan import SPARK_SINK, Scenario, Shipment
+from shipper_tools.bench.results import Case, Contender, Measurement
 from shipper_tools.bench.world import World
 from shipper_tools.dev.jars import Say
 
@@ -40,13 +43,25 @@ _SUBREAPER = 36
 _MOST_SECONDS = 1800.0
 
 
+_Told = tuple[list[str], dict[str, str]]
+"""A command and its environment."""
+
+
+@dataclass(frozen=True)
+class _Process:
+    """What is started for a contender, told the world, the files, the case, the number of lines and the topic."""
+
+    contender: Contender
+    told: Callable[[World, Files, Case, int, str], _Told]
+
+
 def measure(
     scenario: Scenario, folder: Path, peers_folder: Path | None, ours: list[Shipment], *, with_peers: bool, say: Say
 ) -> Iterator[Measurement]:
     """No round is a warm-up: a process that has just started is what is measured."""
-    jars = sink_jars(peers_folder, say) if with_peers else []
+    contenders = [_Process(each.contender, partial(_ours, each)) for each in ours]
+    contenders += _peers(peers_folder, say) if with_peers else []
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
-    contenders: list[Shipment | None] = [*ours, *([None] if jars else [])]
     cases = scenario.axes.cases()
     files = Files(folder)
     for lines in dict.fromkeys(case.lines or scenario.lines for case in cases):
@@ -55,21 +70,26 @@ def measure(
     with World(folder / "kafka", scenario.axes.replicas) as world:
         for round_number in range(1, scenario.rounds + 1):
             for case in cases:
-                for shipment in turned(contenders, round_number):
-                    measured = _measure(world, files, case, case.lines or scenario.lines, shipment, jars, round_number)
+                for process in turned(contenders, round_number):
+                    measured = _measure(world, files, case, case.lines or scenario.lines, process, round_number)
                     say(line_of(measured))
                     yield measured
 
 
-def _measure(
-    world: World, files: Files, case: Case, lines: int, shipment: Shipment | None, jars: list[Path], round_number: int
-) -> Measurement:
-    contender = shipment.contender if shipment else SPARK_SINK
-    measured = Measurement(case=case, contender=contender, round=round_number)
+def _peers(peers_folder: Path | None, say: Say) -> list[_Process]:
+    """Those that were built."""
+    found = []
+    if jars := sink_jars(peers_folder, say):
+        found.append(_Process(SPARK_SINK, partial(_sink, jars)))
+    if built := flink.folder(peers_folder, say):
+        found.append(_Process(flink.FLINK, partial(_flink, built)))
+    return found
+
+
+def _measure(world: World, files: Files, case: Case, lines: int, process: _Process, round_number: int) -> Measurement:
+    measured = Measurement(case=case, contender=process.contender, round=round_number)
     [topic] = world.create_topics(case, 1)
-    command, environment = (
-        _ours(world, files, case, lines, shipment, topic) if shipment else _sink(world, files, case, lines, topic, jars)
-    )
+    command, environment = process.told(world, files, case, lines, topic)
     world.shape(case)
     before = world.cpu_seconds()
     family = _Family()
@@ -78,10 +98,9 @@ def _measure(
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS)
         seconds = time.monotonic() - began
     after = world.cpu_seconds()
-    delivered = _delivered(done.stdout) if shipment else world.records_in({topic: case.partitions})
+    measured.error = _fault(world, process, topic, lines, done)
     world.delete_topics([topic])
-    if done.returncode or delivered != lines:
-        measured.error = f"exit code {done.returncode}, {delivered:,} of {lines:,} lines delivered: {done.stderr.strip()[-500:]}"
+    if measured.error:
         return measured
     measured.records, measured.bytes, measured.seconds = lines, files.size_bytes[lines], seconds
     used = family.cpu_seconds() | {kind: after[kind] - before[kind] for kind in after}
@@ -90,7 +109,19 @@ def _measure(
     return measured
 
 
-def _ours(world: World, files: Files, case: Case, lines: int, shipment: Shipment, topic: str) -> tuple[list[str], dict[str, str]]:
+def _fault(world: World, process: _Process, topic: str, lines: int, done: subprocess.CompletedProcess[str]) -> str | None:
+    """Why it does not count, if it does not. Ours reports what its delivery gate has counted; a peer's topic is read."""
+    says = done.stderr.strip()[-500:]
+    if done.returncode:
+        return f"exit code {done.returncode}: {says}"
+    try:
+        delivered = _delivered(done.stdout) if process.contender.ours else world.committed_in(topic)
+    except ShipperError as error:
+        return error.message
+    return None if delivered == lines else f"{delivered:,} of {lines:,} lines delivered: {says}"
+
+
+def _ours(shipment: Shipment, world: World, files: Files, case: Case, lines: int, topic: str) -> _Told:
     name = files.write_pipeline(world.bootstrap(case), case, shipment, topic, [])
     window = files.window(lines)
     command = [sys.executable, "-m", "shipper", "run", name, "--window", window, "--json", "--config", str(files.config)]
@@ -98,12 +129,16 @@ def _ours(world: World, files: Files, case: Case, lines: int, shipment: Shipment
     return command, {**os.environ, **runner.environment(pipeline.runner)}
 
 
-def _sink(world: World, files: Files, case: Case, lines: int, topic: str, jars: list[Path]) -> tuple[list[str], dict[str, str]]:
+def _sink(jars: list[Path], world: World, files: Files, case: Case, lines: int, topic: str) -> _Told:
     script = Path(__file__).resolve().parent / "spark_sink.py"
     told = json.dumps(
         {"input": str(files.folder(lines)), "options": sink_options(world, case, topic), "jars": [str(jar) for jar in jars]}
     )
     return [sys.executable, str(script), told], {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def _flink(built: Path, world: World, files: Files, case: Case, lines: int, topic: str) -> _Told:
+    return flink.command(built, files.folder(lines), topic, producer_options(world, case)), {**os.environ}
 
 
 def _delivered(stdout: str) -> int:

@@ -22,14 +22,13 @@ from shipper.config.units import write_size
 from shipper.errors import ShipperError
 from shipper_tools.bench.bare import line_of, turned
 from shipper_tools.bench.files import Files
-from shipper_tools.bench.plan import Scenario, Shipment, merged
+from shipper_tools.bench.plan import SPARK_SINK, Scenario, Shipment, merged
 from shipper_tools.bench.results import Case, Contender, Measurement
 from shipper_tools.bench.world import World
 from shipper_tools.dev.jars import Say
 
-SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches")
 _STOP_SECONDS = 10.0
-_SINK_OPTIONS = {"kafka.acks": "all", "kafka.linger.ms": "100", "kafka.batch.size": "1000000"}
+_PRODUCER = {"acks": "all", "linger.ms": "100", "batch.size": "1000000"}
 
 
 class BenchJobFailed(ShipperError):
@@ -64,11 +63,14 @@ def sink_jars(peers_folder: Path | None, say: Say) -> list[Path]:
     return jars
 
 
+def producer_options(world: World, case: Case) -> dict[str, str]:
+    """For Java's producer within the sinks of others."""
+    return _PRODUCER | {"bootstrap.servers": world.bootstrap(case), "compression.type": case.compression}
+
+
 def sink_options(world: World, case: Case, topic: str) -> dict[str, str]:
     """For Spark's Kafka sink."""
-    return _SINK_OPTIONS | {
-        "kafka.bootstrap.servers": world.bootstrap(case), "kafka.compression.type": case.compression, "topic": topic
-    }  # fmt: skip
+    return {f"kafka.{key}": value for key, value in producer_options(world, case).items()} | {"topic": topic}
 
 
 def measure(

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from shipper_tools.bench.results import Case, Contender, Summary, TargetVerdict
 
+SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches")
+
 
 @dataclass(frozen=True)
 class Axes:
@@ -134,12 +136,12 @@ def _cpu(summary: Summary) -> float:
 
 
 def _cold(rtt_ms: float, lines: int, what: Callable[[Summary, Summary], float]) -> Callable[[Sequence[Summary]], float | None]:
-    """``what`` of ours and of the peer."""
+    """``what`` of ours and of Spark's sink."""
 
     def find(summaries: Sequence[Summary]) -> float | None:
         found = [each for each in summaries if (each.case.rtt_ms, each.case.lines) == (rtt_ms, lines)]
-        ours, peers = [each for each in found if each.contender.ours], [each for each in found if not each.contender.ours]
-        return what(ours[0], peers[0]) if ours and peers else None
+        ours, sinks = [each for each in found if each.contender.ours], [each for each in found if each.contender == SPARK_SINK]
+        return what(ours[0], sinks[0]) if ours and sinks else None
 
     return find
 
@@ -204,7 +206,7 @@ _SHIP = Scenario(
 
 _COLD = Scenario(
     name="cold",
-    question="As a user runs it: how long does a whole process take from files to the topic, start and all, against Spark's own Kafka sink?",
+    question="As a user runs it: how long does a whole process take from files to the topic, start and all, beside Spark's own sink and Flink?",
     kind="cold",
     axes=Axes(
         rtt_ms=(0.0, 140.0), record_bytes=(None,), compression=("zstd",), partitions=(16,), lanes=(None,), batch_bytes=(None,),

@@ -9,10 +9,12 @@ from pathlib import Path
 from types import TracebackType
 
 import psutil
+from confluent_kafka import Message
 
 from shipper.config.models import Cluster
 from shipper.errors import UsageError
 from shipper.kafka.client import ClusterClient
+from shipper.verify.readback import OffsetRange, ReadBack, Seen
 from shipper_tools.bench.machine import command_of, process_seconds
 from shipper_tools.bench.results import Case
 from shipper_tools.dev.kafka import KafkaServer
@@ -22,6 +24,7 @@ from shipper_tools.faultproxy.proxy import FaultProxy
 from shipper_tools.testing.kafka_cluster import KafkaCluster
 
 _HEAP_MB = 1024
+_PATIENCE_SECONDS = 30.0
 #: What a measurement has written goes at once, before the disk is busy with it.
 _TOPIC_SETTINGS = {"file.delete.delay.ms": "1000"}
 
@@ -85,8 +88,12 @@ class World:
         return self._cluster.bootstrap
 
     @property
+    def _described(self) -> Cluster:
+        return Cluster.model_validate({"cluster": "bench", "bootstrap": self._near})
+
+    @property
     def client(self) -> ClusterClient:
-        return ClusterClient(Cluster.model_validate({"cluster": "bench", "bootstrap": self._near}))
+        return ClusterClient(self._described)
 
     def create_topics(self, case: Case, count: int, prefix: str = "bench") -> list[str]:
         """New, empty topics with the partitions and replicas of the case."""
@@ -103,6 +110,18 @@ class World:
         client = self.client
         return sum(client.end_offset(topic, p) for topic, partitions in topics.items() for p in range(partitions))
 
+    def committed_in(self, topic: str) -> int:
+        """Records that a ``read_committed`` consumer finds, read one by one: offsets also count markers and what was aborted.
+
+        Raises OutcomeUnknown when a transaction is still open there.
+        """
+        for link in self._links:
+            link.shape(rtt_ms=0, request_delay_ms=0)
+        reader = ReadBack(self._described)
+        ends = reader.ends(lambda name: name == topic)[topic]
+        spans = {(topic, partition): OffsetRange(0, end) for partition, end in enumerate(ends)}
+        return sum(seen.records for seen in reader.read(spans, lambda _: _count, _PATIENCE_SECONDS).values())
+
     def delete_topics(self, names: list[str]) -> None:
         pattern = "|".join(names)
         run_kafka_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", self._near, "--delete", "--topic", pattern])
@@ -113,6 +132,10 @@ class World:
             "broker": sum(map(process_seconds, _brokers())),
             "proxy": sum(process_seconds(psutil.Process(link.pid)) for link in self._links),
         }
+
+
+def _count(seen: Seen, messages: list[Message]) -> None:
+    seen.records += len(messages)
 
 
 def _brokers() -> list[psutil.Process]:
