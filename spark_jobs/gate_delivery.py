@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from shipper.config.delivery_checks import ReadBackCheck
-from shipper.config.models import Cluster
+from shipper.config.checks import ReadBackCheck
+from shipper.config.cluster import Cluster
 from shipper.errors import ShipperError
 from shipper.ledger.figures import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog

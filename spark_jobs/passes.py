@@ -9,9 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from shipper.config.delivery_checks import ChecksumCheck
-from shipper.config.models import Cluster, Pipeline
-from shipper.config.sql import column
+from shipper.config.checks import ChecksumCheck
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import sql_column
 from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
@@ -108,7 +109,7 @@ def _write(
 ) -> None:  # fmt: skip
     pipeline, observed, fates = context.pipeline, Observation("lines"), Observation("fates")
     reserved = cluster.reserved_topics
-    frame = frame.observe(observed, F.count_if(~F.col(column(MARK)).eqNullSafe(BROKEN)).alias("read"))
+    frame = frame.observe(observed, F.count_if(~F.col(sql_column(MARK)).eqNullSafe(BROKEN)).alias("read"))
     frame, checksums = _with_checksum(records(frame, pipeline, fates, reserved), pipeline)
     with progress:
         sink.write(frame.coalesce(pipeline.tasks))

@@ -9,10 +9,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
-from shipper.config.models import Pipeline
-from shipper.config.route import Route
-from shipper.config.rules import reserved_topics
-from shipper.config.sql import column
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import Route
+from shipper.config.rules import reserved_topics, sql_column
 from shipper.errors import ConfigError
 from shipper.worker.marks import MARK
 from spark_jobs.fates import FATE, counts, fate, is_dropped, quarantine_checks
@@ -60,18 +59,18 @@ def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = No
     if mapping.key is not None and quarantine_checks(pipeline):
         frame = frame.withColumn("key", F.expr(mapping.key))
     if decided is not None:
-        frame = frame.withColumn(FATE, F.when(F.col(column(MARK)).isNull(), decided))  # a marked row's is decided already
+        frame = frame.withColumn(FATE, F.when(F.col(sql_column(MARK)).isNull(), decided))  # a marked row's is decided already
     value = _as_bytes(frame, mapping.value)
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline, reserved))
-    if fates is not None and (counted := counts(pipeline, F.col(column(TOPIC_COLUMN)) if named else None)):
+    if fates is not None and (counted := counts(pipeline, F.col(sql_column(TOPIC_COLUMN)) if named else None)):
         frame = frame.observe(fates, *counted)
     if mapping.drop:
         value = F.when(~F.coalesce(is_dropped(pipeline), F.lit(False)), value)
     columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
-        columns.append((F.col(column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
+        columns.append((F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
     if mapping.key is not None:
         columns.append(_as_bytes(frame, mapping.key).alias("key"))
     if mapping.headers and mapping.bundle is None:
@@ -80,7 +79,7 @@ def records(frame: DataFrame, pipeline: Pipeline, fates: Observation | None = No
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     if decided is not None:
-        columns.append(F.col(column(FATE)).alias("fate"))
+        columns.append(F.col(sql_column(FATE)).alias("fate"))
     if mapping.value != "value" or mapping.drop:
         # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))

@@ -22,7 +22,7 @@ from airflow.sdk import (
     TaskGroup,
 )
 
-from shipper.config.models import Pipeline, Schedule
+from shipper.config.pipeline import Pipeline, Schedule
 from shipper.errors import ConfigError
 from shipper.runner import GATE_DELIVERY, REPORT
 from shipper_factory.catalog import Broken, describe, read_catalog

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shipper.config import load_all, load_cluster, load_pipeline
 from shipper.config.environment import EVERYTHING
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError
 from shipper_factory.last_good import LastGood
 

@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 def given(config_dir: Path, pipeline: str) -> dict[str, str]:
     """Reference → value, for all that the pipeline's clusters refer to. Holds secrets. One that Airflow does not have is left out: the step
     says so, for that cluster alone."""
-    from shipper.config.loading import references
+    from shipper.config.load import references
 
     asked = sorted(reference.name for reference in references(config_dir, pipeline) if reference.kind == "airflow")
     found = {name: _look_up(name) for name in asked}

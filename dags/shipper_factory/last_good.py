@@ -15,7 +15,7 @@ from pathlib import Path
 
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME as PLATFORM
 from shipper.errors import ConfigError
 

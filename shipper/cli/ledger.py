@@ -20,7 +20,8 @@ import typer
 
 from shipper.cli.console import Config, Json, Terminal, print_json, table
 from shipper.config import load_cluster, load_pipeline, resolve_uri
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.config.units import format_bytes, parse_duration
 from shipper.driver.files import split_starts
 from shipper.errors import ClusterError, LedgerGone, UsageError, WindowError

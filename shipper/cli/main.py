@@ -26,11 +26,12 @@ from typer.rich_utils import rich_format_error
 from shipper import runner
 from shipper.cli.console import Config, Json, Terminal, print_json
 from shipper.cli.lazy import LazyGroup
+from shipper.cli.lint import missing_notifiers, slow_patterns
 from shipper.cli.show import accounting, show_gate, show_plan, show_run
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate, resolve_uri
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
-from shipper.config.loading import locate_property, missing_notifiers, references, slow_patterns
-from shipper.config.models import Runner
+from shipper.config.load import locate_property, references
+from shipper.config.pipeline import Runner
 from shipper.errors import ShipperError, StepResultError, UsageError
 from shipper.report import schema as report_schema
 from shipper.report.markup import plural

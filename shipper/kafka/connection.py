@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from shipper.config.client_settings import client_settings, refused, revealed
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster, client_settings, refused, revealed
 from shipper.kafka.outcomes import Action, verdict
 
 log = logging.getLogger("shipper.kafka")

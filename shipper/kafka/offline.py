@@ -8,8 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from pydantic import Secret
 
-from shipper.config.client_settings import revealed, without_secrets
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster, revealed, without_secrets
 from shipper.kafka.connection import connection
 
 _NOBODY = "127.0.0.1:1"

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger.control import dropped_in

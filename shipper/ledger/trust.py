@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.errors import UsageError
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog

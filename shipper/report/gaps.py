@@ -15,7 +15,7 @@ import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.report.beginning import read_beginnings
 from shipper.report.results import Coverage, Gap, LeftFile
 from shipper.report.window_runs import WindowRun, contains, source_closed, window_names, window_runs

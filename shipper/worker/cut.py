@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.config.mapping import LINES_HEADER
+from shipper.config.records import LINES_HEADER
 from shipper.errors import SourceError
 from shipper.ledger.checksum import spark_hash
 from shipper.ledger.ordinals import MOST_RUNS, encode_ordinals

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.driver.files import split_starts
 from shipper.report.results import PlannedFile, PlanResult, RunFolder
 from shipper.runner import READER_JAR

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from shipper.config import annotations as types
-from shipper.config.models import Cluster, Pipeline
+from shipper.config import explain as types
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.config.units import (
     DURATION,
     DURATION_PATTERN,

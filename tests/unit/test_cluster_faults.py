@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.report.results import PlanResult, RunFolder
 from shipper.windows.window import Window
 from spark_jobs.context import Clusters, RunContext

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from shipper.config import annotations as types
+from shipper.config import explain as types
 from shipper.config import generated_files, load_all
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.config.platform import Platform, read_platform
 from shipper.config.yaml_file import read_yaml
 

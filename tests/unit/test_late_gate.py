@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.report.coverage import coverage
 from shipper.report.results import CheckResult, ClusterPlan, GateResult, PlannedFile, PlanResult, RunFolder, as_gated
 from shipper.windows.window import Window

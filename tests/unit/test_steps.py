@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.errors import Superseded
 from shipper.report.results import GateResult, PlanResult, RunFolder, RunReport, ShipResult, StepResult
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import UsageError
 from shipper.kafka.client import ClusterClient
 from shipper_tools.bench.machine import process_seconds

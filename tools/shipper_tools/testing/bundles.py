@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shipper.config.mapping import LINES_HEADER
+from shipper.config.records import LINES_HEADER
 
 
 def unbundle(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> list[bytes | None]:

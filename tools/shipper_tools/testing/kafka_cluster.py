@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper_tools.dev.errors import DevServerError, ServerDied
 from shipper_tools.dev.java import Java
