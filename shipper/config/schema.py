@@ -148,6 +148,8 @@ def _described(model: type[BaseModel]) -> Schema:
         found = {
             _BOUNDS_OF_PYDANTIC.get(key, key): value for key, value in schema.items() if key not in ("title", "discriminator")
         }
+        if "discriminator" in schema:
+            found |= {"type": "object", "required": ["check"]}
         if "description" in found:
             found = {"description": " ".join(found.pop("description").split()), **found}
         if "check" in found.get("properties", {}):

@@ -100,8 +100,9 @@ class Unit:
     """As a user writes it; the loader reads it back."""
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Text of this pattern. What else there is of the number, its bounds, stays: shipper.config.schema tells them in words."""
-        return {**handler(core_schema), "type": "string", "pattern": self.pattern, "examples": list(self.examples)}
+        """Text of this pattern. The number's bounds stay in it: shipper.config.schema tells them in words."""
+        bounds = {key: value for key, value in handler(core_schema).items() if key not in ("type", "format")}
+        return {**bounds, "type": "string", "pattern": self.pattern, "examples": list(self.examples)}
 
 
 DURATION = Unit("duration", DURATION_PATTERN, ("30s", "10m", "1h30m"), lambda value: write_duration(float(value)))
