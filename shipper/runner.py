@@ -23,8 +23,8 @@ from typing import IO, Any
 
 from shipper import job_environment
 from shipper.config.environment import GIVEN_VARIABLE
-from shipper.config.loading import load_platform, references
-from shipper.config.models import Pipeline, Runner
+from shipper.config.load import load_platform, references
+from shipper.config.pipeline import Pipeline, Runner
 from shipper.errors import UsageError
 from shipper.processes import group_members, session_members
 from shipper.stopping import Stopped, child_environment

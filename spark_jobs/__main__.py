@@ -18,9 +18,9 @@ from pathlib import Path
 from shipper import job_environment
 from shipper.config import load_all, load_pipeline, resolve_uri
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
-from shipper.config.loading import references
-from shipper.config.models import Pipeline, Source
-from shipper.config.spark_settings import deciding
+from shipper.config.load import references
+from shipper.config.pipeline import Pipeline, Source
+from shipper.config.properties import deciding
 from shipper.errors import ShipperError
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON

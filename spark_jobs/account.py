@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from shipper.config.quarantine import Quarantine
+from shipper.config.records import Quarantine
 from shipper.driver.files import split_hash
 from shipper.driver.pending import Remaining
 from shipper.report.plan_result import PlannedFile

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shipper.config import load_cluster, resolve_uri
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.driver.connections import Connections
 from shipper.driver.files import split_starts
 from shipper.errors import ConfigError

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from shipper.config import sql
-from shipper.config.check_base import RecordCheck
-from shipper.config.models import Pipeline
-from shipper.config.quarantine import UNPARSEABLE, UNROUTABLE
+from shipper.config.content_checks import RecordCheck
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import UNPARSEABLE, UNROUTABLE
+from shipper.config.rules import sql_column
 from shipper.worker.marks import MARK
 from spark_jobs.parsing import is_parsed
 
@@ -64,7 +64,7 @@ def counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
     column = F.col(sql.column(DISPOSITION))
     found = [F.count_if(column == index).alias(name) for index, name in enumerate(_names(pipeline))]
     if topic is not None and pipeline.quarantine is not None:
-        unmarked = F.col(sql.column(MARK)).isNull()
+        unmarked = F.col(sql_column(MARK)).isNull()
         free = column.isNull() & unmarked if _names(pipeline) else unmarked
         found.append(F.count_if(free & topic.isNull()).alias(f"quarantined: {UNROUTABLE}"))
     return found

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config import locate
-from shipper.config.checks import InWindowCheck, MatchesCheck, RecordCheck
-from shipper.config.models import Pipeline
-from shipper.config.sql import column
+from shipper.config.content_checks import InWindowCheck, MatchesCheck, RecordCheck
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import sql_column
 from shipper.errors import ConfigError
 from spark_jobs.parsing import parse_faults, with_parsed
 from spark_jobs.records import LINES, of_line
@@ -63,7 +63,7 @@ def expressions(pipeline: Pipeline) -> Iterator[Expression]:
         if isinstance(check, RecordCheck):
             yield Expression(f"gates.source[{index}].{check.sql_field}", check.condition(), "condition")
         if isinstance(check, InWindowCheck):
-            yield Expression(f"gates.source[{index}].column", column(check.column), "time")
+            yield Expression(f"gates.source[{index}].column", sql_column(check.column), "time")
 
 
 def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from shipper.config.delivery_checks import ReadBackCheck
-from shipper.config.models import Cluster
+from shipper.config.checks import ReadBackCheck
+from shipper.config.cluster import Cluster
 from shipper.errors import ShipperError
 from shipper.ledger.codec import decode
 from shipper.ledger.inventory import LedgerFigures, figures

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shipper.config import sql
-from shipper.config.models import Pipeline
-from shipper.config.parsing import Parse, regex_groups
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import Parse, regex_groups
+from shipper.config.rules import sql_column
 from spark_jobs.listing import first_line
 
 #: Names that no column of a pipeline can have. The parsed line stands in a column of its own, so that it is parsed once.
@@ -37,7 +37,7 @@ def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 def is_parsed(parse: Parse) -> Column:
     """Whether the line could be parsed; never null."""
-    parsed = F.col(sql.column(PARSED))
+    parsed = F.col(sql_column(PARSED))
     return F.coalesce(parsed, F.lit(False)) if parse.regex is not None or parse.json_object is True else parsed.isNotNull()
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from shipper.config.delivery_checks import ChecksumCheck
-from shipper.config.models import Cluster, Pipeline
-from shipper.config.sql import column
+from shipper.config.checks import ChecksumCheck
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import sql_column
 from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog

@@ -9,10 +9,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
-from shipper.config.models import Pipeline
-from shipper.config.route import Route
-from shipper.config.rules import reserved_topics
-from shipper.config.sql import column
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import Route
+from shipper.config.rules import reserved_topics, sql_column
 from shipper.errors import ConfigError
 from shipper.worker.marks import MARK
 from spark_jobs.dispositions import DISPOSITION, counts, disposition, is_dropped, quarantine_checks
@@ -71,7 +70,7 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
         value = F.when(~F.coalesce(is_dropped(pipeline), F.lit(False)), value)
     columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
-        columns.append((F.col(column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
+        columns.append((F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
     if mapping.key is not None:
         columns.append(_as_bytes(frame, mapping.key).alias("key"))
     if mapping.headers and mapping.bundle is None:

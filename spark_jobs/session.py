@@ -14,7 +14,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from spark_jobs.java import afterwards, java_process, spark_gateway
 from spark_jobs.settings import set_environment, spark_settings
 

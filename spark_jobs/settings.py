@@ -6,8 +6,8 @@ import os
 import sys
 from importlib.metadata import version
 
-from shipper.config.models import Pipeline
-from shipper.config.spark_settings import SQL_DEFAULTS
+from shipper.config.pipeline import Pipeline
+from shipper.config.properties import SQL_DEFAULTS
 from shipper.runner import READER_JAR
 from spark_jobs.java import log_settings
 

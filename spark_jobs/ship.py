@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shipper.config.delivery_checks import ReadBackCheck
-from shipper.config.models import Cluster
+from shipper.config.checks import ReadBackCheck
+from shipper.config.cluster import Cluster
 from shipper.driver.files import split_hash
 from shipper.driver.pending import Remaining, remaining, shipped_under_another
 from shipper.driver.preflight import Preflight, Sample, preflight

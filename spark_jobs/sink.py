@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from shipper.config.models import Cluster
+    from shipper.config.cluster import Cluster
     from shipper.worker.order import ShipOrder
     from shipper.worker.receipt import Receipt
 

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from shipper.config.checks import SizeVsHistoryCheck
-from shipper.config.models import Gates
-from shipper.config.sql import column
+from shipper.config.content_checks import Gates
+from shipper.config.rules import sql_column
 from shipper.errors import SourceError
 from shipper.report.past_runs import past_runs
 from shipper.report.plan_result import PlannedFile, PlanResult
@@ -99,7 +99,7 @@ class SourceView:
             pieces, bytes_each = list(file_pieces(self.left, pipeline.split_size_bytes)), pipeline.split_size_bytes
         limits = LineLimits(pipeline.records.max_line_bytes, _KEPT_OF_LONG_LINES_BYTES)
         with reading(self.context.spark, pieces, limits, partition_bytes=bytes_each) as read:
-            yield read.frame.where(~F.col(column(MARK)).eqNullSafe(BROKEN))
+            yield read.frame.where(~F.col(sql_column(MARK)).eqNullSafe(BROKEN))
             broken_files(pieces, read.reports())
 
     def history(self, check: SizeVsHistoryCheck) -> Sequence[PastRun]:

@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Sequence
 from typing import TypeVar
 
-from shipper.config.checks import ContentCheck
-from shipper.config.listing_checks import ListingCheck
+from shipper.config.checks import ListingCheck
+from shipper.config.content_checks import ContentCheck
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
 from shipper.report.message import summary

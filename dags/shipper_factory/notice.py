@@ -25,8 +25,7 @@ from urllib.parse import quote
 from airflow.sdk import BaseNotifier
 
 from shipper.config import load_pipeline, locate
-from shipper.config.models import Pipeline
-from shipper.config.notify import Notify
+from shipper.config.pipeline import Notify, Pipeline
 from shipper.errors import ConfigError
 from shipper.runner import REPORT
 from shipper_factory.graph import RESOLVE_WINDOW, group_id

@@ -14,7 +14,7 @@ import typer
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json, table
 from shipper.cli.open_ledger import moment_or_age, open_ledgers
 from shipper.config import load_pipeline, resolve_uri
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.fold import all_doubts
 from shipper.ledger.inventory import Inventory, entries

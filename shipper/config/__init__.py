@@ -1,18 +1,27 @@
 """The configuration: what a user writes, checked, as models, and described.
 
-Names come from their modules when they are asked for: each of Spark's Python processes needs the models, and none of them YAML or
-documents, which take 0.3 s to import.
+A name is imported from its module when somebody asks for it: each of Spark's Python processes needs the models, and none of them needs YAML or
+the schemas, which take 0.3 s to import.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shipper.config.documents import generated_files
-    from shipper.config.faults import ConfigFault
-    from shipper.config.loading import LoadedConfig, load_all, load_cluster, load_pipeline, load_platform, locate
-    from shipper.config.models import Cluster, Pipeline
-    from shipper.config.uris import resolve_uri
+    from shipper.config.cluster import Cluster
+    from shipper.config.explain import ConfigFault
+    from shipper.config.load import (
+        LoadedConfig,
+        load_all,
+        load_cluster,
+        load_pipeline,
+        load_pipeline_alone,
+        load_platform,
+        locate,
+    )
+    from shipper.config.pipeline import Pipeline
+    from shipper.config.rules import resolve_uri
+    from shipper.config.schema import generated_files
 
 __all__ = [
     "Cluster",
@@ -30,15 +39,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "generated_files": "documents",
-    "ConfigFault": "faults",
-    "Cluster": "models",
-    "Pipeline": "models",
-    "resolve_uri": "uris",
+    "Cluster": "cluster",
+    "ConfigFault": "explain",
+    "Pipeline": "pipeline",
+    "generated_files": "schema",
+    "resolve_uri": "rules",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'loading')}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'load')}"), name)

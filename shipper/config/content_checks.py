@@ -1,18 +1,78 @@
-"""The checks of the source gate that look at the lines. All that one scope (`sample`, `full`) has to answer is read in one pass."""
+"""The checks of the source gate that look at lines, and the part of a pipeline below `gates`. All that one scope (`sample`, `full`) has to answer
+is read in one scan."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
 
-from shipper.config import sql
-from shipper.config.base import Model, refuse
-from shipper.config.check_base import ContentCheck, CountCheck, RateCheck, RecordCheck
-from shipper.config.rules import COLUMN_PATTERN
+from shipper.config.checks import (
+    CountCheck,
+    DeliveryCheck,
+    FilesCheck,
+    ListingCheck,
+    PipelineFacts,
+    SourceGateCheck,
+    SumClosesCheck,
+)
+from shipper.config.rules import (
+    COLUMN_PATTERN,
+    THE_KEY,
+    TOPIC_COLUMN,
+    Fault,
+    Model,
+    refuse,
+    sql_array,
+    sql_column,
+    sql_literal,
+    suggestion,
+)
 from shipper.config.units import Bytes, Seconds, write_size
+
+
+class ContentCheck(SourceGateCheck):
+    """A check for which lines are read."""
+
+    on: Literal["sample", "full"] = "sample"
+    """`sample`: `gates.sample_files` pieces of the files that are about to be shipped, the same ones each time. `full`: all of them."""
+
+
+class RateCheck(ContentCheck):
+    """The share of records that are right."""
+
+    min_rate: StrictFloat = Field(default=1.0, gt=0, le=1)
+    """Smallest share of the records, 0–1."""
+
+    def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
+        column = getattr(self, "column", None)
+        if facts.columns is not None and column is not None and column not in facts.columns:
+            yield ("column",), f"no column {column!r}{suggestion(column, facts.columns)}"
+
+
+class RecordCheck(RateCheck):
+    """A check that says of each single record whether it is right."""
+
+    severity: Literal["block", "quarantine", "warn"] = "block"  # type: ignore[assignment]
+    """`block`: a share below `min_rate` closes the gate. `warn`: it is only reported. `quarantine`: it is reported, and each record
+    that is not right goes to the pipeline's quarantine topic instead, with the check as its reason."""
+
+    whole: ClassVar[str] = ""
+    sql_field: ClassVar[str] = "column"
+    """The key that Spark's complaint about :meth:`condition` is shown at."""
+
+    def condition(self) -> str:
+        """Spark SQL, true of a record that is right (null: it is not), over `value`, `key` and the columns of `records.columns`."""
+        raise NotImplementedError
+
+    def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
+        yield from super().faults(facts)
+        if self.severity == "quarantine" and facts.quarantines is False:
+            yield ("severity",), "`quarantine` needs a topic to go to: add `quarantine: {topic: …}` to the pipeline"
 
 
 class RowsCheck(CountCheck, ContentCheck):
@@ -29,7 +89,7 @@ class NotNullCheck(RecordCheck):
     """`value`, `key`, or a column of `records.columns`."""
 
     def condition(self) -> str:
-        return f"{sql.column(self.column)} IS NOT NULL"
+        return f"{sql_column(self.column)} IS NOT NULL"
 
 
 class MatchesCheck(RecordCheck):
@@ -44,7 +104,7 @@ class MatchesCheck(RecordCheck):
     sql_field: ClassVar[str] = "regex"
 
     def condition(self) -> str:
-        return f"{sql.column(self.column)} RLIKE {sql.literal(self.regex)}"
+        return f"{sql_column(self.column)} RLIKE {sql_literal(self.regex)}"
 
 
 class JsonCheck(RecordCheck):
@@ -55,7 +115,7 @@ class JsonCheck(RecordCheck):
     """`value`, `key`, or a column of `records.columns`."""
 
     def condition(self) -> str:
-        column = sql.column(self.column)
+        column = sql_column(self.column)
         return f"ltrim({column}) LIKE '{{%' AND try_parse_json({column}) IS NOT NULL"
 
 
@@ -76,8 +136,8 @@ class AllowedCheck(RecordCheck):
         return values
 
     def condition(self) -> str:
-        texts = ", ".join(sql.literal(str(value)) for value in self.values)
-        return f"CAST({sql.column(self.column)} AS STRING) IN ({texts})"
+        texts = ", ".join(sql_literal(str(value)) for value in self.values)
+        return f"CAST({sql_column(self.column)} AS STRING) IN ({texts})"
 
 
 class InWindowCheck(RateCheck):
@@ -100,7 +160,7 @@ class InWindowCheck(RateCheck):
         """As :meth:`RecordCheck.condition`, for one window."""
         low = round((start.timestamp() - self.before_seconds) * 1000)
         high = round((end.timestamp() + self.after_seconds) * 1000)
-        at = f"try_cast({sql.column(self.column)} AS TIMESTAMP)"
+        at = f"try_cast({sql_column(self.column)} AS TIMESTAMP)"
         return f"{at} >= timestamp_millis({low}) AND {at} < timestamp_millis({high})"
 
 
@@ -166,6 +226,16 @@ class RouteRateCheck(ContentCheck):
             raise ValueError(f"the smallest shares add up to {least:.12g}, more than all there is")
         return topics
 
+    def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
+        if facts.topics is None:
+            return
+        patterns = [".*".join(re.escape(part) for part in TOPIC_COLUMN.split(topic)[::2]) for topic in facts.topics]
+        for topic in self.topics:
+            if not any(re.fullmatch(pattern, topic) for pattern in patterns):
+                yield ("topics", topic, THE_KEY), f"no route leads to topic {topic!r}{suggestion(topic, facts.topics)}"
+        if not self.topics and all(TOPIC_COLUMN.search(topic) for topic in facts.topics):
+            yield (), "there is no topic to look at: every route's topic depends on the record; name some under `topics`"
+
 
 class SchemaCheck(RecordCheck):
     """The share of lines with the fields that are expected: of JSON objects (`fields`, at their top level), or of lines cut at a
@@ -200,20 +270,20 @@ class SchemaCheck(RecordCheck):
 
     def condition(self) -> str:
         if self.columns is not None:
-            column, delimiter = sql.column(self.column), sql.literal(self.delimiter)
+            column, delimiter = sql_column(self.column), sql_literal(self.delimiter)
             removed = f"octet_length({column}) - octet_length(replace({column}, {delimiter}, ''))"
             return f"{removed} = {(self.columns - 1) * len(self.delimiter.encode())}"
         return self.has_all() if self.new_fields == "allow" else f"{self.has_all()} AND NOT {self.has_new()}"
 
     def keys(self) -> str:
         """SQL: the names of the object's fields; null if it is no JSON object."""
-        return f"json_object_keys({sql.column(self.column)})"
+        return f"json_object_keys({sql_column(self.column)})"
 
     def has_all(self) -> str:
-        return f"(size(array_except({sql.array(self.fields)}, {self.keys()})) = 0)"
+        return f"(size(array_except({sql_array(self.fields)}, {self.keys()})) = 0)"
 
     def has_new(self) -> str:
-        return f"(size(array_except({self.keys()}, {sql.array((*self.fields, *self.optional))})) > 0)"
+        return f"(size(array_except({self.keys()}, {sql_array((*self.fields, *self.optional))})) > 0)"
 
 
 class ConditionCheck(RecordCheck):
@@ -244,3 +314,45 @@ class UniqueCheck(RateCheck):
     """`value`, `key`, or a column of `records.columns`. Nulls do not count."""
 
     whole: ClassVar[str] = "it is about records against each other, and says of none that it is the one too many"
+
+
+SourceCheck = Annotated[
+    ListingCheck
+    | RowsCheck
+    | NotNullCheck
+    | MatchesCheck
+    | JsonCheck
+    | AllowedCheck
+    | InWindowCheck
+    | LineLengthCheck
+    | RouteRateCheck
+    | SchemaCheck
+    | ConditionCheck
+    | UniqueCheck,
+    Field(discriminator="check"),
+]
+
+
+class Gates(Model):
+    """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
+
+    sample_files: StrictInt = Field(default=4, ge=1)
+    """How many pieces of files a `sample` is: that many files, spread evenly over the list, or several pieces of each if there are fewer."""
+    sample_piece_bytes: Bytes = Field(default=2_000_000, alias="sample_piece", ge=64 * 2**10)
+    """Most bytes in a piece; a smaller file is one piece. Plain text and bzip2 are cut at any place, and pieces are spread over the file;
+    of another compressed file that is larger, the piece is its first 20,000 lines."""
+    source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
+    """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
+    delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
+    """Checks after shipping, each kind once."""
+
+    @field_validator("delivery")
+    @classmethod
+    def _each_kind_once(cls, delivery: tuple[DeliveryCheck, ...]) -> tuple[DeliveryCheck, ...]:
+        kinds = [check.check for check in delivery]
+        refuse(
+            ((index, kind, "check"), f"there is a {kind!r} above already; it looks at everything, so keep one of them")
+            for index, kind in enumerate(kinds)
+            if kind in kinds[:index]
+        )
+        return delivery

@@ -21,11 +21,11 @@ from typing import Any, Literal
 
 from shipper.config.yaml_file import KeyPath, Problem
 
-Kind = Literal["environment", "file", "airflow"]
+ReferenceKind = Literal["environment", "file", "airflow"]
 #: While DAGs are parsed, and for ``validate --no-secrets``.
-EVERYTHING: frozenset[Kind] = frozenset({"environment", "file", "airflow"})
+EVERYTHING: frozenset[ReferenceKind] = frozenset({"environment", "file", "airflow"})
 #: What only a task of Airflow's can know.
-OF_AIRFLOW: frozenset[Kind] = frozenset({"airflow"})
+OF_AIRFLOW: frozenset[ReferenceKind] = frozenset({"airflow"})
 #: Holds what was looked up by somebody else, as JSON: ``{"airflow:kafka.password": "…"}``. Airflow's task gives it to its child.
 GIVEN_VARIABLE = "SHIPPER_REFERENCES"
 
@@ -42,7 +42,7 @@ _LONGEST_FILE_BYTES = 65_536
 class Reference:
     """One ``${…}``."""
 
-    kind: Kind
+    kind: ReferenceKind
     name: str
     """Of the variable, the path of the file, or ``CONNECTION.FIELD``."""
     default: str | None = None
@@ -128,11 +128,11 @@ def read_secret(path: Path) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def references(data: Any, wanted: Callable[[KeyPath], bool], path: KeyPath = ()) -> Iterator[Reference]:
+def references_in(data: Any, wanted: Callable[[KeyPath], bool], path: KeyPath = ()) -> Iterator[Reference]:
     """Those in the strings at ``wanted`` paths that are written as they should be."""
     if isinstance(data, dict | list):
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-            yield from references(value, wanted, (*path, key))
+            yield from references_in(value, wanted, (*path, key))
     elif isinstance(data, str) and wanted(path):
         yield from (found for match in _REFERENCE.finditer(data) if isinstance(found := _parsed(match), Reference))
 
@@ -142,8 +142,8 @@ def fill_in(
     known: Known,
     wanted: Callable[[KeyPath], bool],
     *,
-    kinds: Collection[Kind] = EVERYTHING,
-    leave: Collection[Kind] = (),
+    kinds: Collection[ReferenceKind] = EVERYTHING,
+    leave: Collection[ReferenceKind] = (),
     left: Callable[[KeyPath, str], Any] = lambda path, text: text,
     path: KeyPath = (),
 ) -> tuple[Any, list[Problem]]:

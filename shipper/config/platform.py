@@ -12,12 +12,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from shipper.config import annotations as types
-from shipper.config.base import Model
-from shipper.config.faults import ConfigFault
-from shipper.config.models import Pipeline
-from shipper.config.translation import problems_of
-from shipper.config.uris import lies_below, resolve_uri
+from shipper.config.explain import ConfigFault, bare, is_model, problems_of, yaml_keys
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import Model, lies_below, resolve_uri
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
 
 NAME = "shipper.yaml"
@@ -70,7 +67,7 @@ class Platform(Model):
 
 @dataclass(frozen=True)
 class PlatformFile:
-    """The file, or that there is none."""
+    """The file and what it says, or that there is none."""
 
     shown: str
     file: YamlFile
@@ -85,7 +82,7 @@ class PlatformFile:
         return replace(own, data=data, base=self.file, base_shown=self.shown, base_path=("defaults",))
 
     def beyond(self, own: YamlFile, pipeline: Pipeline, config_dir: Path) -> Iterator[Problem]:
-        """What the pipeline's own file says and may not."""
+        """What the pipeline's own file says and may not say."""
         allow = self.platform.allow
         if allow is None:
             return
@@ -164,33 +161,26 @@ def _are_maps(*values: Any) -> bool:
 
 
 def _lacks(key: str, value: Any) -> bool:
-    field = types.yaml_keys(Pipeline).get(key)
-    section = types.bare(field.annotation) if field else None
-    if section is None or not isinstance(value, dict) or not types.is_model(section):
+    """Whether ``value`` is a section of a pipeline without a key that it must have."""
+    field = yaml_keys(Pipeline).get(key)
+    section = bare(field.annotation) if field else None
+    if section is None or not isinstance(value, dict) or not is_model(section):
         return False
-    return any(found.is_required() and name not in value for name, found in types.yaml_keys(section).items())
+    return any(found.is_required() and name not in value for name, found in yaml_keys(section).items())
 
 
 def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[Problem]:
-    """As in a pipeline that says the rest. What only a whole pipeline can contradict is found in each."""
-    required: dict[str, dict[str, Any]] = {
-        "schedule": {"cron": "@hourly"},
-        "source": {"path": "/any"},
-        "quarantine": {"topic": "any.other"},
-    }
-    rest: dict[str, Any] = {"pipeline": "any", "source": "/any", "topic": "any", "clusters": ["any"]}
-    own: dict[str, Any] = {
-        key: value for key, value in rest.items() if key != "topic" or not {"topic", "routes"} & defaults.keys()
-    }
-    own |= {key: needed for key, needed in required.items() if isinstance(defaults.get(key), dict)}
+    """What is wrong with ``defaults`` in a pipeline that says the rest. What only a whole pipeline can contradict is found in each."""
+    rest: dict[str, Any] = {"pipeline": "any", "source": "/any", "clusters": ["any"]}
+    if not {"topic", "routes"} & defaults.keys():
+        rest["topic"] = "any"
+    required = {"schedule": {"cron": "@hourly"}, "source": {"path": "/any"}, "quarantine": {"topic": "any.other"}}
+    rest |= {key: needed for key, needed in required.items() if isinstance(defaults.get(key), dict)}
+    whole = merge(rest, defaults)
     try:
-        Pipeline.model_validate(merge(own, defaults), by_alias=True, by_name=False)
+        Pipeline.model_validate(whole, by_alias=True, by_name=False)
     except ValidationError as error:
-        below = YamlFile(data=merge(own, defaults), base=file, base_path=("defaults",))
-        found = problems_of(error, Pipeline, below)
-        return [
-            Problem(("defaults", *problem.path), problem.message)
-            for problem in found
-            if ("defaults", *problem.path) in file.own_paths()
-        ]
+        found = problems_of(error, Pipeline, YamlFile(data=whole, base=file, base_path=("defaults",)))
+        there = [Problem(("defaults", *problem.path), problem.message) for problem in found]
+        return [problem for problem in there if problem.path in file.own_paths()]
     return []

@@ -1,13 +1,47 @@
-"""What may be written in one value: cron expressions, topic names, and the guess at what was meant. Pure."""
+"""What the models are made of: their base class, how a validator refuses, and what may be written in one value.
+
+No file, environment or network is touched here. Cron expressions, dates in paths, names of topics and hosts, and URIs are judged by their text.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
+import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from shipper.config.path_time import directives
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+#: pydantic's own last step to a key of a map.
+THE_KEY = "[key]"
+Fault = tuple[tuple[str | int, ...], str]
+"""The place below what is validated, and what is wrong there: ``((0, "when"), "why")``. A fault of a map's key, not of its value, is at
+``(key, THE_KEY)``."""
+
+
+class Model(BaseModel):
+    """Frozen, no unknown keys, and loadable by field name as well as by YAML key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True)
+
+
+def refuse(faults: Iterable[Fault]) -> None:
+    """Raises ValidationError with all faults of a validator at once, each at its own place; returns if there are none.
+
+    pydantic merges a ValidationError that a validator raises into its own, so the places survive.
+    """
+    details = [
+        InitErrorDetails(type=PydanticCustomError("fault", "{why}", {"why": why}), loc=place, input=None) for place, why in faults
+    ]
+    if details:
+        raise ValidationError.from_exception_data("", details)
+
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 COLUMN_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -20,32 +54,7 @@ PATTERN_MEANINGS = {
     CLASS_PATTERN: "write the full name of a class: airflow.providers.slack.notifications.slack.SlackNotifier",
     MEMORY_PATTERN: "write gigabytes or megabytes as Spark does: 2g, 512m",
 }
-#: `{column}` in a topic.
-TOPIC_COLUMN = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_SOURCE_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 _MOST_NAMES_SHOWN = 20
-
-# The presets that Airflow's cron timetables know, and the ranges of the five fields.
-CRON_PRESETS = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@quarterly": "0 0 1 */3 *",
-    "@yearly": "0 0 1 1 *",
-}
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_CRON_FIELDS = (
-    ("minute", 0, 59, ()),
-    ("hour", 0, 23, ()),
-    ("day of month", 1, 31, ()),
-    ("month", 1, 12, _MONTHS),
-    ("day of week", 0, 7, _DAYS),
-)
-_DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_CRON_PART = re.compile(r"(?:\*|\?|l|(\w+)(?:-(\w+))?(?:#[1-5])?)(?:/([1-9]\d*))?", re.ASCII)
 
 
 def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> str:
@@ -56,6 +65,13 @@ def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> s
     names = list(allowed)
     more = f", … ({len(names) - _MOST_NAMES_SHOWN} more)" if len(names) > _MOST_NAMES_SHOWN else ""
     return f"{guess} {label}: {', '.join(names[:_MOST_NAMES_SHOWN])}{more}" if names else ""
+
+
+# --- Topics and SQL
+
+#: `{column}` in a topic.
+TOPIC_COLUMN = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def legal_topic(name: str) -> bool:
@@ -79,6 +95,46 @@ def check_topic(name: str, *ledgers: str) -> None:
             f"{name!r} is not for records: topics that begin with '__' are Kafka's own, and '_shipper.…' or what a cluster names in "
             "`ledger.topic` are ledgers; a record in a ledger stops its pipeline; name another topic"
         )
+
+
+def sql_literal(text: str) -> str:
+    """``text`` as a string literal in Spark SQL, with its backslashes and quotes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def sql_column(name: str) -> str:
+    """``name`` as a column in Spark SQL, also where it is a word of SQL."""
+    return f"`{name}`"
+
+
+def sql_array(texts: tuple[str, ...]) -> str:
+    """``texts`` as an array of string literals."""
+    return f"array({', '.join(sql_literal(text) for text in texts)})"
+
+
+# --- Schedules
+
+# The presets that Airflow's cron timetables know, and the ranges of the five fields.
+CRON_PRESETS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@quarterly": "0 0 1 */3 *",
+    "@yearly": "0 0 1 1 *",
+}
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_CRON_FIELDS = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 7, _DAYS),
+)
+_DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_CRON_PART = re.compile(r"(?:\*|\?|l|(\w+)(?:-(\w+))?(?:#[1-5])?)(?:/([1-9]\d*))?", re.ASCII)
 
 
 def check_cron(expression: str) -> None:
@@ -106,9 +162,8 @@ def check_cron(expression: str) -> None:
 def _check_day_exists(days: str, months: str, weekdays: str) -> None:
     """Raises ValueError if no year has such a day: 30 February."""
     first_days = [re.match(r"\d+", part) for part in days.split(",")]
-    if weekdays not in ("*", "?") or not all(
-        first_days
-    ):  # either of the two fields is enough; `*`, `L` and `*/n` begin early enough
+    # Either of the two fields is enough; `*`, `L` and `*/n` begin early enough.
+    if weekdays not in ("*", "?") or not all(first_days):
         return
     parts = months.split(",")
     named = [found for part in parts if (found := re.fullmatch(r"(\w+)(?:-(\w+))?(/\d+)?", part))]
@@ -121,6 +176,154 @@ def _check_day_exists(days: str, months: str, weekdays: str) -> None:
         longest = max(longest, *(_DAYS_OF_MONTH[month - 1] for month in range(first, last + 1)), 0)
     if longest < min(int(day[0]) for day in first_days if day):
         raise ValueError(f"day {days} in month {months} never comes; the longest of these months has {longest} days")
+
+
+def _in_range(value: str, low: int, high: int, words: Collection[str]) -> bool:
+    return value in words or (value.isdigit() and low <= int(value) <= high)
+
+
+def check_timezone(name: str) -> None:
+    """Raises ValueError if ``name`` is no IANA time zone."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: "Europe" is a folder of time zones
+        close = difflib.get_close_matches(name, available_timezones(), n=1)
+        guess = f"; did you mean {close[0]!r}?" if close else "; use an IANA name such as UTC or Europe/Berlin"
+        raise ValueError(f"not a time zone{guess}") from error
+
+
+# --- Dates in paths
+
+_SOURCE_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
+# Directive → regex, and its length in seconds (a year and a month alone are never fine enough to be asked for). The one list of what a
+# pattern may have: of anything else nobody knows how often the name changes, and folders would be left out without a word.
+_DIRECTIVES = {
+    "Y": (r"\d{4}", 366 * 86_400),
+    "m": (r"\d{2}", 31 * 86_400),
+    "d": (r"\d{2}", 86_400),
+    "j": (r"\d{3}", 86_400),
+    "H": (r"\d{2}", 3600),
+    "M": (r"\d{2}", 60),
+    "S": (r"\d{2}", 1),
+    "-m": (r"\d{1,2}", 31 * 86_400),
+    "-d": (r"\d{1,2}", 86_400),
+    "-j": (r"\d{1,3}", 86_400),
+    "-H": (r"\d{1,2}", 3600),
+    "-M": (r"\d{1,2}", 60),
+    "-S": (r"\d{1,2}", 1),
+}
+_INSTEAD = {
+    "F": "%Y-%m-%d",
+    "T": "%H:%M:%S",
+    "R": "%H:%M",
+    "D": "%m/%d/%Y",
+    "y": "%Y",
+    "k": "%-H",
+    "e": "%-d",
+    "s": "%H, %M and %S",
+}
+_DIRECTIVE = re.compile(r"%([-_0^#EO]*.?)", re.DOTALL)
+_WHOLE_DATES = ({"Y", "m", "d"}, {"Y", "j"})
+_PLACEHOLDER = re.compile(r"\{window_start:([^}]*)\}")
+_GLOB = re.compile(r"[*?\[\]{}]")
+
+
+def check_source_placeholders(path: str) -> None:
+    """Raises ValueError unless every ``{…}`` that looks like a placeholder is ``{window_start:…}`` or ``{window_end:…}``,
+    with directives whose step is known.
+
+    Braces with a comma in them are left alone: ``{a,b}`` is an alternative in a glob.
+    """
+    for name, pattern in _SOURCE_PLACEHOLDER.findall(path):
+        if name not in ("window_start", "window_end"):
+            raise ValueError(f"unknown placeholder {{{name}}}; allowed: {{window_start:%Y-%m-%d}}, {{window_end:…}}")
+        if "%" not in pattern:
+            raise ValueError(f"{{{name}}} needs a date pattern, for example {{{name}:%Y-%m-%d}}")
+        directives(pattern)
+    if re.search(r"\{[^\w{]*+window", _SOURCE_PLACEHOLDER.sub("", path)):
+        raise ValueError("a placeholder is written {window_start:%Y-%m-%d}: a name, a colon, a date pattern, braces around")
+
+
+def directives(pattern: str) -> list[str]:
+    """``%Y/%-H`` → ``["Y", "-H"]``. Raises ValueError for one that is not in the list."""
+    found = _DIRECTIVE.findall(pattern)
+    for directive in found:
+        if directive not in _DIRECTIVES:
+            instead = f"; write {_INSTEAD[directive]}" if directive in _INSTEAD else ""
+            known = " ".join(f"%{name}" for name in _DIRECTIVES)
+            raise ValueError(f"%{directive} is not known here{instead}; there are {known}")
+    return found
+
+
+def step_seconds(pattern: str) -> int:
+    """How often the name changes, by its finest directive; a day at the most, since a month has no fixed length. Raises ValueError as
+    ``directives`` does."""
+    return min([86_400, *(_DIRECTIVES[directive][1] for directive in directives(pattern))])
+
+
+def pattern_of_source(path: str) -> str | None:
+    """``s3a://logs/{window_start:%Y/%m/%d/%H}/`` → ``/%Y/%m/%d/%H/``; None if the path names no time, or has a glob amid it."""
+    found = list(_PLACEHOLDER.finditer(path))
+    if not found:
+        return None
+    around = path[max(found[0].start() - 1, 0) : found[-1].end() + 1]
+    pattern = _PLACEHOLDER.sub(lambda match: match[1], around)
+    pattern = pattern.strip("*?[]{}")  # a glob right beside it says nothing about the time
+    return None if _GLOB.search(pattern) else pattern
+
+
+@dataclass(frozen=True)
+class PathTime:
+    """A pattern such as ``/%Y/%m/%d/%H/``. Raises ValueError for one that names no full date, or that holds another directive."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        used = self._used
+        if len(used) != len(set(used)):
+            raise ValueError("a directive stands twice in it; name each part of the time once")
+        if run_on := re.search(r"%-.(?=%|\d)", self.pattern):
+            raise ValueError(f"{run_on[0]} must be followed by something that is no digit, or nobody knows where it ends")
+        if not any(date <= set(used) for date in _WHOLE_DATES):
+            raise ValueError("it names no full date; it needs %Y, %m and %d (or %Y and %j), such as /%Y/%m/%d/%H/")
+        if ("M" in used and "H" not in used) or ("S" in used and "M" not in used):
+            raise ValueError("it has minutes without hours, or seconds without minutes")
+
+    @property
+    def _used(self) -> list[str]:
+        """The directives in it, without the sign for unpadded ones."""
+        return [directive.removeprefix("-") for directive in directives(self.pattern)]
+
+    @property
+    def finest_seconds(self) -> int:
+        """How often the name changes."""
+        return step_seconds(self.pattern)
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        parts = _DIRECTIVE.split(self.pattern)
+        regex = "".join(
+            f"(?P<{part.removeprefix('-')}>{_DIRECTIVES[part][0]})" if i % 2 else re.escape(part) for i, part in enumerate(parts)
+        )
+        # Without a digit before or after it: 20261101 is no time in 12026110123.
+        return re.compile(("" if parts[0] else r"(?<!\d)") + regex + ("" if parts[-1] else r"(?!\d)"), re.ASCII)
+
+    def find(self, path: str) -> dt.datetime | None:
+        """The last time in the path, UTC; None if there is none, or if it is no date (a 13th month)."""
+        matches = list(self._regex.finditer(path))
+        if not matches:
+            return None
+        used = self._used
+        text, pattern = "-".join(matches[-1][name] for name in used), "-".join(f"%{name}" for name in used)
+        try:
+            return dt.datetime.strptime(text, pattern).replace(tzinfo=dt.UTC)
+        except ValueError:
+            return None
+
+
+# --- Addresses
+
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def bootstrap_fault(bootstrap: str) -> str | None:
@@ -141,20 +344,6 @@ def bootstrap_fault(bootstrap: str) -> str | None:
     return None
 
 
-def _in_range(value: str, low: int, high: int, words: Collection[str]) -> bool:
-    return value in words or (value.isdigit() and low <= int(value) <= high)
-
-
-def check_timezone(name: str) -> None:
-    """Raises ValueError if ``name`` is no IANA time zone."""
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: "Europe" is a folder of time zones
-        close = difflib.get_close_matches(name, available_timezones(), n=1)
-        guess = f"; did you mean {close[0]!r}?" if close else "; use an IANA name such as UTC or Europe/Berlin"
-        raise ValueError(f"not a time zone{guess}") from error
-
-
 def password_fault(uri: str) -> str | None:
     """Of an address with a password in it: paths of files are in the ledger, in reports and in logs. Quotes nothing."""
     if re.search(r"://[^/@]*:[^/@]*@", uri) is None:
@@ -162,17 +351,25 @@ def password_fault(uri: str) -> str | None:
     return "the address has a password in it, and addresses are shown: give it to Hadoop (`runner.conf`, core-site.xml) or fsspec instead"
 
 
-def check_source_placeholders(path: str) -> None:
-    """Raises ValueError unless every ``{…}`` that looks like a placeholder is ``{window_start:…}`` or ``{window_end:…}``,
-    with directives whose step is known.
+def resolve_uri(config_dir: Path, uri: str) -> str:
+    """A path that is neither absolute nor has a scheme lies below the folder above ``config_dir``; others stay as they are.
 
-    Braces with a comma in them are left alone: ``{a,b}`` is an alternative in a glob.
+    Globs, placeholders and a ``/`` at the end survive. Symbolic links are not followed: a file's path is its identity.
     """
-    for name, pattern in _SOURCE_PLACEHOLDER.findall(path):
-        if name not in ("window_start", "window_end"):
-            raise ValueError(f"unknown placeholder {{{name}}}; allowed: {{window_start:%Y-%m-%d}}, {{window_end:…}}")
-        if "%" not in pattern:
-            raise ValueError(f"{{{name}}} needs a date pattern, for example {{{name}:%Y-%m-%d}}")
-        directives(pattern)
-    if re.search(r"\{[^\w{]*+window", _SOURCE_PLACEHOLDER.sub("", path)):
-        raise ValueError("a placeholder is written {window_start:%Y-%m-%d}: a name, a colon, a date pattern, braces around")
+    if SCHEME.match(uri) or uri.startswith("/"):
+        return uri
+    path = os.path.normpath(Path.cwd() / config_dir / ".." / uri)
+    return path + "/" if uri.endswith("/") else path
+
+
+def lies_below(uri: str, root: str) -> bool:
+    """Whether everything that ``uri``, a path or a pattern of paths, can name lies in the folder ``root``. Symbolic links are not looked at."""
+    plain, top = _without_file_scheme(uri), _without_file_scheme(root).rstrip("/")
+    if ".." in re.split(r"[/,{}|]", plain):
+        return False
+    return plain == top or plain.startswith(top + "/")
+
+
+def _without_file_scheme(uri: str) -> str:
+    found = re.match(r"file:/+", uri)
+    return "/" + uri[found.end() :] if found else uri

@@ -1,14 +1,16 @@
-"""Durations, sizes and rates as people write them: ``10m``, ``1h30m``, ``50MB``, ``64MiB``."""
+"""Durations, sizes, rates and moments as people write them: ``10m``, ``1h30m``, ``50MB``, ``64MiB``, ``2026-11-01``."""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 _MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -87,8 +89,8 @@ def parse_rate(value: Any) -> int:
 
 @dataclass(frozen=True)
 class Unit:
-    """A kind of number that is written as text: the mark of a field that is one, in its annotation. The loader, the schema, the reference
-    and the messages all go by it."""
+    """A kind of value that is written as text: the mark of a field that is one, in its annotation. The schema, the reference and the messages all
+    go by it."""
 
     name: str
     pattern: str
@@ -97,10 +99,17 @@ class Unit:
     write: Callable[[Any], str]
     """As a user writes it; the loader reads it back."""
 
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Text of this pattern. The number's bounds stay in it: shipper.config.schema tells them in words."""
+        bounds = {key: value for key, value in handler(core_schema).items() if key not in ("type", "format")}
+        return {**bounds, "type": "string", "pattern": self.pattern, "examples": list(self.examples)}
+
 
 DURATION = Unit("duration", DURATION_PATTERN, ("30s", "10m", "1h30m"), lambda value: write_duration(float(value)))
 SIZE = Unit("size", SIZE_PATTERN, ("500kB", "64MiB", "2GB"), lambda value: write_size(int(value)))
 RATE = Unit("rate", RATE_PATTERN, ("500kB/s", "50MB/s", "1GB/s"), lambda value: f"{write_size(int(value))}/s")
+MOMENT = Unit("date or time", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}", ("2026-11-01", "2026-11-01T06:00Z"), str)
 Seconds = Annotated[float, BeforeValidator(parse_duration), DURATION]
 Bytes = Annotated[int, BeforeValidator(parse_size), SIZE]
 BytesPerSecond = Annotated[int, BeforeValidator(parse_rate), RATE]
+Moment = Annotated[dt.datetime, MOMENT]

@@ -42,7 +42,9 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Written:
+    """How a key and its value stand in the file: lines and columns from 1."""
+
     key: tuple[int, int]
     value: tuple[int, int] | None
     """None for a list or section, which begins at its key for a reader."""
@@ -57,7 +59,7 @@ class YamlFile:
     data: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     parsed: bool = True
-    _places: dict[KeyPath, _Place] = field(default_factory=dict)
+    _written: dict[KeyPath, _Written] = field(default_factory=dict)
     base: YamlFile | None = None
     """Another file, from which values come that are not in this one: those at ``base_path``. ``data`` then has both."""
     base_shown: str = ""
@@ -67,39 +69,39 @@ class YamlFile:
         """Line and column, from 1, of the value at ``path`` if it is a scalar, else of its key; for what is not there,
         of the nearest section around it."""
         for length in range(len(path), -1, -1):
-            place = self._places.get(path[:length])
+            place = self._written.get(path[:length])
             if place is not None:
                 return place.value if place.value and length == len(path) else place.key
         return (1, 1)
 
     def key_position(self, path: KeyPath) -> tuple[int, int]:
         """As :meth:`position`, but of the key also for a scalar."""
-        place = self._places.get(path)
+        place = self._written.get(path)
         return place.key if place else self.position(path)
 
     def text(self, path: KeyPath) -> str | None:
         """The scalar at ``path`` as it stands in the file, before ``${…}`` is filled in."""
-        place = self._places.get(path)
+        place = self._written.get(path)
         if place is None and (origin := self.origin(path)):
             return origin[0].text(origin[2])
         return place.text if place else None
 
     def paths(self) -> list[KeyPath]:
         """Of all values, those of ``base`` too."""
-        below = self.base._places if self.base else {}
+        below = self.base._written if self.base else {}
         length = len(self.base_path)
         return [
-            *self._places,
-            *(path[length:] for path in below if path[:length] == self.base_path and path[length:] not in self._places),
+            *self._written,
+            *(path[length:] for path in below if path[:length] == self.base_path and path[length:] not in self._written),
         ]
 
     def own_paths(self) -> Collection[KeyPath]:
-        return self._places.keys()
+        return self._written.keys()
 
     def origin(self, path: KeyPath) -> tuple[YamlFile, str, KeyPath] | None:
         """File, its name and the path there of a value that ``base`` has and this file has not."""
         there = (*self.base_path, *path)
-        if self.base is None or not path or path in self._places or there not in self.base._places:
+        if self.base is None or not path or path in self._written or there not in self.base._written:
             return None
         return self.base, self.base_shown, there
 
@@ -245,15 +247,15 @@ class _Builder:
         self._file = YamlFile()
 
     def build(self, root: MappingNode) -> YamlFile:
-        self._file._places[()] = _Place(_start(root), None, None)
+        self._file._written[()] = _Written(_start(root), None, None)
         self._file.data = self._mapping(root, ())
         return self._file
 
     def _value(self, node: Node, path: KeyPath, key: tuple[int, int]) -> Any:
-        if len(self._file._places) > MOST_VALUES:  # an alias is written out here
+        if len(self._file._written) > MOST_VALUES:  # an alias is written out here
             raise _TooMuch.values(self._file.position(path[:1]))
         scalar = isinstance(node, ScalarNode)
-        self._file._places[path] = _Place(key, _start(node) if scalar else None, str(node.value) if scalar else None)
+        self._file._written[path] = _Written(key, _start(node) if scalar else None, str(node.value) if scalar else None)
         if not scalar and _short_tag(node) not in ("map", "seq"):
             self._say(path, _TAGGED, _start(node))
         if isinstance(node, MappingNode):
@@ -269,7 +271,7 @@ class _Builder:
             if key is None:
                 continue
             here = (*path, key)
-            if here in self._file._places:
+            if here in self._file._written:
                 first = self._file.key_position(here)[0]
                 self._say(here, f"the key is there twice; it is in line {first} too", _start(key_node))
                 continue

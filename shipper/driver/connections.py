@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shipper.config.models import SMALLEST_SPLIT_BYTES
+from shipper.config.pipeline import SMALLEST_SPLIT_BYTES
 from shipper.driver.files import split_starts
 from shipper.errors import DigestChanged, SourceError
 from shipper.ledger.fold import Chunks, SplitState, complete_as_cut

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shipper.config.mapping import LINES_HEADER
-from shipper.config.models import Cluster, Pipeline
-from shipper.config.quarantine import UNREADABLE
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import LINES_HEADER, UNREADABLE
 from shipper.driver.preflight import is_transactional
 from shipper.errors import ClusterError, UsageError
 from shipper.kafka.client import ClusterClient

@@ -39,7 +39,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until

@@ -7,7 +7,8 @@ import itertools
 import time
 from collections.abc import Iterable
 
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.errors import Superseded
 from shipper.kafka.connection import Until, connection
 from shipper.kafka.producer import LaneSettings

@@ -19,9 +19,8 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from xxhash import xxh64_intdigest
 
-from shipper.config.client_settings import client_settings, refused, revealed
-from shipper.config.mapping import LINES_HEADER
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster, client_settings, refused, revealed
+from shipper.config.records import LINES_HEADER
 from shipper.errors import ClusterError, OutcomeUnknown
 
 log = logging.getLogger("shipper.verify.readback")

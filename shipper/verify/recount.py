@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shipper.config.delivery_checks import ReadBackCheck
-from shipper.config.models import Pipeline
+from shipper.config.checks import ReadBackCheck
+from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import ShipResult, TopicAccount, write_checksum

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from croniter import croniter
 
-from shipper.config.models import Schedule
+from shipper.config.pipeline import Schedule
 from shipper.config.rules import CRON_PRESETS
 from shipper.windows.window import Window
 

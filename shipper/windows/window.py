@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 
-from shipper.config.path_time import step_seconds
+from shipper.config.rules import step_seconds
 from shipper.errors import WindowError
 
 _PLACEHOLDER = re.compile(r"\{(window_start|window_end):([^}]*)\}")

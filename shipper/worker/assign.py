@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.config.quarantine import TOO_LARGE, TOO_MANY_TOPICS, UNPARSEABLE, UNREADABLE, UNROUTABLE
+from shipper.config.records import TOO_LARGE, TOO_MANY_TOPICS, UNPARSEABLE, UNREADABLE, UNROUTABLE
 from shipper.errors import RecordUnshippable
 from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.worker.cut import SplitSlice

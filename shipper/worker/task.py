@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ShipperError, TopicMissing
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits

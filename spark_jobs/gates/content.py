@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shipper.config import sql
-from shipper.config.checks import (
+from shipper.config.content_checks import (
     AllowedCheck,
     ConditionCheck,
     ContentCheck,
@@ -29,6 +28,7 @@ from shipper.config.checks import (
     Share,
     UniqueCheck,
 )
+from shipper.config.rules import sql_column, sql_literal
 from shipper.config.units import write_size
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
@@ -142,7 +142,7 @@ def _json_schema(check: SchemaCheck) -> Measured:
 def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
     """Distinct hashes. Of many records only every n-th hash is kept, so that the pass needs neither memory nor a shuffle of all of
     them; all copies of a value have the same hash, so what is compared is right about the values that it is of."""
-    column = sql.column(check.column)
+    column = sql_column(check.column)
     estimate = plan.total_bytes * max(1.0, plan.sample_ratio) / _SHORT_LINE_BYTES
     every = 1
     while estimate / every > _MOST_COMPARED:
@@ -188,7 +188,7 @@ def _line_length(check: LineLengthCheck) -> Measured:
 
 def _route_rate(check: RouteRateCheck, topics: tuple[str, ...]) -> Measured:
     names = list(dict.fromkeys((*topics, *check.topics)))
-    figures = {f"topic{i}": f"count_if({sql.column(TOPIC_COLUMN)} = {sql.literal(name)})" for i, name in enumerate(names)}
+    figures = {f"topic{i}": f"count_if({sql_column(TOPIC_COLUMN)} = {sql_literal(name)})" for i, name in enumerate(names)}
 
     def finding(rows: int, found: Figures) -> Finding:
         counts = [found[f"topic{i}"] for i in range(len(names))]

@@ -19,7 +19,7 @@ from shipper.config.checks import (
     SizeVsHistoryCheck,
     TotalBytesCheck,
 )
-from shipper.config.path_time import pattern_of_source
+from shipper.config.rules import pattern_of_source
 from shipper.config.units import format_bytes, write_duration, write_size
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult

@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 
 from pyspark.errors import AnalysisException
 
-from shipper.config.checks import ContentCheck, ListingCheck, SourceCheck
+from shipper.config.checks import ListingCheck
+from shipper.config.content_checks import ContentCheck, SourceCheck
 from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates import content, listing

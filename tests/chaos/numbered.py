@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 
 _SPLIT_BYTES = 1 << 20
 _PADDING = b"as long as a log line is, so that a chunk has about a thousand of them" * 2

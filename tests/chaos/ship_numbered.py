@@ -31,7 +31,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import xxhash
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ShipperError, of_kind
 from shipper.kafka.producer import LaneProducer
 from shipper.kafka.transaction import Transactions

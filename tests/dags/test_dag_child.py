@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from shipper_factory.step import Child
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.runner import Job
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)

@@ -8,7 +8,7 @@ from collections import Counter
 from confluent_kafka import Consumer, TopicPartition
 from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings

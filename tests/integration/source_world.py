@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.driver.files import split_starts
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.run_folder import RunFolder

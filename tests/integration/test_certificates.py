@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from shipper_tools.testing.secured_kafka import SecuredKafka
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError
 from shipper.kafka.client import ClusterClient
 

@@ -10,7 +10,7 @@ import pytest
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault, connection

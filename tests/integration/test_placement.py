@@ -13,7 +13,7 @@ from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka import JARS, KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings

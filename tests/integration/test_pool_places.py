@@ -7,7 +7,7 @@ import os
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import Sample, preflight
 from shipper.errors import NoSuchPartition, RecordTooLarge, TopicMissing
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits

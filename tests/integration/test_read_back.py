@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import OutcomeUnknown
 from shipper.kafka.client import ClusterClient
 from shipper.verify.readback import OffsetRange, ReadBack, Seen, Taker, take_bundles, take_quarantined, take_records

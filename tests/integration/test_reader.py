@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shipper.config.sql import column
+from shipper.config.rules import sql_column
 from shipper.driver.formats import HEAD_BYTES, recognise
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK, TOO_LONG, unmarked
@@ -55,7 +55,7 @@ def read(
     spark: SparkSession, files: list[PlannedFile], split: int = 2**25, limits: LineLimits | None = None
 ) -> tuple[list[Row], list[PieceReport]]:
     with reading(spark, list(file_pieces(files, split)), limits or LineLimits(), partition_bytes=split) as found:
-        frame = found.frame.select(F.col("value").cast("binary").alias("value"), F.col(column(MARK)).alias("mark"), "split")
+        frame = found.frame.select(F.col("value").cast("binary").alias("value"), F.col(sql_column(MARK)).alias("mark"), "split")
         rows = [(None if row.value is None else bytes(row.value), row.mark, row.split) for row in frame.collect()]
         return rows, found.reports()
 

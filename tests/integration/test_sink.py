@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from spark_jobs import sink
 from spark_jobs.session import session
 

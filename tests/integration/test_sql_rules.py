@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.errors import ConfigError
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult

@@ -18,7 +18,8 @@ from typing import Any
 from shipper_tools.dev.console_consumer import read_topic
 
 from shipper.config import load_pipeline
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.log import LedgerLog
 from shipper.report.results import RunReport

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipper_tools.dev.console_consumer import unbundle
 
-from shipper.config.mapping import LINES_HEADER
+from shipper.config.records import LINES_HEADER
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.types import FileId, SplitId

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shipper_tools.testing.memory_log import MemoryLog
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.driver.pending import remaining
 from shipper.driver.replay import Place, in_quarantine
 from shipper.errors import SourceError

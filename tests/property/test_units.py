@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from shipper.config import annotations as types
-from shipper.config.models import Cluster, Pipeline
+from shipper.config import explain as types
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.config.units import (
     DURATION,
     DURATION_PATTERN,
@@ -158,7 +159,7 @@ def fields_with_units(model: type[BaseModel]) -> Iterator[tuple[str, Unit | None
     for key, field in types.yaml_keys(model).items():
         name = next(name for name, found in model.model_fields.items() if found is field)
         if "_seconds" in name or "_bytes" in name or "bandwidth" in name or "rate_limit" in name:
-            yield key, types.unit(model, key), name
+            yield key, types.unit_of(field), name
         below = types.item(types.bare(field.annotation)) or field.annotation
         for section in [types.bare(below), *types.variants(below).values()]:
             if types.is_model(section):

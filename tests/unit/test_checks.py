@@ -9,19 +9,19 @@ from typing import get_args
 import pytest
 
 from shipper.config import load_all
-from shipper.config.check_base import RecordCheck
-from shipper.config.checks import (
+from shipper.config.checks import FilesPerCheck
+from shipper.config.content_checks import (
     AllowedCheck,
     ConditionCheck,
-    FilesPerCheck,
     InWindowCheck,
     JsonCheck,
     MatchesCheck,
     NotNullCheck,
+    RecordCheck,
     SchemaCheck,
     SourceCheck,
 )
-from shipper.config.path_time import PathTime, pattern_of_source
+from shipper.config.rules import PathTime, pattern_of_source
 
 KINDS = get_args(get_args(SourceCheck)[0])
 

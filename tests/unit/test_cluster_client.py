@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import is_transactional
 from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.kafka import admin as module

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from shipper.config import annotations as types
+from shipper.config import explain as types
 from shipper.config import generated_files, load_all
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.config.platform import Platform, read_platform
 from shipper.config.yaml_file import read_yaml
 
@@ -64,6 +65,9 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
         {"runner": {"kind": "local", "conf": {"spark.ui.enabled": "false"}}},
         {"limits": {"max_bytes": "1TB"}},
         {"delivery": {"rate_limit": "50MB/s"}},
+        {"delivery": {"partitions": [0, 3]}},
+        {"delivery": {"partitions": "share"}},
+        {"records": {"parse": {"json": True}}},
     ],
 )
 def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: Path) -> None:
@@ -84,6 +88,7 @@ def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: 
         {"delivery": {"lanes": 0}},
         {"delivery": {"lanes": "2"}},
         {"delivery": {"lanes": True}},
+        {"delivery": {"partitions": "some"}},
         {"source": {"settle": "10m"}},
         {"source": {"path": "x", "settle": "10 minutes"}},
         {"source": 5},

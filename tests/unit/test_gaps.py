@@ -11,7 +11,7 @@ import pytest
 from shipper_tools.samples.reports import shipped
 
 from shipper.cli.gaps import LedgerHeld
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.ledger.inventory import Entry, Inventory
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.gaps import beginnings, coverage, find_gaps, gaps_before, merged, read_beginnings

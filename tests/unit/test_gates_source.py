@@ -5,7 +5,8 @@ import pytest
 from pydantic import TypeAdapter
 from pyspark.errors import AnalysisException
 
-from shipper.config.checks import FilesCheck, SourceCheck
+from shipper.config.checks import FilesCheck
+from shipper.config.content_checks import SourceCheck
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import PastRun

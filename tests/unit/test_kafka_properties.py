@@ -17,8 +17,8 @@ import confluent_kafka
 import pytest
 from pydantic import ValidationError
 
-from shipper.config.kafka_properties import ALLOWED, FORBIDDEN, OWNED, UNSAFE, otherwise_unsafe
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
+from shipper.config.properties import ALLOWED, FORBIDDEN, OWNED, UNSAFE, otherwise_unsafe
 from shipper.errors import ClusterError, WrongProperties
 from shipper.kafka import admin, client, producer, topics
 from shipper.kafka.client import ClusterClient

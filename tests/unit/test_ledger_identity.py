@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from shipper_tools.testing.memory_log import MemoryLog
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, LedgerGone
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.identity import LedgerIdentity

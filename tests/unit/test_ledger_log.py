@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from shipper_tools.testing.memory_log import MemoryLog
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ArchiveMissing
 from shipper.ledger.codec import encode_archive, encode_attempt, encode_chunk, encode_generation, encode_lease, encode_void
 from shipper.ledger.inventory import Inventory, differences, entries, findings

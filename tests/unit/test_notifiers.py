@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config.notifiers import why_missing
+from shipper.cli.lint import why_missing
 
 
 @pytest.fixture

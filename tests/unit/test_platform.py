@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shipper.config import load_all, load_pipeline, load_platform, locate
-from shipper.config.loading import references
+from shipper.config.load import references
 from shipper.errors import ConfigError
 from shipper.runner import Job
 

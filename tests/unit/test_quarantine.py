@@ -11,8 +11,8 @@ import pytest
 
 from shipper.cli.ledger import _cell
 from shipper.config import load_all, load_pipeline
-from shipper.config.models import Pipeline
-from shipper.config.parsing import ddl_names, regex_groups
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import ddl_names, regex_groups
 from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import Place, in_quarantine
 from shipper.kafka.limits import TopicLimits

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from shipper.config.delivery_checks import ReadBackCheck
-from shipper.config.models import Pipeline
+from shipper.config.checks import ReadBackCheck
+from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import Count, ShipResult, TopicAccount

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.verify.readback import OffsetRange, ReadBack, Seen, take_records
 

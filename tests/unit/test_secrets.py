@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from shipper.config import load_all, load_cluster, load_pipeline
-from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE, Kind
-from shipper.config.loading import references
-from shipper.config.models import Pipeline
+from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE, ReferenceKind
+from shipper.config.load import references
+from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import Preflight
 from shipper.driver.tuning import Tuning
 from shipper.errors import ClusterError, ConfigError
@@ -52,7 +52,7 @@ def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config: Path) ->
 # --- Secrets from elsewhere
 
 
-def secret_of(config: Path, reference: str, leave: Collection[Kind] = ()) -> str | int | float | None:
+def secret_of(config: Path, reference: str, leave: Collection[ReferenceKind] = ()) -> str | int | float | None:
     (config / "clusters" / "local.yaml").write_text(f"{LOCAL}properties:\n  sasl.password: {reference}\n")
     return load_cluster(config, "local", leave).property_value("sasl.password")
 

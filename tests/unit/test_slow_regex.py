@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from shipper.cli.lint import patterns_in, slow
 from shipper.cli.main import validate
-from shipper.config.slow_regex import slow
-from shipper.config.sql_patterns import patterns_in
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shipper.config.models import Pipeline
-from shipper.config.spark_settings import SQL_DEFAULTS
+from shipper.config.pipeline import Pipeline
+from shipper.config.properties import SQL_DEFAULTS
 
 
 def pipeline(conf: dict[str, str] | None = None, **more: Any) -> Pipeline:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.errors import Superseded
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult

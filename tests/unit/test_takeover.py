@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from shipper_tools.testing.memory_log import MemoryLog
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault

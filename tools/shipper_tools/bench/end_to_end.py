@@ -17,7 +17,7 @@ from typing import Any
 
 from shipper import runner
 from shipper.config import load_pipeline
-from shipper.config.loading import references
+from shipper.config.load import references
 from shipper.config.units import write_size
 from shipper.errors import ShipperError
 from shipper_tools.bench.bare import line_of, turned

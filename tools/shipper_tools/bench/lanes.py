@@ -11,7 +11,7 @@ import time
 
 from pydantic import BaseModel
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import DeliveryError
 from shipper.kafka.connection import connection
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits

@@ -1,6 +1,6 @@
-"""Every property of librdkafka: whether a cluster file may set it, and why.
+"""Every property of librdkafka: whether a cluster file may set it, and why. Spark's settings: which ones `runner.conf` may not hold.
 
-Shipper's promises rest on how its clients are set, so what a user may set is a list, not what is left of one. Each name is in
+Shipper's promises rest on how its clients are set, so what a user may set of librdkafka is a list, not what is left of one. Each name is in
 exactly one of four tables, and a test compares them with what the installed librdkafka knows. Read with its CONFIGURATION.md
 (2.16) and, where that does not say enough, its source.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
-from shipper.config.rules import suggestion
+from shipper.config.rules import THE_KEY, Fault, suggestion
 
 #: May be set in `properties`: how to find, reach and convince the brokers. None decides what is written, read, or heard of a connection.
 ALLOWED: dict[str, str] = {
@@ -153,40 +154,29 @@ OWNED: dict[str, str] = {
     "statistics.interval.ms": "the lanes count what is on the wire",
     "enabled_events": "shipper's clients have no event queue",
     "internal.termination.signal": "the process's signals are shipper's",
-    "group.id": "shipper reads without a consumer group",
-    "group.instance.id": "shipper reads without a consumer group",
-    "group.protocol": "shipper reads without a consumer group",
-    "group.protocol.type": "shipper reads without a consumer group",
-    "group.remote.assignor": "shipper reads without a consumer group",
-    "partition.assignment.strategy": "shipper reads without a consumer group",
-    "session.timeout.ms": "shipper reads without a consumer group",
-    "heartbeat.interval.ms": "shipper reads without a consumer group",
-    "max.poll.interval.ms": "shipper reads without a consumer group",
-    "max.poll.records": "shipper reads without a consumer group",
-    "share.acknowledgement.mode": "shipper reads without a consumer group",
-    "coordinator.query.interval.ms": "shipper reads without a consumer group",
-    "enable.auto.commit": "shipper reads without a consumer group",
-    "auto.commit.enable": "shipper reads without a consumer group",
-    "auto.commit.interval.ms": "shipper reads without a consumer group",
-    "enable.auto.offset.store": "shipper reads without a consumer group",
-    "offset.store.method": "shipper reads without a consumer group",
-    "offset.store.path": "shipper reads without a consumer group",
-    "offset.store.sync.interval.ms": "shipper reads without a consumer group",
+    **dict.fromkeys(
+        (
+            "group.id", "group.instance.id", "group.protocol", "group.protocol.type", "group.remote.assignor",
+            "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms",
+            "max.poll.records", "share.acknowledgement.mode", "coordinator.query.interval.ms", "enable.auto.commit",
+            "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.offset.store", "offset.store.method",
+            "offset.store.path", "offset.store.sync.interval.ms",
+        ),
+        "shipper reads without a consumer group",
+    ),
     "auto.offset.reset": "the ledger is read from known offsets",
     "enable.partition.eof": "the reader of the ledger needs it",
     "check.crcs": "what is read back is checked",
     "client.rack": "the ledger is read from the leader: only that knows the end",
-    "consume.callback.max.messages": "the readers are measured as they are",
-    "fetch.wait.max.ms": "the readers are measured as they are",
-    "fetch.min.bytes": "the readers are measured as they are",
-    "fetch.max.bytes": "the readers are measured as they are",
-    "fetch.message.max.bytes": "the readers are measured as they are",
-    "max.partition.fetch.bytes": "the readers are measured as they are",
-    "fetch.error.backoff.ms": "the readers are measured as they are",
-    "fetch.queue.backoff.ms": "the readers are measured as they are",
-    "queued.min.messages": "the readers are measured as they are",
-    "queued.max.messages.kbytes": "the readers are measured as they are",
-}
+    **dict.fromkeys(
+        (
+            "consume.callback.max.messages", "fetch.wait.max.ms", "fetch.min.bytes", "fetch.max.bytes",
+            "fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.error.backoff.ms", "fetch.queue.backoff.ms",
+            "queued.min.messages", "queued.max.messages.kbytes",
+        ),
+        "the readers are measured as they are",
+    ),
+}  # fmt: skip
 
 _CODE = "it loads a library into shipper's processes"
 _PROGRAM = "it is a part of a program, not a setting"
@@ -243,31 +233,30 @@ _LIMITS: dict[str, _Limit] = {
 }
 
 
-def property_faults(properties: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
-    """(name, whether its value is at fault rather than the name, why) for what cannot stand in `properties`. A value that is not known
-    yet is None."""
+def property_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
+    """What cannot stand in `properties`, at the name or at its value. A value that is not known yet is None."""
     for name, value in properties.items():
         if name in UNSAFE:
             why = f"{UNSAFE[name]}; if you need it all the same, put it into `unsafe_properties`"
-            yield name, False, f"not among the properties that leave the guarantees alone: {why}"
+            yield (name, THE_KEY), f"not among the properties that leave the guarantees alone: {why}"
         elif name not in ALLOWED:
-            yield name, False, _never(name)
+            yield (name, THE_KEY), _never(name)
         elif not _within(name, value):
             otherwise = (
                 "; if you need another value all the same, put it into `unsafe_properties`" if _LIMITS[name].unsafe else ""
             )
-            yield name, True, f"{ALLOWED[name]}{otherwise}"
+            yield (name,), f"{ALLOWED[name]}{otherwise}"
 
 
-def unsafe_faults(properties: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
+def unsafe_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
     """As :func:`property_faults`, for `unsafe_properties`."""
     for name, value in properties.items():
         if name in ALLOWED and name in _LIMITS and not _LIMITS[name].unsafe and not _within(name, value):
-            yield name, True, ALLOWED[name]
+            yield (name,), ALLOWED[name]
         elif name in ALLOWED and (name not in _LIMITS or not _LIMITS[name].unsafe):
-            yield name, False, "it is safe; put it into `properties`"
+            yield (name, THE_KEY), "it is safe; put it into `properties`"
         elif name not in ALLOWED and name not in UNSAFE:
-            yield name, False, _never(name)
+            yield (name, THE_KEY), _never(name)
 
 
 def otherwise_unsafe() -> list[str]:
@@ -276,7 +265,7 @@ def otherwise_unsafe() -> list[str]:
 
 
 def why_unsafe(name: str) -> str:
-    """Of a name in `unsafe_properties`."""
+    """What may go wrong with ``name``, which is one that `unsafe_properties` takes."""
     return UNSAFE.get(name) or ALLOWED[name]
 
 
@@ -292,3 +281,69 @@ def _never(name: str) -> str:
     if name in FORBIDDEN:
         return f"refused: {FORBIDDEN[name]}"
     return f"librdkafka has no such property{suggestion(name, {**ALLOWED, **UNSAFE})}"
+
+
+_CUT = "it decides where files are cut"
+_READER = "it decides what the reader takes for a line or a file, and what it leaves out is counted by nobody"
+#: Setting, or a pattern of several → why it may not be set.
+PINNED_SPARK_SETTINGS = {
+    "spark.sql.files.maxPartitionBytes": f"{_CUT}; set `source.split_size`",
+    "spark.sql.files.openCostInBytes": _CUT,
+    "spark.sql.files.minPartitionNum": _CUT,
+    "spark.sql.files.maxPartitionNum": _CUT,
+    "spark.sql.files.ignoreCorruptFiles": "a corrupt file would be shipped in part, silently",
+    "spark.sql.files.ignoreMissingFiles": "a missing file would be left out, silently",
+    "spark.files.ignoreCorruptFiles": "a corrupt file would be shipped in part, silently",
+    "spark.files.ignoreMissingFiles": "a missing file would be left out, silently",
+    "spark.sql.variable.substitute": "SQL could read the environment, passwords included",
+    "spark.sql.session.timeZone": "windows and timestamps are UTC",
+    "spark.speculation": "two attempts of one task would fence each other",
+    "spark.hadoop.mapreduce.input.*": _READER,
+    "spark.hadoop.mapred.input.*": _READER,
+    "spark.hadoop.mapred.linerecordreader.*": _READER,
+    "spark.hadoop.textinputformat.*": _READER,
+    "spark.hadoop.io.compression.codecs": "it decides which files are unpacked, and by what",
+    "spark.pyspark.python": "set `runner.python`",
+    "spark.pyspark.driver.python": "set `runner.python`",
+    "spark.master": "set `runner.kind`, `runner.cores` and `runner.master`",
+    "spark.driver.memory": "set `runner.driver_memory`",
+}
+
+#: Regular expression of their names, for the schema.
+PINNED_PATTERN = f"^({'|'.join('.*'.join(map(re.escape, name.split('*'))) for name in PINNED_SPARK_SETTINGS)})$"
+#: Spark SQL's settings that say how work is done and not what comes out of it. All others count for the transform.
+_HARMLESS = (
+    "spark.sql.adaptive.*", "spark.sql.shuffle.*", "spark.sql.execution.*", "spark.sql.codegen.*", "spark.sql.ui.*",
+    "spark.sql.autoBroadcastJoinThreshold", "spark.sql.broadcastTimeout", "spark.sql.warehouse.dir", "spark.sql.debug.*",
+    "spark.sql.catalogImplementation", "spark.sql.inMemoryColumnarStorage.*", "spark.sql.redaction.*", "spark.sql.streaming.*",
+    "spark.sql.sources.parallelPartitionDiscovery.*", "spark.sql.event.*", "spark.sql.maxPlanStringLength",
+    "spark.sql.parquet.*", "spark.sql.orc.*", "spark.sql.hive.*", "spark.sql.thriftServer.*", "spark.sql.statistics.*",
+    "spark.sql.cbo.*",
+)  # fmt: skip
+#: What Spark 4.2 has without being told: written out it changes nothing. Set for every session, so that no `spark-defaults.conf` decides.
+SQL_DEFAULTS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.parser.escapedStringLiterals": "false",
+}
+
+
+def fault_of_setting(key: str) -> str | None:
+    """Why ``key`` may not stand in `runner.conf`, or None."""
+    if not key.startswith("spark."):
+        return "not a Spark setting; they begin with 'spark.'"
+    why = next((why for pattern, why in PINNED_SPARK_SETTINGS.items() if fnmatchcase(key, pattern)), None)
+    return why and f"pinned by shipper: {why}"
+
+
+def deciding(conf: Mapping[str, str]) -> dict[str, str]:
+    """Setting → value, in lower case, of those in ``conf`` that may change what a line becomes, such as `spark.sql.ansi.enabled`, and are not
+    Spark's defaults. They are part of the transform: a file that was begun under others cannot be finished under these."""
+    return {
+        key: value.strip().lower()
+        for key, value in sorted(conf.items())
+        if key.startswith("spark.sql.")
+        and not any(fnmatchcase(key, pattern) for pattern in _HARMLESS)
+        and SQL_DEFAULTS.get(key, "").lower() != value.strip().lower()
+    }

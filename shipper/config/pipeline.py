@@ -1,4 +1,4 @@
-"""What a user may write in ``config/pipelines/*.yaml`` and ``config/clusters/*.yaml``.
+"""What a user may write in ``config/pipelines/*.yaml``; what is below `records` and `delivery` is in modules of its own.
 
 Every model is frozen and forbids unknown keys. Durations and sizes carry their unit in the YAML value (``10m``,
 ``64MB``) and in the field's name in code (``_seconds``, ``_bytes``). The JSON Schemas for editors and the option
@@ -11,35 +11,32 @@ import datetime as dt
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field, Secret, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
-from shipper.config.base import THE_KEY, Model, refuse
-from shipper.config.check_rules import faults_of_check, faults_without_quarantine
-from shipper.config.checks import FilesCheck, RowsCheck, SourceCheck
-from shipper.config.delivery import Delivery
-from shipper.config.delivery_checks import DeliveryCheck, SumClosesCheck
-from shipper.config.kafka_properties import property_faults, unsafe_faults, why_unsafe
-from shipper.config.mapping import GIVEN_COLUMNS, Records
-from shipper.config.notify import Notify
-from shipper.config.quarantine import Quarantine
-from shipper.config.route import Route
+from shipper.config.checks import PipelineFacts
+from shipper.config.cluster import Delivery
+from shipper.config.content_checks import Gates
+from shipper.config.properties import PINNED_PATTERN, deciding, fault_of_setting
+from shipper.config.records import GIVEN_COLUMNS, Quarantine, Records, Route
 from shipper.config.rules import (
+    CLASS_PATTERN,
     MEMORY_PATTERN,
     NAME_PATTERN,
-    bootstrap_fault,
+    SCHEME,
+    THE_KEY,
+    Fault,
+    Model,
     check_cron,
     check_source_placeholders,
     check_timezone,
-    legal_topic,
     password_fault,
-    reserved_topics,
+    refuse,
     suggestion,
 )
-from shipper.config.spark_settings import deciding, fault_of_setting
-from shipper.config.units import Bytes, BytesPerSecond, Seconds
+from shipper.config.units import Bytes, Moment, Seconds
 
 _WHOLE_FILES_BYTES = 2**62
 SMALLEST_SPLIT_BYTES = 64 * 2**10
@@ -52,7 +49,7 @@ class Schedule(Model):
     """Cron expression of five fields, or an Airflow preset such as `@hourly`. Each interval between two ticks is one window."""
     timezone: str = "UTC"
     """IANA name of the time zone in which `cron` is read. Windows themselves are always UTC."""
-    start: dt.datetime | None = None
+    start: Moment | None = None
     """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that had
     closed when Airflow first saw the pipeline."""
     catchup: StrictBool = True
@@ -142,9 +139,8 @@ class Source(Model):
     @field_validator("formerly")
     @classmethod
     def _formerly_are_folders(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        bad = [((index,), "write the whole folder, with scheme: hdfs://host:8020/logs/, s3a://bucket/logs/ or file:/mnt/logs/") for index, root in
-               enumerate(value or ()) if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", root)]  # fmt: skip
-        refuse(bad)
+        why = "write the whole folder, with scheme: hdfs://host:8020/logs/, s3a://bucket/logs/ or file:/mnt/logs/"
+        refuse(((index,), why) for index, root in enumerate(value or ()) if not SCHEME.match(root))
         return value and tuple(re.sub(r"^file:/+", "file:/", root).rstrip("/") + "/" for root in value)
 
     @field_validator("path")
@@ -153,31 +149,6 @@ class Source(Model):
         refuse([((), why)] if (why := password_fault(value)) else [])
         check_source_placeholders(value)
         return value
-
-
-class Gates(Model):
-    """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
-
-    sample_files: StrictInt = Field(default=4, ge=1)
-    """How many pieces of files a `sample` is: that many files, spread evenly over the list, or several pieces of each if there are fewer."""
-    sample_piece_bytes: Bytes = Field(default=2_000_000, alias="sample_piece", ge=64 * 2**10)
-    """Most bytes in a piece; a smaller file is one piece. Plain text and bzip2 are cut at any place, and pieces are spread over the file;
-    of another compressed file that is larger, the piece is its first 20,000 lines."""
-    source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
-    """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
-    delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
-    """Checks after shipping, each kind once."""
-
-    @field_validator("delivery")
-    @classmethod
-    def _each_kind_once(cls, delivery: tuple[DeliveryCheck, ...]) -> tuple[DeliveryCheck, ...]:
-        kinds = [check.check for check in delivery]
-        refuse(
-            ((index, kind, "check"), f"there is a {kind!r} above already; it looks at everything, so keep one of them")
-            for index, kind in enumerate(kinds)
-            if kind in kinds[:index]
-        )
-        return delivery
 
 
 class Limits(Model):
@@ -208,7 +179,10 @@ class Runner(Model):
     """Path of a `spark-submit`. Default: `python`'s own pyspark starts Spark."""
     driver_memory: str = Field(default="2g", pattern=MEMORY_PATTERN)
     """Heap of Spark's driver (which is everything in `local`)."""
-    conf: dict[str, str] = Field(default_factory=dict)
+    conf: dict[str, str] = Field(
+        default_factory=dict,
+        json_schema_extra={"propertyNames": {"not": {"pattern": PINNED_PATTERN}, "pattern": r"^spark\."}},
+    )
     """Further Spark settings (`spark.…`). No secrets: Spark shows them. Those of Spark SQL that may change what a line becomes
     (`spark.sql.ansi.enabled`, `spark.sql.legacy.…`) count as part of the transform, as `records` does."""
 
@@ -233,6 +207,21 @@ class Runner(Model):
         if self.kind == "local":
             return f"local[{self.cores},4]"
         return self.master or "yarn"
+
+
+class Notify(Model):
+    """A notice by one of Airflow's notifiers. Sent by the DAG only; `shipper run` prints."""
+
+    on: tuple[Literal["failure", "late", "warning", "success"], ...] = Field(default=("failure",), min_length=1)
+    """`failure`: the run failed. `late`: it has not ended when `schedule.deliver_within` is over. `warning`: it succeeded, and a
+    check of severity `warn` does not hold, records were quarantined, or counts disagree. `success`: it succeeded, with or without
+    warnings."""
+    notifier: str = Field(pattern=CLASS_PATTERN, examples=["airflow.providers.slack.notifications.slack.SlackNotifier"])
+    """Full name of the notifier's class, a subclass of Airflow's `BaseNotifier`. Its provider must be installed where the DAG is
+    parsed and where its tasks run."""
+    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+    """Its arguments. Those that the notifier templates may use `{{ notice.title }}`, `{{ notice.text }}`, `{{ notice.cause }}`, …
+    beside what Airflow's templates know: docs/operations.md lists them. No secrets: name an Airflow connection."""
 
 
 class Pipeline(Model):
@@ -314,14 +303,15 @@ class Pipeline(Model):
     @field_validator("routes")
     @classmethod
     def _every_record_has_a_route(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
-        faults: list[tuple[tuple[str | int, ...], str]] = [
+        faults: list[Fault] = [
             ((index,), f"the route to {route.topic!r} has no `when`, so the routes after it can never match")
             for index, route in enumerate(routes[:-1])
             if route.when is None
         ]
         if routes[-1].when is not None:
-            last = len(routes) - 1
-            faults.append(((last, "when"), "the last route must have no `when`: it takes the records that match none before it"))
+            faults.append(
+                ((len(routes) - 1, "when"), "the last route must have no `when`: it takes the records that match none before it")
+            )
         if "records" in info.data:
             known = [*GIVEN_COLUMNS[:3], *info.data["records"].named_columns]
             faults += [
@@ -374,15 +364,19 @@ class Pipeline(Model):
     @field_validator("gates")
     @classmethod
     def _checks_fit_the_pipeline(cls, gates: Gates, info: ValidationInfo) -> Gates:
-        records, source, routes = (info.data.get(name) for name in ("records", "source", "routes"))  # what is broken is not there
-        columns = None if records is None else ["value", *(["key"] if records.key is not None else []), *records.named_columns]
-        topics = None if routes is None else [route.topic for route in routes]
-        if "quarantine" in info.data and info.data["quarantine"] is None:
-            refuse(faults_without_quarantine(gates.source, gates.delivery))
+        given = info.data  # what is broken is not in it
+        records, source, routes = (given.get(name) for name in ("records", "source", "routes"))
+        facts = PipelineFacts(
+            columns=records and ["value", *(["key"] if records.key is not None else []), *records.named_columns],
+            source_path=source and source.path,
+            topics=routes and [route.topic for route in routes],
+            quarantines=given["quarantine"] is not None if "quarantine" in given else None,
+        )
         refuse(
-            (("source", index, check.check, *path), why)
-            for index, check in enumerate(gates.source)
-            for path, why in faults_of_check(check, columns=columns, source_path=source and source.path, topics=topics)
+            ((gate, index, check.check, *path), why)
+            for gate, checks in (("source", gates.source), ("delivery", gates.delivery))
+            for index, check in enumerate(checks)
+            for path, why in check.faults(facts)
         )
         return gates
 
@@ -431,110 +425,3 @@ class Pipeline(Model):
             **({"spark": spark} if (spark := deciding(self.runner.conf)) else {}),
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
-
-
-PropertyValue = str | int | float | bool
-Properties = dict[str, Secret[PropertyValue | None]]
-"""Settings of librdkafka. Every value hides from print, log and JSON, since any may be a secret; None: it is a reference that is
-not known here."""
-
-
-class Ledger(Model):
-    """The compacted topic on the target cluster that knows what was delivered."""
-
-    topic: str = "_shipper.{pipeline}"
-    """Its name. `{pipeline}` gives every pipeline a ledger of its own, so that none waits for another's open transactions."""
-    replication_factor: int | None = Field(default=None, ge=1)
-    """For creating it. By default 3, or as many as there are brokers; with 3 or more it gets `min.insync.replicas=2`. A ledger that is lost means
-    that everything is sent again, so each plan warns when it is less durable than the pipeline's topics."""
-    create: bool = True
-    """Whether a run may create it. If not, create it yourself: two partitions, cleanup.policy=compact,
-    message.timestamp.type=LogAppendTime."""
-
-    @field_validator("topic")
-    @classmethod
-    def _legal_topic(cls, value: str) -> str:
-        if not legal_topic(value.replace("{pipeline}", "x")):
-            raise ValueError("a topic name has letters, digits, '.', '_' and '-' only; the one placeholder is {pipeline}")
-        return value
-
-
-class Cluster(Model):
-    """One Kafka target."""
-
-    name: str = Field(alias="cluster", pattern=NAME_PATTERN)
-    """Name that pipelines use."""
-    bootstrap: str = Field(min_length=1, examples=["kafka-1.example:9092,kafka-2.example:9092"])
-    """Comma-separated host:port."""
-    properties: Properties = Field(default_factory=dict, repr=False)
-    """How to reach and convince the brokers: `security.protocol`, `sasl.mechanisms`, `sasl.username`, `sasl.password`, `ssl.ca.location`
-    and others that are listed below, as librdkafka knows them. Write secrets as references (`${NAME}`, `${file:/path}`,
-    `${airflow:CONNECTION.password}`); no value is ever printed or logged."""
-    unsafe_properties: Properties = Field(default_factory=dict, repr=False)
-    """Further properties of librdkafka, of which nobody has shown that they leave the guarantees alone. `validate`, the plan and the
-    report warn of each. What loads code, runs commands or is set by shipper is refused here too."""
-    bandwidth: BytesPerSecond = Field(default=125_000_000, ge=1)
-    """What the link to the cluster carries. `delivery.tuning` sizes lanes and batches so that in-flight bytes are at least
-    bandwidth × round trip; more than the link has costs memory only."""
-    rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
-    """Most bytes per second on the wire that one run sends to the cluster, all tasks together."""
-    ledger: Ledger = Ledger()
-
-    @field_validator("bootstrap")
-    @classmethod
-    def _hosts_and_ports(cls, value: str) -> str:
-        if why := bootstrap_fault(value):
-            raise ValueError(why)
-        return value
-
-    @field_validator("properties")
-    @classmethod
-    def _safe(cls, value: Properties) -> Properties:
-        refuse(_property_places(property_faults(_values(value))))
-        return value
-
-    @field_validator("unsafe_properties")
-    @classmethod
-    def _not_refused(cls, value: Properties) -> Properties:
-        refuse(_property_places(unsafe_faults(_values(value))))
-        return value
-
-    def property_value(self, name: str) -> PropertyValue | None:
-        """What the user set, in either section; None also for a reference that is not known here."""
-        found = {**self.properties, **self.unsafe_properties}.get(name)
-        return found.get_secret_value() if found is not None else None
-
-    def warnings(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """(place, why) of what is allowed and may be a mistake all the same. Holds no value."""
-        for name in self.unsafe_properties:
-            why = f"unsafe: {why_unsafe(name)}; nobody has shown that shipper's guarantees hold with it"
-            yield ("unsafe_properties", name), why
-        protocol = str(self.property_value("security.protocol") or "plaintext").lower()
-        if "security.protocol" in self.properties and self.properties["security.protocol"].get_secret_value() is None:
-            return
-        if protocol.endswith("plaintext") and not all(map(_on_this_machine, self.bootstrap.split(","))):
-            what = "passwords and records travel" if protocol.startswith("sasl") else "records travel"
-            place = ("properties", "security.protocol") if "security.protocol" in self.properties else ("bootstrap",)
-            yield place, f"{what} in the clear to {protocol.upper()} listeners of other machines; use SSL or SASL_SSL"
-
-    def ledger_topic(self, pipeline: str) -> str:
-        return self.ledger.topic.replace("{pipeline}", pipeline)
-
-    @property
-    def reserved_topics(self) -> str:
-        """Regular expression, for Python and Java, of the names that no record may be sent to: see :func:`reserved_topics`."""
-        return reserved_topics(self.ledger.topic)
-
-
-def _values(properties: Properties) -> dict[str, PropertyValue | None]:
-    return {name: value.get_secret_value() for name, value in properties.items()}
-
-
-def _property_places(faults: Iterable[tuple[str, bool, str]]) -> Iterator[tuple[tuple[str, ...], str]]:
-    return (((name,) if of_value else (name, THE_KEY), why) for name, of_value, why in faults)
-
-
-def _on_this_machine(broker: str) -> bool:
-    """Whether ``host:port`` is loopback; so is what is a reference still, as far as anybody knows."""
-    host = broker.strip().rpartition("://")[2].rpartition(":")[0].strip("[]").lower()
-    return host in ("localhost", "::1") or host.startswith("127.") or "${" in broker

@@ -1,26 +1,60 @@
-"""pydantic's errors → problems in a user's words, at the user's own paths.
+"""What is wrong with a configuration, in a user's words: pydantic's errors as problems at the user's own paths, and problems as faults with file,
+line and column.
 
 pydantic tells where by the models' structure: shorthands written out, the `check` of a gate as one more step. A user
-sees the path that is in the file.
+sees the path that is in the file. What may stand at a path is read from the models' annotations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Secret, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from shipper.config import annotations as types
-from shipper.config.base import THE_KEY
-from shipper.config.models import Pipeline
-from shipper.config.rules import PATTERN_MEANINGS, suggestion
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import PATTERN_MEANINGS, THE_KEY, suggestion
+from shipper.config.units import Unit
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile
 
 _LONGEST_QUOTE = 60
+_KINDS = {"int_type": "a whole number", "float_type": "a number", "bool_type": "true or false"}
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+@dataclass(frozen=True)
+class ConfigFault:
+    """One thing that is wrong. ``str()`` of it is the line that a user reads; no secret is in it."""
+
+    file: str
+    line: int | None
+    """From 1, as is ``column``; None if the fault has no place in a file: a folder that is missing, for instance."""
+    column: int | None
+    field: str
+    """The path in the file, as the user wrote it: ``routes[1].when``. Empty for the file as a whole."""
+    message: str
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
+
+    @classmethod
+    def of(cls, problem: Problem, file: YamlFile, shown: str) -> ConfigFault:
+        """``problem`` of ``file``, with the file's path as ``shown``."""
+        if problem.position is None and (origin := file.origin(problem.path)):
+            other, name, path = origin
+            return cls(name, *other.position(path), dotted(path), f"{problem.message} (as a default of {shown})")
+        line, column = problem.position or (file.position(problem.path) if file.parsed else (None, None))
+        return cls(shown, line, column, dotted(problem.path), problem.message)
+
+
+def dotted(path: KeyPath) -> str:
+    """``("routes", 1, "when")`` → ``"routes[1].when"``."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], file: YamlFile) -> list[Problem]:
@@ -53,19 +87,19 @@ def _spot(location: tuple[str | int, ...], model: type[BaseModel], data: Any) ->
     spot = _Spot((), None, model, None)
     if model is Pipeline and location[:2] == ("routes", 0) and "routes" not in data:
         location = location[2:]  # `topic: x`: the file itself is the one route
-        spot = _Spot((), None, types.item(Pipeline.model_fields["routes"].annotation), None)
+        spot = _Spot((), None, item(Pipeline.model_fields["routes"].annotation), None)
     for step in location:
-        here = types.bare(spot.annotation)
-        if types.is_model(here):
-            field = types.yaml_keys(here).get(str(step))
+        here = bare(spot.annotation)
+        if is_model(here):
+            field = yaml_keys(here).get(str(step))
             # A shorthand, such as `source: PATH`: the text stands for one of the section's fields.
             path = spot.path if isinstance(data, str) else (*spot.path, step)
             spot = _Spot(path, here, field.annotation if field else None, field)
-        elif str(step) in types.variants(here):
-            spot = _Spot(spot.path, spot.owner, types.variants(here)[str(step)], None)
+        elif str(step) in variants(here):
+            spot = _Spot(spot.path, spot.owner, variants(here)[str(step)], None)
             continue  # the value of `check` is no step in the file
-        elif types.item(here) is not None:
-            spot = _Spot((*spot.path, step), None, types.item(here), spot.field)
+        elif item(here) is not None:
+            spot = _Spot((*spot.path, step), None, item(here), spot.field)
         else:
             continue  # one of several scalar types; pydantic reports each of them
         data = data if isinstance(data, str) else _at(data, (step,))
@@ -83,7 +117,7 @@ def _at(data: Any, path: KeyPath) -> Any:
 
 
 def _problem(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Problem | None:
-    """None for an error that only repeats others."""
+    """``error`` in a user's words; None if it only repeats others."""
     kind, context, path = error["type"], error.get("ctx", {}), spot.path
     if kind == "fault":
         return Problem(path, str(context["why"]))
@@ -94,15 +128,15 @@ def _problem(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Problem | None
             return Problem(("topic",), "missing: every record needs a topic; write `topic: NAME`, or a table under `routes`")
         return Problem(path, "missing; it has no default")
     if kind.startswith("union_tag_"):
-        known = list(types.variants(spot.annotation))
+        known = list(variants(spot.annotation))
         if "tag" not in context:
             return Problem(path, f"`check` is missing{suggestion('', known)}")
         return Problem((*path, "check"), f"unknown check {context['tag']!r}{suggestion(str(context['tag']), known)}")
     if kind == "too_short" and _at(file.data, path) != []:
         return None  # pydantic counts the entries without an error only; the others are reported by themselves
     found = _found(kind, spot, file)
-    if words := types.words(types.bare(spot.annotation)):
-        return Problem(path, f"{found}{suggestion(file.text(path) or '', words)}")
+    if enumerated := words(bare(spot.annotation)):
+        return Problem(path, f"{found}{suggestion(file.text(path) or '', enumerated)}")
     allowed = _allowed(kind, context, spot) or error["msg"]
     return Problem(path, f"{found}; {allowed}" if found else allowed)
 
@@ -112,13 +146,13 @@ def _unknown_key(spot: _Spot) -> str:
     assert owner is not None  # only models have keys that may be unknown
     if owner is Pipeline and key == "topic":
         return "`topic` and `routes` contradict each other; keep one of them"
-    keys = [*types.yaml_keys(owner), *(["topic"] if owner is Pipeline else [])]
+    keys = [*yaml_keys(owner), *(["topic"] if owner is Pipeline else [])]
     in_code = owner.model_fields.get(key)
     if in_code is not None and in_code.alias:
         return f"unknown key; did you mean {in_code.alias!r}? allowed: {', '.join(keys)}"
     if owner is Pipeline:
-        sections = {name: types.bare(field.annotation) for name, field in types.yaml_keys(Pipeline).items()}
-        homes = [f"`{name}`" for name, model in sections.items() if types.is_model(model) and key in types.yaml_keys(model)]
+        sections = {name: bare(field.annotation) for name, field in yaml_keys(Pipeline).items()}
+        homes = [f"`{name}`" for name, model in sections.items() if is_model(model) and key in yaml_keys(model)]
         if homes:
             return f"unknown key at the top; it belongs into {' or '.join(homes)}; check the indentation"
     return f"unknown key{suggestion(key, keys)}"
@@ -140,7 +174,7 @@ def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
 
 def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot) -> str | None:
     """What may stand there. None for a kind of error that no field of ours has so far."""
-    if types.is_scalar_union(types.bare(spot.annotation)):
+    if is_scalar_union(bare(spot.annotation)):
         return "expected text, a number, true or false"
     match kind:
         case "value_error":
@@ -162,11 +196,80 @@ def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot) -> str | None:
         case "too_short":
             return "the list is empty; it needs an entry at least"
         case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
-            unit = types.unit(spot.owner, str(spot.path[-1])) if spot.owner else None
+            unit = unit_of(spot.field) if spot.field else None
             bound, value = next(iter(context.items()))
-            return f"it must be {_BOUNDS[bound]} {types.written(value, unit)}"
+            return f"it must be {_BOUNDS[bound]} {_written(value, unit)}"
     return "expected a date or time, such as 2026-11-01 or 2026-11-01T06:00+01:00" if kind.startswith("date") else None
 
 
-_KINDS = {"int_type": "a whole number", "float_type": "a number", "bool_type": "true or false"}
-_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+# --- What the models' annotations say
+
+
+def bare(annotation: Any) -> Any:
+    """What a user may write: ``annotation`` without ``Annotated``, ``Secret`` and ``| None``."""
+    if get_origin(annotation) in (Annotated, Secret):
+        return bare(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        rest = [variant for variant in get_args(annotation) if variant is not NoneType]
+        return bare(rest[0]) if len(rest) == 1 else annotation
+    return annotation
+
+
+def is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def item(annotation: Any) -> Any:
+    """X of ``tuple[X, ...]`` and of ``dict[str, X]``, else None."""
+    if get_origin(annotation) is tuple:
+        return get_args(annotation)[0]
+    return get_args(annotation)[1] if get_origin(annotation) is dict else None
+
+
+def variants(annotation: Any) -> dict[str, type[BaseModel]]:
+    """The models of a union that are told apart by `check`, by its value; also of a single such model. Else empty."""
+    annotation = bare(annotation)
+    models = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return {
+        name: model
+        for model in models
+        if is_model(model) and "check" in model.model_fields
+        for name in get_args(model.model_fields["check"].annotation)
+    }
+
+
+def is_scalar_union(annotation: Any) -> bool:
+    """Whether several kinds of values may be written, none of which is a check."""
+    return get_origin(annotation) in (Union, UnionType) and not variants(annotation)
+
+
+def words(annotation: Any) -> tuple[str, ...]:
+    """The words that an enumeration allows, else empty."""
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+def yaml_keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Fields by the key that a user writes; `check` first, since it says what the others mean."""
+    by_key = {field.alias or name: field for name, field in model.model_fields.items()}
+    return {"check": by_key.pop("check"), **by_key} if "check" in by_key else by_key
+
+
+def unit_of(field: FieldInfo) -> Unit | None:
+    """The unit of a field that is a number with one, else None."""
+    return next((mark for mark in (*field.metadata, *_metadata(field.annotation)) if isinstance(mark, Unit)), None)
+
+
+def _metadata(annotation: Any) -> Iterator[Any]:
+    """What ``Annotated`` adds, also in ``… | None``."""
+    if get_origin(annotation) is Annotated:
+        yield from get_args(annotation)[1:]
+    elif get_origin(annotation) in (Union, UnionType):
+        for variant in get_args(annotation):
+            yield from _metadata(variant)
+
+
+def _written(value: Any, unit: Unit | None) -> str:
+    """A bound as a user writes it in YAML: ``10m``, ``8MB``, ``0.5``."""
+    if unit is not None:
+        return unit.write(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

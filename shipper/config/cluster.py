@@ -1,0 +1,245 @@
+"""The Kafka side: a cluster and what its clients are given (``config/clusters/*.yaml``), and how records travel there (`delivery`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Secret, StrictInt, WithJsonSchema, field_validator, model_validator
+
+from shipper.config.properties import ALLOWED, UNSAFE, otherwise_unsafe, property_faults, unsafe_faults, why_unsafe
+from shipper.config.rules import NAME_PATTERN, Fault, Model, bootstrap_fault, legal_topic, refuse, reserved_topics
+from shipper.config.units import Bytes, BytesPerSecond, Seconds
+from shipper.errors import WrongProperties
+
+PropertyValue = str | int | float | bool
+Properties = dict[str, Annotated[Secret[PropertyValue | None], WithJsonSchema({"type": ["string", "number", "boolean"]})]]
+"""Settings of librdkafka. Every value hides from print, log and JSON, since any may be a secret; None: it is a reference that is
+not known here."""
+_SECRET_WORDS = ("password", "passphrase", "secret", "pem", "username", "oauthbearer.config", "oauthbearer.extensions")
+
+
+class Delivery(Model):
+    """How records travel and what is promised about them."""
+
+    guarantee: Literal["exactly_once", "at_least_once", "prefer_exactly_once"] = "exactly_once"
+    """`exactly_once`: a chunk's records and its ledger record commit in one Kafka transaction. `at_least_once`: no transactions; the
+    ledger record follows when the records are acknowledged, so a fault doubles at most the chunks that were in flight.
+    `prefer_exactly_once`: the second one only where the cluster has no transactions; the report says which it was."""
+    ordering: Literal["none", "file"] = "none"
+    """`file`: records of a file keep their order within a partition, also across retries. It costs: files are read one after the
+    other by a single task, and each goes to one partition through one lane, so over distance the rate is that of one lane."""
+    tuning: Literal["auto", "off"] = "auto"
+    """`auto`: lanes, batches and chunks are sized before each run from the measured round trip, the cluster's `bandwidth`, the
+    topics' `max.message.bytes` and how well a sample of the files compresses. What is set by hand stays. `off`: sizes for a short link."""
+    chunk_size_bytes: Bytes | None = Field(default=None, alias="chunk_size", ge=1_000, le=256_000_000)
+    """Values per transaction, in uncompressed bytes. Sized by `tuning` if not given. May change from run to run."""
+    lanes: StrictInt | None = Field(default=None, ge=1, le=128)
+    """Transactional producers per Spark task. Sized by `tuning` if not given. May change from run to run."""
+    batch_size_bytes: Bytes | None = Field(default=None, alias="batch_size", ge=1_000, le=100_000_000)
+    """What a lane sends to a partition at a time, in uncompressed bytes. The broker compares the compressed batch with the topic's
+    `max.message.bytes`; one that turns out too large is halved and sent again. Sized by `tuning` if not given. May change from run to run."""
+    memory_bytes: Bytes = Field(default=80_000_000, alias="memory", ge=1_000_000)
+    """Most bytes of chunks under way in one Spark task. Its Python worker then takes some 450 MB over a long link (measured
+    with 13 lanes), 300 MB over a short one."""
+    partitions: Literal["all", "share"] | tuple[StrictInt, ...] = "all"
+    """Where records without a key go: `all` partitions in turn, chunk by chunk; only those in a list, which every topic of the pipeline
+    must have; or `share`: every lane keeps to its own share, so that a slow partition holds up its own lanes only. With `ordering: file`
+    each file has one of them."""
+    rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
+    """Most bytes per second on the wire, over all tasks of a run, to each cluster. See also the cluster's `rate_limit`."""
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
+    """Codec of the batches on the wire and in the topic."""
+    metadata_wait_seconds: Seconds = Field(default=600.0, alias="metadata_wait", ge=1)
+    """How long a chunk may wait for a topic that is unknown, has no leader or may not be written to, before the run fails. Other
+    topics do not wait for it."""
+    stall_timeout_seconds: Seconds | None = Field(default=None, alias="stall_timeout", ge=1)
+    """A ship that reads no line and commits no chunk for so long is stopped, and fails: a file system that does not answer, an expression
+    that takes for ever on some line. By default 30m, or 10m more than `metadata_wait` and `transaction_timeout` if that is longer; a
+    `rate_limit` that makes chunks slower than that prolongs it."""
+    transaction_timeout_seconds: Seconds = Field(default=120.0, alias="transaction_timeout", ge=10, le=900)
+    """After this the broker aborts a transaction that nobody ends. Brokers allow 15m at most by default."""
+    lease_seconds: Seconds = Field(default=30.0, alias="lease", ge=1, le=86_400)
+    """How long a run that has died without a word keeps the next one waiting. Renewed every third of it."""
+    lease_wait_seconds: Seconds = Field(default=60.0, alias="lease_wait", ge=0, le=86_400)
+    """How long a second run of the same pipeline and cluster waits for the first before it stops and says who holds the lease."""
+
+    @model_validator(mode="after")
+    def _sizes_fit_each_other(self) -> Delivery:
+        batch, chunk, lanes, memory = self.batch_size_bytes, self.chunk_size_bytes, self.lanes, self.memory_bytes
+        if batch and chunk and batch > chunk:
+            raise ValueError(
+                "`batch_size` is larger than `chunk_size`: a chunk is one transaction, so such a batch could never fill"
+            )
+        if (chunk or batch or 0) * (lanes or 1) > memory:
+            raise ValueError(
+                "`lanes` × `chunk_size` is more than `memory`: every lane holds the chunk that it sends, so they would not fit; "
+                "raise `memory` or lower one of them"
+            )
+        if self.stall_timeout_seconds is not None and self.stall_timeout_seconds <= self.longest_wait_seconds:
+            raise ValueError(
+                "`stall_timeout` is not longer than `metadata_wait` and `transaction_timeout` together: a ship would be stopped while it "
+                "rightly waits for a topic; raise it, or lower one of them"
+            )
+        if isinstance(self.partitions, tuple) and (
+            min(self.partitions, default=0) < 0 or len(set(self.partitions)) < len(self.partitions)
+        ):
+            raise ValueError("`partitions` names a partition twice, or one below 0; they are numbered from 0")
+        if self.partitions == ():
+            raise ValueError("`partitions` is an empty list: records without a key could go nowhere; name some, or write `all`")
+        return self
+
+    @property
+    def longest_wait_seconds(self) -> float:
+        """How long nothing may move although all is as it should be: a topic is waited for, or a transaction times out."""
+        return self.metadata_wait_seconds + self.transaction_timeout_seconds
+
+    @property
+    def stall_seconds(self) -> float:
+        """How long a ship may make no progress before it is stopped."""
+        return self.stall_timeout_seconds or max(1800.0, self.longest_wait_seconds + 600.0)
+
+
+class Ledger(Model):
+    """The compacted topic on the target cluster that knows what was delivered."""
+
+    topic: str = "_shipper.{pipeline}"
+    """Its name. `{pipeline}` gives every pipeline a ledger of its own, so that none waits for another's open transactions."""
+    replication_factor: int | None = Field(default=None, ge=1)
+    """For creating it. By default 3, or as many as there are brokers; with 3 or more it gets `min.insync.replicas=2`. A ledger that is lost means
+    that everything is sent again, so each plan warns when it is less durable than the pipeline's topics."""
+    create: bool = True
+    """Whether a run may create it. If not, create it yourself: two partitions, cleanup.policy=compact,
+    message.timestamp.type=LogAppendTime."""
+
+    @field_validator("topic")
+    @classmethod
+    def _legal_topic(cls, value: str) -> str:
+        if not legal_topic(value.replace("{pipeline}", "x")):
+            raise ValueError("a topic name has letters, digits, '.', '_' and '-' only; the one placeholder is {pipeline}")
+        return value
+
+
+class Cluster(Model):
+    """One Kafka target."""
+
+    name: str = Field(alias="cluster", pattern=NAME_PATTERN)
+    """Name that pipelines use."""
+    bootstrap: str = Field(min_length=1, examples=["kafka-1.example:9092,kafka-2.example:9092"])
+    """Comma-separated host:port."""
+    properties: Properties = Field(default_factory=dict, repr=False, json_schema_extra={"propertyNames": {"enum": [*ALLOWED]}})
+    """How to reach and convince the brokers: `security.protocol`, `sasl.mechanisms`, `sasl.username`, `sasl.password`, `ssl.ca.location`
+    and others that are listed below, as librdkafka knows them. Write secrets as references (`${NAME}`, `${file:/path}`,
+    `${airflow:CONNECTION.password}`); no value is ever printed or logged."""
+    unsafe_properties: Properties = Field(
+        default_factory=dict, repr=False, json_schema_extra={"propertyNames": {"enum": [*UNSAFE, *otherwise_unsafe()]}}
+    )
+    """Further properties of librdkafka, of which nobody has shown that they leave the guarantees alone. `validate`, the plan and the
+    report warn of each. What loads code, runs commands or is set by shipper is refused here too."""
+    bandwidth: BytesPerSecond = Field(default=125_000_000, ge=1)
+    """What the link to the cluster carries. `delivery.tuning` sizes lanes and batches so that in-flight bytes are at least
+    bandwidth × round trip; more than the link has costs memory only."""
+    rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
+    """Most bytes per second on the wire that one run sends to the cluster, all tasks together."""
+    ledger: Ledger = Ledger()
+
+    @field_validator("bootstrap")
+    @classmethod
+    def _hosts_and_ports(cls, value: str) -> str:
+        if why := bootstrap_fault(value):
+            raise ValueError(why)
+        return value
+
+    @field_validator("properties")
+    @classmethod
+    def _safe(cls, value: Properties) -> Properties:
+        refuse(property_faults(_values(value)))
+        return value
+
+    @field_validator("unsafe_properties")
+    @classmethod
+    def _not_refused(cls, value: Properties) -> Properties:
+        refuse(unsafe_faults(_values(value)))
+        return value
+
+    def property_value(self, name: str) -> PropertyValue | None:
+        """What the user set, in either section; None also for a reference that is not known here."""
+        found = {**self.properties, **self.unsafe_properties}.get(name)
+        return found.get_secret_value() if found is not None else None
+
+    def warnings(self) -> Iterator[Fault]:
+        """What is allowed and may be a mistake all the same. No value of a property is in it."""
+        for name in self.unsafe_properties:
+            why = f"unsafe: {why_unsafe(name)}; nobody has shown that shipper's guarantees hold with it"
+            yield ("unsafe_properties", name), why
+        protocol = str(self.property_value("security.protocol") or "plaintext").lower()
+        if "security.protocol" in self.properties and self.properties["security.protocol"].get_secret_value() is None:
+            return
+        if protocol.endswith("plaintext") and not all(map(_on_this_machine, self.bootstrap.split(","))):
+            what = "passwords and records travel" if protocol.startswith("sasl") else "records travel"
+            in_properties = "security.protocol" in self.properties
+            yield (
+                ("properties", "security.protocol") if in_properties else ("bootstrap",),
+                f"{what} in the clear to {protocol.upper()} listeners of other machines; use SSL or SASL_SSL",
+            )
+
+    def ledger_topic(self, pipeline: str) -> str:
+        """Name of the ledger topic of the pipeline with this name."""
+        return self.ledger.topic.replace("{pipeline}", pipeline)
+
+    @property
+    def reserved_topics(self) -> str:
+        """Regular expression, for Python and Java, of the names that no record may be sent to: see :func:`reserved_topics`."""
+        return reserved_topics(self.ledger.topic)
+
+
+def _values(properties: Properties) -> dict[str, PropertyValue | None]:
+    return {name: value.get_secret_value() for name, value in properties.items()}
+
+
+def _on_this_machine(broker: str) -> bool:
+    """Whether ``host:port`` is loopback; so is what is a reference still, as far as anybody knows."""
+    host = broker.strip().rpartition("://")[2].rpartition(":")[0].strip("[]").lower()
+    return host in ("localhost", "::1") or host.startswith("127.") or "${" in broker
+
+
+def _plain(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, Secret) else value
+
+
+def client_settings(cluster: Cluster) -> dict[str, Any]:
+    """What every Kafka client of the cluster is given: where it is, and what the user set. Values that may be secrets are still hidden in
+    ``pydantic.Secret``."""
+    return {"bootstrap.servers": cluster.bootstrap, **cluster.properties, **cluster.unsafe_properties}
+
+
+def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``settings`` in the clear, for the constructor of a client alone. Raises WrongProperties for a reference that nobody has looked up."""
+    found = {name: _plain(value) for name, value in settings.items()}
+    unknown = [name for name, value in found.items() if value is None]
+    if unknown:
+        raise WrongProperties(f"{', '.join(unknown)}: what the reference stands for is not known in this process")
+    return found
+
+
+def refused(cluster: str, settings: Mapping[str, Any], why: str) -> WrongProperties:
+    """The error for ``why``, which librdkafka said when it refused to make a client. Values in it that may be secrets are taken out."""
+    return WrongProperties(
+        f"cluster {cluster}: no client can be made with its `properties`: {without_secrets(settings, why)}. "
+        f"Correct them in clusters/{cluster}.yaml; `shipper validate` checks them."
+    )
+
+
+def without_secrets(settings: Mapping[str, Any], text: str) -> str:
+    """librdkafka's words without values that may be secrets. A file that is not there is named, since OpenSSL does not name it."""
+    for name, value in settings.items():
+        path = str(_plain(value))
+        if name in text and name.endswith((".location", ".file", ".keytab")) and not Path(path).exists():
+            return f"{name}: there is no file {path}"
+    text = " ".join(text.removeprefix("Failed to create producer: ").removeprefix("Failed to create consumer: ").split())
+    for name, value in settings.items():
+        if any(word in name for word in _SECRET_WORDS):
+            shown = str(_plain(value))
+            text = text.replace(shown, "…") if shown else text
+    return text

@@ -1,0 +1,386 @@
+"""From ``config/`` to models: every file read, checked and cross-checked, all faults of all files at once.
+
+Imports the standard library, ruamel.yaml and pydantic only and touches nothing but the files and the environment, since
+Airflow does this each time it parses the DAG file. Nothing is cached: what is returned is what the files say now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from shipper.config.cluster import Cluster
+from shipper.config.environment import EVERYTHING, NOTHING, Known, Reference, ReferenceKind, fill_in, references_in
+from shipper.config.explain import ConfigFault, dotted, problems_of
+from shipper.config.pipeline import Pipeline
+from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
+from shipper.config.rules import Model, check_topic, suggestion
+from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
+from shipper.errors import ConfigError
+
+M = TypeVar("M", bound=Model)
+_SHORTHANDS = {"routes[0].topic": "topic", "source.path": "source", "schedule.cron": "schedule"}
+_PROPERTIES = (("properties",), ("unsafe_properties",))
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """Everything below ``config/``, as far as it is right."""
+
+    pipelines: dict[str, Pipeline]
+    """Pipelines without a fault, by name. The clusters that they name are all in ``clusters``."""
+    clusters: dict[str, Cluster]
+    """Clusters without a fault, by name."""
+    faults: tuple[ConfigFault, ...]
+    """All that is wrong anywhere, in the order of files and lines."""
+    broken: dict[str, tuple[ConfigFault, ...]]
+    """Faults of each pipeline that has some, by its file's stem. A pipeline is broken too if a cluster that it names is."""
+    warnings: tuple[ConfigFault, ...] = ()
+    """What is allowed and may be a mistake all the same."""
+
+
+def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Pipeline:
+    """The pipeline in ``pipelines/NAME.yaml``. Raises ConfigError with all faults of the file.
+
+    The clusters that it names must have files; what is in those, :func:`load_cluster` checks. ``leave``: kinds of references that
+    need not be known yet, see :mod:`shipper.config.environment`.
+    """
+    file = _pipelines(config_dir, leave).one(name)
+    clusters = _clusters(config_dir)
+    return _right(file, (*_cluster_faults(file, clusters, {}), *_ledger_faults(file, _ledgers(clusters, file))))
+
+
+def load_pipeline_alone(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Pipeline:
+    """As :func:`load_pipeline`, whatever there is of the clusters that it names, and whatever the platform allows. Raises ConfigError.
+
+    For a copy of the files: a relative path would lie below what is allowed in the one place, and not in the other."""
+    found = _platform(config_dir)
+    unbound = replace(found, platform=found.platform.model_copy(update={"allow": None}))
+    return _right(Folder(config_dir, Pipeline, leave, unbound).one(name))
+
+
+def load_cluster(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Cluster:
+    """The cluster in ``clusters/NAME.yaml``. Raises ConfigError with all faults of the file."""
+    return _right(_clusters(config_dir, leave).one(name))
+
+
+def references(config_dir: Path, pipeline: str) -> set[Reference]:
+    """All that the pipeline's file and those of its clusters refer to, known or not. Never raises."""
+    pipelines, clusters = _pipelines(config_dir), _clusters(config_dir)
+    named = pipelines.file(pipeline).data.get("clusters")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    return pipelines.references(pipeline).union(*(clusters.references(name) for name in names if name in clusters.stems()))
+
+
+def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedConfig:
+    """Every pipeline and cluster. Never raises for what is wrong in a file: a broken one takes no other down."""
+    if not config_dir.is_dir():
+        return LoadedConfig({}, {}, (missing_folder(config_dir),), {})
+    of_clusters, of_pipelines = _clusters(config_dir, leave), _pipelines(config_dir, leave)
+    clusters = {stem: of_clusters.read(stem) for stem in of_clusters.stems()}
+    reasons = {stem: file.faults[0] for stem, file in clusters.items() if file.faults}
+    pipelines, broken = _read_pipelines(of_pipelines, of_clusters, reasons)
+    faults = [fault for file in clusters.values() for fault in file.faults]
+    faults += [fault for found in broken.values() for fault in found]
+    # A file with the wrong ending beside one with the right one breaks nothing, but is a fault nevertheless.
+    faults += [fault for folder in (of_clusters, of_pipelines) for _, fault in folder.misnamed()]
+    faults += of_pipelines.platform.faults if of_pipelines.platform else ()
+    if not pipelines and not broken:
+        message = "no pipeline here; a pipeline is a file NAME.yaml in this folder"
+        faults.append(ConfigFault(of_pipelines.shown, None, None, "", message))
+    right = {stem: file.model for stem, file in clusters.items() if file.model is not None}
+    warnings = [clusters[stem].fault(path, why) for stem, model in right.items() for path, why in model.warnings()]
+    return LoadedConfig(pipelines, right, in_order(faults), broken, in_order(warnings))
+
+
+def _read_pipelines(
+    folder: Folder[Pipeline], clusters: Folder[Cluster], reasons: Mapping[str, ConfigFault]
+) -> tuple[dict[str, Pipeline], dict[str, tuple[ConfigFault, ...]]]:
+    """What is right, and the faults of what is broken."""
+    pipelines: dict[str, Pipeline] = {}
+    broken: dict[str, tuple[ConfigFault, ...]] = {}
+    ledgers: dict[str, str] = {}
+    for stem in folder.stems():
+        file = folder.read(stem)
+        ledgers |= _ledgers(clusters, file, ledgers)
+        faults = in_order((*file.faults, *_cluster_faults(file, clusters, reasons), *_ledger_faults(file, ledgers)))
+        if file.model is not None and not faults:
+            pipelines[stem] = file.model
+        else:
+            broken[stem] = faults
+    for stem, fault in folder.misnamed():
+        if stem not in pipelines:
+            broken[stem] = (*broken.get(stem, ()), fault)
+    return pipelines, broken
+
+
+def locate(config_dir: Path, pipeline: str, field: str, message: str) -> ConfigFault:
+    """What somebody else found wrong with a pipeline, Spark with ``routes[1].when`` for instance, with file, line and column."""
+    folder = _pipelines(config_dir)
+    file = folder.file(pipeline)
+    paths = {dotted(path): path for path in file.paths()}
+    written = field if field in paths else _SHORTHANDS.get(field, field)
+    around = written
+    while around and around not in paths:  # what is not in the file is shown at the section that it would be in
+        around = around[: max(around.rfind("."), around.rfind("["), 0)]
+    if file.origin(paths.get(around, ())):
+        return ConfigFault.of(Problem(paths[around], message), file, folder.show(pipeline))
+    return ConfigFault(folder.show(pipeline), *file.position(paths.get(around, ())), written, message)
+
+
+def locate_property(config_dir: Path, cluster: str, message: str) -> ConfigFault:
+    """What a Kafka client said of a cluster's properties, at the property that it names if it names one."""
+    folder = _clusters(config_dir)
+    file = read_yaml(folder.path(cluster))
+    written = [path for path in file.paths() if len(path) == 2 and path[0] in ("properties", "unsafe_properties")]
+    named = [path for path in written if str(path[1]) in message]
+    path = max(named, key=lambda path: len(str(path[1])), default=written[0][:1] if written else ())
+    return ConfigFault.of(Problem(path, message), file, folder.show(cluster))
+
+
+def load_platform(config_dir: Path) -> Platform:
+    """What ``shipper.yaml`` says; nothing if there is none. Raises ConfigError with all faults of the file."""
+    found = _platform(config_dir)
+    if found.faults:
+        raise ConfigError("\n".join(str(fault) for fault in found.faults))
+    return found.platform
+
+
+def _platform(config_dir: Path) -> PlatformFile:
+    return read_platform(config_dir, show(config_dir, config_dir / NAME))
+
+
+def _pipelines(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> Folder[Pipeline]:
+    return Folder(config_dir, Pipeline, leave, _platform(config_dir))
+
+
+def _clusters(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> Folder[Cluster]:
+    return Folder(config_dir, Cluster, leave)
+
+
+def _right(file: ConfigFile[M], more: Iterable[ConfigFault] = ()) -> M:
+    faults = in_order((*file.faults, *more))
+    if file.model is None or faults:
+        raise ConfigError("\n".join(str(fault) for fault in faults))
+    return file.model
+
+
+def _cluster_faults(
+    file: ConfigFile[Pipeline], clusters: Folder[Cluster], reasons: Mapping[str, ConfigFault]
+) -> list[ConfigFault]:
+    """Clusters that the pipeline names and that have no file, or, by ``reasons``, a broken one. Looks at what is in the
+    file and not at the model, so that a fault elsewhere does not hide these."""
+    names = file.yaml.data.get("clusters")
+    stems = clusters.stems()
+    faults = []
+    for index, name in enumerate(names if isinstance(names, list) else ()):
+        if isinstance(name, str) and (name not in stems or name in reasons):
+            unknown = f"no cluster {name!r}{suggestion(name, stems, 'there are') or clusters.none_here()}"
+            message = f"cluster {name!r} is broken: {reasons[name]}" if name in reasons else unknown
+            faults.append(file.fault(("clusters", index), message))
+    return faults
+
+
+def _ledgers(clusters: Folder[Cluster], file: ConfigFile[Pipeline], known: Collection[str] = ()) -> dict[str, str]:
+    """Cluster → its `ledger.topic`, of those that the pipeline names and that give one; as written, since a cluster's secrets need not be
+    there for that."""
+    found = {}
+    for name in file.model.clusters if file.model else ():
+        path = clusters.path(name)
+        if name not in known and path.is_file():
+            ledger = read_yaml(path).data.get("ledger")
+            topic = ledger.get("topic") if isinstance(ledger, dict) else None
+            found[name] = topic if isinstance(topic, str) else ""
+    return found
+
+
+def _ledger_faults(file: ConfigFile[Pipeline], ledgers: Mapping[str, str]) -> Iterator[ConfigFault]:
+    """Topics for records that are ledgers of one of the pipeline's clusters."""
+    if file.model is None:
+        return
+    named = [ledgers[cluster] for cluster in file.model.clusters if ledgers.get(cluster)]
+    places: list[tuple[KeyPath, str]] = []
+    for index, route in enumerate(file.model.routes):
+        if not route.columns:
+            places.append((("routes", index, "topic") if "routes" in file.yaml.data else ("topic",), route.topic))
+        places += [(("routes", index, "topics", number), topic) for number, topic in enumerate(route.topics)]
+    if file.model.quarantine:
+        places.append((("quarantine", "topic"), file.model.quarantine.topic))
+    for path, topic in places if named else ():
+        try:
+            check_topic(topic, *named)
+        except ValueError as error:
+            yield file.fault(path, str(error))
+
+
+@dataclass(frozen=True)
+class ConfigFile(Generic[M]):
+    """One file that was read: its model, unless there are faults."""
+
+    shown: str
+    yaml: YamlFile
+    model: M | None
+    faults: tuple[ConfigFault, ...]
+
+    def fault(self, path: KeyPath, message: str) -> ConfigFault:
+        """What somebody else finds wrong at ``path``."""
+        return ConfigFault.of(Problem(path, message), self.yaml, self.shown)
+
+
+class Folder(Generic[M]):
+    """``config/pipelines`` or ``config/clusters``: YAML files of one kind, each named for what is in it.
+
+    Args:
+        leave: kinds of references that need not be known yet, see :mod:`shipper.config.environment`.
+        platform: what pipelines may use, and their defaults.
+    """
+
+    def __init__(
+        self, config_dir: Path, model: type[M], leave: Collection[ReferenceKind] = (), platform: PlatformFile | None = None
+    ) -> None:
+        self._config_dir = config_dir
+        self._key = "cluster" if model is Cluster else "pipeline"
+        self._folder = config_dir / f"{self._key}s"
+        self._model: type[M] = model
+        self._leave = leave
+        self.platform = platform
+        self.shown = show(config_dir, self._folder)
+
+    def path(self, stem: str) -> Path:
+        """Where the file of what is named ``stem`` lies."""
+        return self._folder / f"{stem}.yaml"
+
+    def show(self, stem: str) -> str:
+        """The file's path for people."""
+        return f"{self.shown}/{stem}.yaml"
+
+    def stems(self) -> list[str]:
+        """Names of all that is here, right or not."""
+        return [path.stem for path in self._files() if path.suffix == ".yaml"]
+
+    def misnamed(self) -> Iterator[tuple[str, ConfigFault]]:
+        """(stem, fault) of files that look like ours but would be ignored, and of two whose names differ in letter case
+        only: the ids of DAGs and the names of files are not told apart by case everywhere."""
+        by_lower: dict[str, str] = {}
+        for path in self._files():
+            if path.suffix != ".yaml":
+                message = f"ignored because of its ending; rename it to {path.stem}.yaml"
+                yield path.stem, ConfigFault(f"{self.shown}/{path.name}", None, None, "", message)
+                continue
+            first = by_lower.setdefault(path.stem.lower(), path.stem)
+            if first != path.stem:
+                message = f"differs from {first}.yaml in letter case only; rename one of them"
+                yield path.stem, ConfigFault(self.show(path.stem), None, None, "", message)
+
+    def _files(self) -> list[Path]:
+        if not self._folder.is_dir():
+            return []
+        files = (path for path in self._folder.iterdir() if not path.name.startswith("."))
+        return sorted(path for path in files if path.suffix.lower() in (".yaml", ".yml"))
+
+    def one(self, name: str) -> ConfigFile[M]:
+        """The file that is named for ``name``. Raises ConfigError if there is none."""
+        if not self._config_dir.is_dir():
+            raise ConfigError(str(missing_folder(self._config_dir)))
+        stems = self.stems()
+        if name not in stems:
+            for stem, fault in self.misnamed():
+                if stem == name:
+                    raise ConfigError(str(fault))
+            raise ConfigError(f"no {self._key} {name!r}{suggestion(name, stems, 'there are') or self.none_here()}")
+        return self.read(name)
+
+    def none_here(self) -> str:
+        """The end of a message about a name, if the folder is empty."""
+        return f"; there is none in {self.shown}"
+
+    def read(self, stem: str) -> ConfigFile[M]:
+        """The file and what is wrong in it, for which this never raises."""
+        file, shown = self.file(stem), self.show(stem)
+        problems, model = list(file.problems), None
+        if self.platform and self.platform.faults:  # it might forbid what stands here
+            problems.append(Problem((), f"the platform's file is broken: {self.platform.faults[0]}", (1, 1)))
+        if file.parsed:
+            data, missing = self._filled_in(file)
+            problems = [_without_secret(problem) if self._model is Cluster else problem for problem in (*problems, *missing)]
+            known = {problem.path for problem in problems}
+            try:
+                # By the keys of the YAML only: `chunk_size_bytes`, a name in the code, is an unknown key here.
+                model = self._model.model_validate(data, by_alias=True, by_name=False)
+            except ValidationError as error:
+                # What pydantic thinks of a value that is known to be wrong would be said twice.
+                problems += [problem for problem in problems_of(error, self._model, file) if problem.path not in known]
+            if data.get(self._key, stem) != stem and all(problem.path != (self._key,) for problem in problems):
+                problems.append(self._other_name(stem, file))
+        if self.platform and isinstance(model, Pipeline):
+            problems += self.platform.beyond(file, model, self._config_dir)
+        faults = in_order(ConfigFault.of(problem, file, shown) for problem in problems)
+        return ConfigFile(shown, file, None if faults else model, faults)
+
+    def file(self, stem: str) -> YamlFile:
+        """The file's data and places; of a pipeline, with the platform's defaults below it."""
+        own = read_yaml(self.path(stem))
+        return self.platform.merged(own) if self.platform else own
+
+    def references(self, stem: str) -> set[Reference]:
+        """All that the file holds; none if it cannot be read."""
+        return set(references_in(self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers))
+
+    def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Problem]]:
+        if self._model is not Cluster:
+            return fill_in(
+                file.data, Known.here(), _pipeline_refers, kinds=frozenset[ReferenceKind]({"environment"}), leave=self._leave
+            )
+        return fill_in(file.data, Known.here(), _anything, kinds=EVERYTHING, leave=self._leave, left=_not_known_yet)
+
+    def _other_name(self, stem: str, file: YamlFile) -> Problem:
+        found = file.text((self._key,))
+        message = f"found {found!r}, but the file is {stem}.yaml; the two must be the same: rename the file or change the name"
+        return Problem((self._key,), message)
+
+
+def in_order(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
+    """``faults`` by file, line and column, each once."""
+    return tuple(sorted(dict.fromkeys(faults), key=lambda fault: (fault.file, fault.line or 0, fault.column or 0)))
+
+
+def missing_folder(config_dir: Path) -> ConfigFault:
+    """That there is no ``config_dir``."""
+    message = f"no such folder (seen from {Path.cwd()}); say where the configuration is with --config DIR"
+    return ConfigFault(str(config_dir), None, None, "", message)
+
+
+def _pipeline_refers(path: KeyPath) -> bool:
+    """Where a pipeline may refer to the environment: not in SQL, expressions and globs, where `${` may mean something else."""
+    return path in (("source",), ("source", "path"), ("runs_uri",))
+
+
+def _anything(path: KeyPath) -> bool:
+    return True
+
+
+def _not_known_yet(path: KeyPath, text: str) -> Any:
+    """What stands for a reference of a cluster file's meanwhile: None for a property, itself where it is text, else the default."""
+    if path[:1] in _PROPERTIES:
+        return None
+    return text if path in (("cluster",), ("bootstrap",)) else NOTHING
+
+
+def _without_secret(problem: Problem) -> Problem:
+    """A password that begins with ``{`` is a section to YAML, and then part of the path."""
+    if problem.path[:1] not in _PROPERTIES or len(problem.path) < 3:
+        return problem
+    return Problem(problem.path[:2], "expected text, a number, true or false; put it into quotes")
+
+
+def show(config_dir: Path, path: Path) -> str:
+    """``path`` for people: as given if that is relative, else relative to the working directory or to the folder above ``config_dir``."""
+    if path.is_absolute():
+        for base in (Path.cwd(), config_dir.parent):
+            if path.is_relative_to(base):
+                return path.relative_to(base).as_posix()
+    return path.as_posix()

@@ -1,0 +1,342 @@
+"""What becomes of a line: the parts of a pipeline below `records`, `routes` and `quarantine`. What Spark makes of them is spark_jobs.parsing and
+spark_jobs.records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field, StrictFloat, ValidationInfo, field_validator, model_validator
+
+from shipper.config.rules import (
+    COLUMN_PATTERN,
+    NAME_PATTERN,
+    PATTERN_MEANINGS,
+    THE_KEY,
+    TOPIC_COLUMN,
+    Fault,
+    Model,
+    check_topic,
+    legal_topic,
+    refuse,
+    reserved_topics,
+)
+from shipper.config.units import Bytes
+
+#: Columns that every line has before `records.columns`. The last one is shipper's own: the split that the line lies in.
+GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
+#: Header of a bundle: how many lines it holds, in decimal digits.
+LINES_HEADER = "shipper-lines"
+#: Rules and reasons share a byte per record.
+MOST_RULES = 60
+_WHY_NOT_BUNDLED = {
+    "key": "lines of a bundle may have different keys, and a record has one; remove `key`, or ship each line as a record",
+    "timestamp": "lines of a bundle have different times, and a record has one; remove `timestamp`, or ship each line as a record",
+}
+#: Why a record is in quarantine, beside the names of checks with severity `quarantine`.
+UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = "unparseable", "unroutable", "too_large", "too_many_topics"
+#: One record for a whole file, with `source.on_unreadable: quarantine`.
+UNREADABLE = "unreadable"
+_GROUP_NAME = re.compile(r"\?<([A-Za-z][A-Za-z0-9]*)>")
+_NAMED_AT_ALL = re.compile(r"\?P?<(?![=!])([^>]*)>")
+_DDL_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s:`]+)[\s:]+\S")
+
+
+class Parse(Model):
+    """Makes columns of each line, for `records.columns`, `drop`, `routes`, keys, headers and gates. A line that cannot be parsed is
+    `unparseable`: it goes to `quarantine`, or fails the run where there is none. Lines that a rule of `drop` takes are not asked for.
+    The value stays the line, byte for byte."""
+
+    regex: str | None = Field(default=None, min_length=1, examples=[r"^(?<client>\S+) \S+ (?<status>\d{3})"])
+    """Java regular expression; each named group, `(?<name>…)`, becomes a string column, empty for a group that took no part. A line in
+    which it is found nowhere is unparseable; `^` and `$` tie it to the line's ends. Each group that something uses costs one more look
+    at the line."""
+    json_object: Literal[True] | str | None = Field(default=None, alias="json", examples=["service STRING, status INT"])
+    """Each line is a JSON object. Given a schema as in SQL (`service STRING, status INT`), its fields become columns, null where
+    the object has none; a line that is no object, or has a value of another type, is unparseable. `true`: no columns; take out what
+    you need in `records.columns` with `get_json_object(value, '$.status')`."""
+
+    @field_validator("regex")
+    @classmethod
+    def _has_named_groups(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        groups = regex_groups(value)
+        names = [name for name in groups if name is not None]
+        wrong = [name for name in _NAMED_AT_ALL.findall(value) if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", name)]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is no name of a group: Java takes letters and digits only, a letter first")
+        if "(?P<" in value:
+            raise ValueError("a named group is written (?<name>…) here, as in Java, not (?P<name>…)")
+        if not names:
+            raise ValueError("no named group: write (?<name>…) around each part of the line that is to be a column")
+        refuse(((), f"group {name!r} is named twice") for name in dict.fromkeys(names) if names.count(name) > 1)
+        return value
+
+    @field_validator("json_object")
+    @classmethod
+    def _fields_can_be_named(cls, value: Literal[True] | str | None) -> Literal[True] | str | None:
+        if isinstance(value, str):
+            try:
+                names = ddl_names(value)
+            except ValueError as error:
+                refuse([((), str(error))])
+                raise
+            refuse(
+                ((), f"field {name!r}: a column's name has letters, digits and '_' only, and does not begin with a digit")
+                for name in names
+                if not re.fullmatch(COLUMN_PATTERN, name)
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Parse:
+        given = [name for name, way in (("regex", self.regex), ("json", self.json_object)) if way is not None]
+        if len(given) != 1:
+            both = "`regex` and `json` contradict each other: a line is parsed in one way; remove one of them"
+            raise ValueError(both if given else "`parse` needs `regex` or `json`")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that it makes."""
+        if self.regex is not None:
+            return tuple(name for name in regex_groups(self.regex) if name is not None)
+        return tuple(ddl_names(self.json_object)) if isinstance(self.json_object, str) else ()
+
+
+def regex_groups(pattern: str) -> list[str | None]:
+    """The capturing groups of a Java regular expression by number (the first is number 1), with their names. Parentheses in a
+    comment of `(?x)` count too, which is wrong; nobody writes those into YAML."""
+    groups: list[str | None] = []
+    index, in_class = 0, 0
+    while index < len(pattern):
+        character = pattern[index]
+        if pattern.startswith("\\Q", index):
+            end = pattern.find("\\E", index)
+            index = len(pattern) if end < 0 else end + 2
+            continue
+        if character == "\\":
+            index += 2
+            continue
+        if character == "[":
+            in_class += 1
+        elif character == "]" and in_class:
+            in_class -= 1
+        elif character == "(" and not in_class:
+            named = _GROUP_NAME.match(pattern, index + 1)
+            if named or not pattern.startswith("?", index + 1):
+                groups.append(named[1] if named else None)
+        index += 1
+    return groups
+
+
+def ddl_names(schema: str) -> list[str]:
+    """Names of the fields of a schema written as in SQL. Raises ValueError for what has no name and type; the rest is Spark's to check."""
+    names, part, depth = [], "", 0
+    for character in schema + ",":
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            found = _DDL_NAME.match(part)
+            if found is None:
+                raise ValueError(f"{part.strip()!r} is no field: a schema is written `service STRING, status INT`")
+            names.append(found[1].strip("`"))
+            part = ""
+        else:
+            part += character
+    twice = [name for index, name in enumerate(names) if name.lower() in (other.lower() for other in names[:index])]
+    if twice:
+        raise ValueError(f"field {twice[0]!r} is named twice (SQL does not tell upper from lower case)")
+    return names
+
+
+class Bundle(Model):
+    """Many lines in one Kafka record: joined by `\\n`, their number in the header `shipper-lines`. Lines without a key travel and are
+    stored at a fraction of the cost; consumers must take the bundles apart (docs/consumer-contract.md says how). Everything is still
+    counted in lines. May be changed, or removed, from run to run: it decides how lines are packed, not which."""
+
+    max_bytes: Bytes = Field(default=64_000, ge=1_000, le=64_000_000)
+    """Most bytes in a bundle, uncompressed, `\\n` included. A longer line, or a value without a line's form (null, or with a `\\n` in
+    it), is a bundle of its own. Larger bundles than 64kB gain little; the topic's `max.message.bytes` is their limit, as for any record."""
+
+
+class Records(Model):
+    """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value` (the line), `file_path`,
+    `file_name`, the columns of `parse` and those named before it."""
+
+    parse: Parse | None = None
+    """Columns from the line itself, by a regular expression or from JSON; the expressions below may use them."""
+    columns: dict[str, str] = Field(default_factory=dict, json_schema_extra={"propertyNames": {"pattern": COLUMN_PATTERN}})
+    """Named expressions, evaluated in order; later ones, `routes`, topics as `{name}` and gates may use them."""
+    drop: dict[str, str] = Field(default_factory=dict, max_length=MOST_RULES, examples=[{"health_checks": "url = '/healthz'"}])
+    """Name → condition. A line for which it is true is not shipped, and counted under the name of the first such rule, by Spark, by
+    the tasks and in the ledger."""
+    max_line_bytes: Bytes = Field(default=2**20, alias="max_line", ge=1_000, le=64 * 2**20)
+    """Longest line in bytes that can become a record. A longer one is read past, never kept in memory: it goes to quarantine as `too_large`,
+    with its beginning, and without `quarantine` it fails the run, which names its file and number. Lower it to bound memory: a task's batch of lines
+    has up to 1 GiB, or 4,000 lines of this length if that is less."""
+    value: str = "value"
+    """The record's value. The default ships the line's bytes untouched; any string function reads them as UTF-8."""
+    key: str | None = None
+    """The record's key. Keyed records go to the partition that Java's default partitioner (murmur2) would choose."""
+    headers: dict[str, str] = Field(default_factory=dict, json_schema_extra={"propertyNames": {"not": {"enum": [LINES_HEADER]}}})
+    """Header name → expression. A null leaves the header out of that record."""
+    timestamp: str | None = None
+    """The record's timestamp (type TIMESTAMP). Without it the producer's clock is used."""
+    bundle: Bundle | None = None
+    """Ship many lines in one Kafka record. Not with `key` or `timestamp`, which belong to one line. `headers` may then depend on
+    the file only (`file_path`, `file_name`, columns made of these): a bundle never holds lines of two files."""
+
+    @field_validator("parse")
+    @classmethod
+    def _parsed_columns_are_new(cls, value: Parse | None) -> Parse | None:
+        taken = [name for name in (value.columns if value else ()) if name.lower() in (*GIVEN_COLUMNS, "key")]
+        refuse(((), f"{name!r} is taken: every record has it; name this column otherwise") for name in taken)
+        return value
+
+    @field_validator("drop")
+    @classmethod
+    def _rules_can_be_named(cls, value: dict[str, str]) -> dict[str, str]:
+        wrong = [name for name in value if not re.fullmatch(NAME_PATTERN, name)]
+        refuse(((name, THE_KEY), PATTERN_MEANINGS[NAME_PATTERN]) for name in wrong)
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _columns_can_be_named(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        faults: list[Fault] = []
+        seen: dict[str, str] = {}
+        parse: Parse | None = info.data.get("parse")
+        parsed = {name.lower() for name in parse.columns} if parse else set()
+        for name in value:
+            first = seen.setdefault(name.lower(), name)
+            if not re.fullmatch(COLUMN_PATTERN, name):
+                faults.append(((name, THE_KEY), "a name has letters, digits and '_' only, and does not begin with a digit"))
+            elif name.lower() in (*GIVEN_COLUMNS, "key"):
+                faults.append(((name, THE_KEY), f"{name!r} is taken: every record has it; choose another name"))
+            elif name.lower() in parsed:
+                faults.append(((name, THE_KEY), f"{name!r} is a column of `records.parse` already; choose another name"))
+            elif first != name:
+                faults.append(((name, THE_KEY), f"differs from {first!r} in letter case only, which SQL does not tell apart"))
+        refuse(faults)
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _count_header_is_ours(cls, value: dict[str, str]) -> dict[str, str]:
+        taken = [name for name in value if name == LINES_HEADER]
+        refuse(
+            ((name, THE_KEY), f"{name!r} is set by shipper: how many lines a bundle holds; choose another name") for name in taken
+        )
+        return value
+
+    @field_validator("bundle")
+    @classmethod
+    def _bundled_lines_have_nothing_of_their_own(cls, value: Bundle | None, info: ValidationInfo) -> Bundle | None:
+        if value is not None:
+            own = [name for name in ("key", "timestamp") if info.data.get(name) is not None]
+            refuse(((), f"`bundle` and `{name}` contradict each other: {_WHY_NOT_BUNDLED[name]}") for name in own)
+        return value
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        """What `parse` and `columns` make, in order."""
+        return (*(self.parse.columns if self.parse else ()), *self.columns)
+
+
+class Route(Model):
+    """One line of the routing table; the first whose `when` holds takes the record."""
+
+    topic: str = Field(min_length=1, examples=["logs.web", "logs.{service}"])
+    """Topic name; `{column}` is filled in from each record (`file_name`, or a column of `records.columns`). What a line says decides then
+    where it goes, so `topics` or `matching` must say where it may."""
+    when: str | None = None
+    """Spark SQL condition. The last route has none: it takes what is left."""
+    topics: tuple[str, ...] = ()
+    """With a `{column}` in `topic`: the whole names of all topics that it may lead to. A record that would go to another one has no topic: it goes
+    to quarantine as `unroutable` or, without one, fails the run. May be changed at any time."""
+    matching: str | None = Field(default=None, min_length=1, examples=["logs\\\\.[a-z]{1,20}"])
+    """In place of `topics`: a Java regular expression for the whole name. `limits.max_topics` bounds how many there may be. Names that Kafka
+    does not take, ledgers of shipper (`_shipper.…`) and internal topics (`__…`) never match."""
+
+    @field_validator("topic")
+    @classmethod
+    def _legal_topic(cls, value: str) -> str:
+        check_topic(TOPIC_COLUMN.sub("x", value))
+        return value
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the topic is made of; empty for a fixed topic."""
+        return tuple(TOPIC_COLUMN.findall(self.topic))
+
+    def faults(self) -> Iterator[Fault]:
+        """Contradictions between the route's fields."""
+        if not self.columns:
+            for name in ("topics", "matching"):
+                if getattr(self, name):
+                    yield (
+                        (name,),
+                        f"`{name}` is for a topic with a {{column}} in it; {self.topic!r} is the only one here; remove it",
+                    )
+        elif self.topics and self.matching is not None:
+            yield ("matching",), "`topics` and `matching` contradict each other: keep the list, or the pattern"
+        elif not self.topics and self.matching is None:
+            example = TOPIC_COLUMN.sub("a", self.topic)
+            yield (
+                ("topic",),
+                f"any line could choose any topic: list the ones that {self.topic!r} may lead to, `topics: [{example}, …]`, or give a pattern "
+                f"for them, `matching: '{self._prefix()}[a-z0-9-]{{1,40}}'`",
+            )
+        for index, topic in enumerate(self.topics):
+            try:
+                check_topic(topic)
+            except ValueError as error:
+                yield ("topics", index), str(error)
+            else:
+                if self.columns and not self._made_from_columns(topic):
+                    yield ("topics", index), f"{self.topic!r} never leads to {topic!r}"
+
+    def _prefix(self) -> str:
+        return re.escape(TOPIC_COLUMN.split(self.topic)[0])
+
+    def _made_from_columns(self, topic: str) -> bool:
+        parts = TOPIC_COLUMN.sub("{}", self.topic).split("{}")
+        return re.fullmatch(".+".join(map(re.escape, parts)), topic) is not None
+
+    def matches(self, topic: str) -> bool:
+        """Whether the route can lead to ``topic``. Of `matching`, what only Java understands is taken to match."""
+        if not legal_topic(topic) or re.fullmatch(reserved_topics(), topic) or not self._made_from_columns(topic):
+            return False
+        if self.topics:
+            return topic in self.topics
+        try:
+            return self.matching is None or re.fullmatch(self.matching, topic) is not None
+        except re.error:
+            return True
+
+
+class Quarantine(Model):
+    """A topic for records that cannot be shipped, in place of a run that fails: what `records.parse` cannot parse, what has no legal
+    topic, what is too large for its topic, and what fails a check with severity `quarantine`. Each arrives exactly once, in the
+    transaction of the records around it, with headers that say why and where it came from (docs/consumer-contract.md). May be added,
+    changed or removed at any time: the ledger knows record by record what is in quarantine."""
+
+    topic: str = Field(min_length=1, examples=["quarantine.web"])
+    """The topic, on every cluster of the pipeline. No route's topic; several pipelines may share it."""
+    max_rate: StrictFloat = Field(default=0.01, ge=0, le=1)
+    """Largest share, 0–1, of a run's records (dropped lines are none) in quarantine. A run with more fails when everything is sent:
+    then the source has changed, rather than a few records of it being bad."""
+    keep_bytes: Bytes = Field(default=256, alias="keep", ge=0, le=512_000)
+    """How much of each record's value is kept: its first bytes. `0B` keeps nothing."""
+
+    @field_validator("topic")
+    @classmethod
+    def _legal_topic(cls, value: str) -> str:
+        if not legal_topic(value):
+            raise ValueError(
+                "a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters; no {column} here"
+            )
+        check_topic(value)
+        return value

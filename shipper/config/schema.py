@@ -1,0 +1,316 @@
+"""What is generated from the models: JSON Schemas (2020-12) of the YAML files, for editors, and the option reference for people.
+
+A schema is pydantic's own, as far as it is about what a user writes: the keys of the YAML, the shorthands, durations and sizes with their
+units, and no null. It cannot say all that the loader checks, such as contradictions between keys. Sections are written out where they stand,
+without `$ref`: an editor then shows a key's own description.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, NoDefault
+from pydantic_core import core_schema
+
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
+from shipper.config.platform import Platform
+from shipper.config.properties import ALLOWED, FORBIDDEN, OWNED, PINNED_SPARK_SETTINGS, UNSAFE
+from shipper.config.units import DURATION, MOMENT, RATE, SIZE, Unit
+
+Schema = dict[str, Any]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{.+\}"}
+_SHORTHANDS = {"schedule": "cron", "source": "path"}
+_UNITS = {unit.pattern: unit for unit in (DURATION, SIZE, RATE, MOMENT)}
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most", "exclusiveMaximum": "less than"}
+#: pydantic's own names for the bounds of what it does not know as a number.
+_BOUNDS_OF_PYDANTIC = dict(zip(("ge", "gt", "le", "lt"), _BOUNDS, strict=True))
+_SCALARS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}
+_INTRODUCTION = """\
+# Option reference
+
+Generated from the models by `shipper schema`; do not edit. What is marked **required** has no default. An unknown key is
+an error, and so is a key without a value.
+
+- **Duration**: a number and a unit: `500ms`, `30s`, `10m`, `2h`, `1d`, `1h30m`.
+- **Size**: a number and a unit: `256B`, `500kB`, `50MB`, `64MiB`, `2GB` (1 MB = 1,000,000 bytes, 1 MiB = 1,048,576 bytes).
+- **References** are filled in everywhere in cluster files, and `${NAME}` also in `source` and `runs_uri` of pipelines:
+  `${NAME}` and `${NAME:-default}`, a variable of the environment (the default also stands for one that is empty; without a default,
+  one that is not set is an error); `${file:/run/secrets/kafka}`, a file that nobody else may read (a line end at its end is left
+  away); `${airflow:CONNECTION.password}`, a connection of Airflow's (also `.login`, `.host`, `.port`, `.schema`, `.extra.KEY`), which
+  its tasks look up. While Airflow parses DAGs, none of them need be known.
+- **Paths** that are neither absolute nor begin with a scheme (`s3a://`, `hdfs://`) are relative to the folder above `config/`.
+"""
+_SHORTEST = """\
+The shortest pipeline that works:
+
+```yaml
+# yaml-language-server: $schema=../schema/pipeline.json
+pipeline: web_access
+schedule: "0 * * * *"
+source: s3a://logs/web/{window_start:%Y/%m/%d/%H}/
+topic: logs.web
+clusters: [frankfurt]
+```
+"""
+_HEAD = "| Key | Value | Default | Meaning |\n|---|---|---|---|"
+
+
+def generated_files() -> dict[str, str]:
+    """Name in ``config/schema/`` → text. ``shipper schema`` writes them; with ``--check`` it compares."""
+    schemas = {"pipeline": pipeline_schema(), "cluster": cluster_schema(), "platform": platform_schema()}
+    texts = {
+        f"{name}.json": json.dumps({"$schema": _DIALECT, "title": f"shipper {name}", **schema}, indent=2, ensure_ascii=False)
+        + "\n"
+        for name, schema in schemas.items()
+    }
+    return {**texts, "REFERENCE.md": reference()}
+
+
+# --- Schemas
+
+
+def pipeline_schema() -> Schema:
+    """Schema of ``config/pipelines/*.yaml``."""
+    schema = _published(_described(Pipeline))
+    keys = schema["properties"]
+    for name, stands_for in _SHORTHANDS.items():
+        section = keys[name]
+        text = {key: value for key, value in section["properties"][stands_for].items() if key != "description"}
+        keys[name] = {"description": section.pop("description"), "anyOf": [text, section]}
+    topic = keys["routes"]["items"]["properties"]["topic"]
+    schema["properties"] = {}
+    for name, found in keys.items():
+        schema["properties"] |= {"topic": topic, name: found} if name == "routes" else {name: found}
+    schema["required"].remove("routes")
+    return {**schema, "oneOf": [{"required": ["topic"]}, {"required": ["routes"]}]}
+
+
+def cluster_schema() -> Schema:
+    """Schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so may what is something else in the end."""
+    schema = _published(_described(Cluster))
+    for keys in (schema["properties"], schema["properties"]["ledger"]["properties"]):
+        for name, found in keys.items():
+            if "pattern" in found or found["type"] in ("integer", "boolean"):
+                value = {key: found.pop(key) for key in ("type", "pattern", "minimum") if key in found}
+                keys[name] = {**found, "anyOf": [value, _FROM_ENVIRONMENT]}
+    return schema
+
+
+def platform_schema() -> Schema:
+    """Schema of ``config/shipper.yaml``."""
+    schema = _published(_described(Platform))
+    keys = {name: _partly(found) for name, found in pipeline_schema()["properties"].items() if name != "pipeline"}
+    schema["properties"]["defaults"] |= {"additionalProperties": False, "properties": keys}
+    return schema
+
+
+def _partly(section: Schema) -> Schema:
+    """A section of which any keys may be written; what a list holds is whole."""
+    found = {name: value for name, value in section.items() if name != "required"}
+    if "anyOf" in found:
+        found["anyOf"] = [_partly(variant) for variant in found["anyOf"]]
+    return found
+
+
+class _AsWritten(GenerateJsonSchema):
+    """pydantic's schema without null, which no file can hold, and with defaults as a user would write them."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> Schema:
+        return self.generate_inner(schema["schema"])
+
+    def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
+        value = super().get_default_value(schema)
+        if value is None or value == "":
+            return NoDefault
+        return [_as_data(entry) for entry in value] if isinstance(value, tuple) else _as_data(value)
+
+    def sort(self, value: Schema, parent_key: str | None = None) -> Schema:
+        return value
+
+
+def _as_data(value: Any) -> Any:
+    return value.model_dump(by_alias=True, exclude_defaults=True) if isinstance(value, BaseModel) else value
+
+
+def _described(model: type[BaseModel]) -> Schema:
+    """What a user may write for ``model``, its sections in place of their `$ref`, each with its own description as `title`. What has a unit is
+    text, but its default and its bounds are numbers still. `check` comes first, since it says what the other keys mean."""
+    whole = model.model_json_schema(schema_generator=_AsWritten)
+    sections = whole.pop("$defs", {})
+
+    def described(schema: Schema) -> Schema:
+        found = {
+            _BOUNDS_OF_PYDANTIC.get(key, key): value for key, value in schema.items() if key not in ("title", "discriminator")
+        }
+        if "discriminator" in schema:
+            found |= {"type": "object", "required": ["check"]}
+        if "description" in found:
+            found = {"description": " ".join(found.pop("description").split()), **found}
+        if "check" in found.get("properties", {}):
+            found["properties"] = {"check": found["properties"]["check"], **found["properties"]}
+        if "$ref" in found:
+            section = _each(sections[found.pop("$ref").rpartition("/")[2]], described)
+            return {**section, "title": section["description"], **found}
+        return found
+
+    return _each(whole, described)
+
+
+def _published(schema: Schema) -> Schema:
+    """``schema`` as editors get it."""
+
+    def published(found: Schema) -> Schema:
+        found = {key: value for key, value in found.items() if key != "title"}
+        if found.get("default") == {}:  # of a section; its keys have theirs
+            del found["default"]
+        if unit := _unit(found):  # an editor can check a text's pattern only
+            found = {key: unit.write(value) if key == "default" else value for key, value in found.items() if key not in _BOUNDS}
+        return found
+
+    return _each(schema, published)
+
+
+def _each(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """``schema`` with every schema in it changed, the inner ones first."""
+    found = dict(schema)
+    if "properties" in found:
+        found["properties"] = {name: _each(inner, change) for name, inner in found["properties"].items()}
+    for key in ("anyOf", "oneOf"):
+        if key in found:
+            found[key] = [_each(inner, change) for inner in found[key]]
+    for key in ("items", "additionalProperties"):
+        if isinstance(found.get(key), dict):
+            found[key] = _each(found[key], change)
+    return change(found)
+
+
+def _unit(schema: Schema) -> Unit | None:
+    return _UNITS.get(schema.get("pattern", ""))
+
+
+# --- The reference
+
+
+def reference() -> str:
+    """The option reference, in Markdown: a table for each section, checks included."""
+    pipeline, cluster, platform = _described(Pipeline), _described(Cluster), _described(Platform)
+    pinned = _table_of_reasons("Spark setting", PINNED_SPARK_SETTINGS)
+    parts = [
+        _INTRODUCTION,
+        f"## Pipeline: `config/pipelines/NAME.yaml`\n\n{_SHORTEST}\n{_pipeline_table(pipeline)}",
+        *_sections(pipeline),
+        f"### Spark settings that `runner.conf` may not hold\n\n{pinned}",
+        f"## Platform: `config/shipper.yaml`\n\n{platform['description']}\n\n{_table(platform)}",
+        *_sections(platform),
+        f"## Cluster: `config/clusters/NAME.yaml`\n\n{_table(cluster)}",
+        *_sections(cluster),
+        f"### What `properties` may hold\n\n{_table_of_reasons('Kafka property', ALLOWED, 'What for')}",
+        f"### What `unsafe_properties` may hold\n\n{_table_of_reasons('Kafka property', UNSAFE)}",
+        f"### Kafka properties that are refused\n\n{_table_of_reasons('Kafka property', {**OWNED, **FORBIDDEN})}",
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _sections(schema: Schema, above: str = "") -> Iterator[str]:
+    for name, found in schema["properties"].items():
+        key, entry = f"{above}{name}", found.get("items", {})
+        if "properties" in found:
+            yield f"###{'#' * above.count('.')} `{key}`\n\n{found['title']}\n\n{_table(found)}"
+            yield from _sections(found, f"{key}.")
+        elif "properties" in entry:
+            yield f"### `{key}[]`\n\n{entry['title']}\n\n{_table(entry)}"
+        for check in entry.get("oneOf", ()):
+            title = f"#### `{key}[]`: `check: {check['properties']['check']['const']}`"
+            yield f"{title}\n\n{check['title']}\n\n{_table(check, without='check')}"
+
+
+def _pipeline_table(schema: Schema) -> str:
+    """As :func:`_table`, with the shorthands."""
+    keys = dict(schema["properties"])
+    rows = [_HEAD]
+    for key, found in keys.items():
+        if key == "routes":
+            topic = _value(found["items"]["properties"]["topic"])
+            rows.append(_row("topic", topic, "this or `routes`", "Short for `routes` with this one topic."))
+            rows.append(_row(key, _value(found), "this or `topic`", found["description"]))
+        else:
+            text = "text or " if key in _SHORTHANDS else ""
+            rows.append(_row(key, text + _value(found), _default(schema, key), found["description"]))
+    return "\n".join(rows)
+
+
+def _table(schema: Schema, without: str = "") -> str:
+    rows = [
+        _row(key, _value(found), _default(schema, key), found["description"])
+        for key, found in schema["properties"].items()
+        if key != without
+    ]
+    return "\n".join([_HEAD, *rows])
+
+
+def _row(key: str, *cells: str) -> str:
+    return f"| `{key}` | " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _table_of_reasons(what: str, reasons: Mapping[str, str], head: str = "Why") -> str:
+    return "\n".join([f"| {what} | {head} |\n|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons.items())])
+
+
+def _default(schema: Schema, key: str) -> str:
+    found = schema["properties"][key]
+    if key in schema.get("required", ()):
+        return "**required**"
+    if "default" not in found:
+        return "–"
+    default = found["default"]
+    if default == {}:
+        return "see below"
+    if isinstance(default, list):
+        entries = [
+            "{" + ", ".join(f"{name}: {value}" for name, value in entry.items()) + "}" if isinstance(entry, dict) else str(entry)
+            for entry in default
+        ]
+        return f"`[{', '.join(entries)}]`"
+    text = _text(default, _unit(found))
+    return f'`"{text}"`' if text.startswith(("*", "{")) else f"`{text}`"  # YAML would not read these as text
+
+
+def _value(schema: Schema) -> str:
+    unit = _unit(schema)
+    bounds = [f"{words} {_text(schema[name], unit)}" for name, words in _BOUNDS.items() if name in schema]
+    return ", ".join([unit.name if unit else _kind(schema), *bounds])
+
+
+def _text(value: Any, unit: Unit | None) -> str:
+    """``value`` as a user writes it in YAML: ``10m``, ``8MB``, ``true``."""
+    if unit is not None:
+        return unit.write(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _kind(schema: Schema) -> str:
+    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return ", ".join(f"`{_text(word, None)}`" for word in words)
+    if "anyOf" in schema:
+        return " or ".join(_kind(variant) for variant in schema["anyOf"])
+    if "properties" in schema:
+        return "section"
+    if "items" in schema:
+        entry = schema["items"]
+        if entry == {"type": "string"}:
+            return "list of names"
+        return f"list of {'checks' if 'oneOf' in entry else 'sections' if 'properties' in entry else _kind(entry)}"
+    if "additionalProperties" in schema:
+        below = schema["additionalProperties"]
+        return f"map of name to {'anything' if below is True else _kind(below)}"
+    if isinstance(schema["type"], list):
+        return "text, number, true or false"
+    return _SCALARS[schema["type"]]
