@@ -56,12 +56,12 @@ def disposition(pipeline: Pipeline) -> Column | None:
 
 
 def is_dropped(pipeline: Pipeline) -> Column:
-    return F.col(sql.column(DISPOSITION)) < len(pipeline.records.drop)
+    return F.col(sql_column(DISPOSITION)) < len(pipeline.records.drop)
 
 
 def counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
     """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name, where that is not known before reading."""
-    column = F.col(sql.column(DISPOSITION))
+    column = F.col(sql_column(DISPOSITION))
     found = [F.count_if(column == index).alias(name) for index, name in enumerate(_names(pipeline))]
     if topic is not None and pipeline.quarantine is not None:
         unmarked = F.col(sql_column(MARK)).isNull()

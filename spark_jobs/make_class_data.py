@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.report.plan_result import PlannedFile
 from spark_jobs import class_data
 from spark_jobs.expressions import sql_faults

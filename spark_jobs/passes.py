@@ -107,7 +107,7 @@ def _write(
 ) -> None:  # fmt: skip
     pipeline, observed, dispositions = context.pipeline, Observation("lines"), Observation("dispositions")
     reserved = cluster.reserved_topics
-    frame = frame.observe(observed, F.count_if(~F.col(column(MARK)).eqNullSafe(BROKEN)).alias("read"))
+    frame = frame.observe(observed, F.count_if(~F.col(sql_column(MARK)).eqNullSafe(BROKEN)).alias("read"))
     frame, checksums = _with_checksum(records(frame, pipeline, dispositions, reserved), pipeline)
     with progress:
         sink.write(frame.coalesce(pipeline.tasks))

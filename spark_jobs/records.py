@@ -59,12 +59,14 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     if mapping.key is not None and quarantine_checks(pipeline):
         frame = frame.withColumn("key", F.expr(mapping.key))
     if decided is not None:
-        frame = frame.withColumn(DISPOSITION, F.when(F.col(column(MARK)).isNull(), decided))  # a marked row's is decided already
+        frame = frame.withColumn(
+            DISPOSITION, F.when(F.col(sql_column(MARK)).isNull(), decided)
+        )  # a marked row's is decided already
     value = _as_bytes(frame, mapping.value)
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline, reserved))
-    if dispositions is not None and (counted := counts(pipeline, F.col(column(TOPIC_COLUMN)) if named else None)):
+    if dispositions is not None and (counted := counts(pipeline, F.col(sql_column(TOPIC_COLUMN)) if named else None)):
         frame = frame.observe(dispositions, *counted)
     if mapping.drop:
         value = F.when(~F.coalesce(is_dropped(pipeline), F.lit(False)), value)
@@ -79,7 +81,7 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     if decided is not None:
-        columns.append(F.col(column(DISPOSITION)).alias("disposition"))
+        columns.append(F.col(sql_column(DISPOSITION)).alias("disposition"))
     if mapping.value != "value" or mapping.drop:
         # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, BaseOperator, BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.errors import WindowError
 from shipper.runner import PLAN, REPORT, Job, new_run_id
 from shipper_factory.graph import RESOLVE_WINDOW, opens_at, resolve_window

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from shipper.config.environment import connection_field
-from shipper.config.loading import references
+from shipper.config.load import references
 from shipper.config.units import format_duration
 from shipper.errors import StepResultError, UsageError
 from shipper.report.plan_result import PlanResult

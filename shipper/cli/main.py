@@ -26,6 +26,7 @@ from typer.rich_utils import rich_format_error
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.lazy import LazyGroup
+from shipper.cli.lint import missing_notifiers, slow_patterns
 from shipper.cli.show import show_gate, show_plan, show_run
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate, resolve_uri
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW

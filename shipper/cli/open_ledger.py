@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shipper.config import load_cluster, load_pipeline, resolve_uri
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.config.units import parse_duration
 from shipper.driver.files import split_starts
 from shipper.errors import ClusterError, UsageError, WindowError

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shipper.cli.console import ClusterName, Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.open_ledger import OpenLedger, open_ledgers, open_to_change
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.driver.replay import InQuarantine, KeptValues, Place, Repaired, in_quarantine
 from shipper.driver.replay import replay as send_repaired
 from shipper.errors import UsageError

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka.connection import Complaints, KafkaFault, connection, fault_of, made
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
 from shipper.kafka.connection import KafkaFault, fault_of, made

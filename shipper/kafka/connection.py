@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 from pydantic import Secret
 
-from shipper.config.client_settings import client_settings, refused, revealed, without_secrets
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster, client_settings, refused, revealed, without_secrets
 from shipper.kafka.outcomes import Action, ruling_on
 
 log = logging.getLogger("shipper.kafka")

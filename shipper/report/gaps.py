@@ -21,7 +21,7 @@ from typing import Protocol
 import fsspec
 from pydantic import BaseModel, ValidationError
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
 from shipper.report.past_runs import WindowRun, contains, source_closed, window_names, window_runs
 from shipper.report.plan_result import PlanResult

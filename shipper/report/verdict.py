@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from shipper.config.quarantine import UNREADABLE
+from shipper.config.records import UNREADABLE
 from shipper.report.account import Account, RunStep, accounts, steps
 from shipper.report.counts import disagreement
 from shipper.report.markup import number, plural, utc, words

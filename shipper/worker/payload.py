@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.config.mapping import LINES_HEADER
+from shipper.config.records import LINES_HEADER
 from shipper.kafka.packed import PackedArray
 from shipper.ledger.codec import encode_chunk_key, encode_chunk_value
 from shipper.ledger.intervals import MOST_RUNS, encode_ordinals

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipper_tools.testing.memory_log import MemoryLog
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.ledger import snapshot
 from shipper.ledger.archive import old_chunks, write_archive
 from shipper.ledger.codec import (

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from shipper.config import load_cluster, load_pipeline
-from shipper.config.models import Gates
+from shipper.config.content_checks import Gates
 from shipper.report.results import GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_SOURCE, PLAN, SHIP, new_run_id

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.report.plan_result import PlanResult
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window

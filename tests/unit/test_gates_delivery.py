@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from shipper.config.delivery_checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
+from shipper.config.checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Observed, Reconciliation, Sum
 from spark_jobs.gates import suite
 from spark_jobs.gates.delivery import Evidence, evaluate_delivery

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.report.gaps import coverage
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult, as_gated

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shipper.config.checks import SizeVsHistoryCheck
-from shipper.config.models import Pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.report.past_runs import past_runs
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport, ShipResult

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 from shipper_tools.testing.memory_log import MemoryLog
 
-from shipper.config.delivery import Delivery
+from shipper.config.cluster import Delivery
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue

@@ -11,7 +11,7 @@ from types import TracebackType
 import psutil
 from confluent_kafka import Message
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import UsageError
 from shipper.kafka.client import ClusterClient
 from shipper.verify.readback import OffsetRange, ReadBack, Seen

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shipper.config.mapping import LINES_HEADER
+from shipper.config.records import LINES_HEADER
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 

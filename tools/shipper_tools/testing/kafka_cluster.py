@@ -22,7 +22,7 @@ from types import TracebackType
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore[attr-defined]  # in its documentation, and not in __all__
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper_tools.dev.errors import DevServerError, ServerDied
 from shipper_tools.dev.java import Java
