@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shipper.cli.console import Config, Json, Terminal, print_json
 from shipper.cli.ledger import ClusterName, Name, OpenLedger, open_ledgers, open_to_change
 from shipper.config.models import Pipeline
-from shipper.driver.replay import InQuarantine, KeptValues, Place, Repaired, in_quarantine
+from shipper.driver.replay import InQuarantine, KeptValues, RecordPosition, Repaired, in_quarantine
 from shipper.driver.replay import replay as send_repaired
 from shipper.errors import UsageError
 from shipper.runner import new_run_id
@@ -66,8 +66,8 @@ class Shown(BaseModel):
     key_base64: str | None = None
 
     @property
-    def place(self) -> Place:
-        return Place(self.file, self.split, self.record)
+    def place(self) -> RecordPosition:
+        return RecordPosition(self.file, self.split, self.record)
 
 
 @app.command(
@@ -102,7 +102,7 @@ def _rows(found: InQuarantine) -> list[dict[str, Any]]:
         reasons.setdefault(group, Counter()).update(chunk.value.reasons or {})
         topics.setdefault(group, set()).add(chunk.key.topic)
     for key in found.replays:
-        place = Place(key.split.file.path, key.split.start, key.ordinal + 1)
+        place = RecordPosition(key.split.file.path, key.split.start, key.ordinal + 1)
         if quarantined := found.find(place):
             replayed[quarantined.value.run_id, place.file] += 1
     return [
@@ -180,16 +180,21 @@ def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
                     yield _as_shown(ledger, place, record, headers, known.replay_of(place) is not None, known)
 
 
-def _place(headers: dict[str, str]) -> Place | None:
+def _place(headers: dict[str, str]) -> RecordPosition | None:
     """None for a record that somebody else wrote there, with some of our headers or with numbers that are none."""
     try:
-        return Place(headers["shipper-file"], int(headers["shipper-split"]), int(headers["shipper-record"]))
+        return RecordPosition(headers["shipper-file"], int(headers["shipper-split"]), int(headers["shipper-record"]))
     except (KeyError, ValueError):
         return None
 
 
 def _as_shown(
-    ledger: OpenLedger, place: Place, record: HeadedRecord, headers: dict[str, str], is_replayed: bool, known: InQuarantine
+    ledger: OpenLedger,
+    place: RecordPosition,
+    record: HeadedRecord,
+    headers: dict[str, str],
+    is_replayed: bool,
+    known: InQuarantine,
 ) -> Shown:
     replay = known.replay_of(place) if is_replayed else None
     keep = ledger.pipeline.quarantine.keep_bytes if ledger.pipeline.quarantine else 0

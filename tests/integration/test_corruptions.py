@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from shipper.driver.gate import closed
 from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport
-from spark_jobs.gates.verdict import closed
 from tests.integration.source_world import END, Logs, spark_session
 
 pytestmark = pytest.mark.spark

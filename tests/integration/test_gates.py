@@ -12,8 +12,8 @@ import pytest
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from shipper.driver.gate import closed
 from shipper.report.results import CheckResult, PlanResult
-from spark_jobs.gates.verdict import closed
 from tests.integration.source_world import Logs, spark_session
 
 pytestmark = pytest.mark.spark

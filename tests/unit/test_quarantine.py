@@ -14,8 +14,9 @@ from shipper.cli.quarantine import _place
 from shipper.config import load_all, load_pipeline
 from shipper.config.models import Pipeline
 from shipper.config.parsing import ddl_names, regex_groups
+from shipper.driver.account import too_many_quarantined
 from shipper.driver.preflight import missing_topics
-from shipper.driver.replay import Place, in_quarantine
+from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.kafka.limits import TopicLimits
 from shipper.ledger.archive import old_chunks
 from shipper.ledger.control import Control
@@ -37,7 +38,6 @@ from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
 from shipper.worker.assign import Limits
-from spark_jobs.account import too_many_quarantined
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 WINDOW = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z"
@@ -236,9 +236,9 @@ def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
     assert subject("web", record) == ("replay", FILE.path)
     found = in_quarantine(ledger((key, value)))
     assert found.topics == ["q"]
-    assert found.replay_of(Place(FILE.path, 0, 5)) == REPLAY
-    assert found.replay_of(Place(FILE.path, 0, 6)) is None
-    assert found.find(Place(FILE.path, 0, 4)) is None  # ordinal 3 was shipped
+    assert found.replay_of(RecordPosition(FILE.path, 0, 5)) == REPLAY
+    assert found.replay_of(RecordPosition(FILE.path, 0, 6)) is None
+    assert found.find(RecordPosition(FILE.path, 0, 4)) is None  # ordinal 3 was shipped
 
 
 def test_a_file_that_is_shipped_anew_can_be_replayed_anew() -> None:
@@ -247,7 +247,7 @@ def test_a_file_that_is_shipped_anew_can_be_replayed_anew() -> None:
     again = encode_chunk("web", ChunkKey(SPLIT, 4, "q"), replace(BAD, generation=20, run_id="run-2"))
     found = in_quarantine(ledger(replayed(4), void, again))
     assert len(found.chunks) == 1
-    assert found.replay_of(Place(FILE.path, 0, 5)) is None
+    assert found.replay_of(RecordPosition(FILE.path, 0, 5)) is None
 
 
 def test_replays_are_archived_with_what_they_replay() -> None:
@@ -279,7 +279,7 @@ def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_cam
 
 def test_a_record_that_somebody_else_wrote_into_quarantine_is_passed_over():
     ours = {"shipper-file": "/logs/a", "shipper-split": "0", "shipper-record": "3"}
-    assert _place(ours) == Place("/logs/a", 0, 3)
+    assert _place(ours) == RecordPosition("/logs/a", 0, 3)
     for foreign in ({}, {"shipper-pipeline": "web"}, ours | {"shipper-record": "three"}, {**ours, "shipper-split": ""}):
         assert _place(foreign) is None
 
