@@ -2,7 +2,7 @@
 
 Every step is an argument of the same entry point, ``python -m spark_jobs``. Airflow passes one step per task,
 ``shipper run`` all of them, so that both run the same code. The Spark side may live in an environment of its own
-(``runner.python``, ``runner.spark_submit``).
+(``runner.python``, ``runner.spark_submit``). :class:`JobOptions` is the one list of what that entry point can be told.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from shipper import job_environment
 from shipper.config.environment import GIVEN_VARIABLE
@@ -28,6 +28,9 @@ from shipper.config.pipeline import Pipeline, Runner
 from shipper.errors import UsageError
 from shipper.processes import group_members, session_members
 from shipper.stopping import Stopped, child_environment
+
+if TYPE_CHECKING:
+    import argparse
 
 #: The reader of lines, in Java: jvm/ has its sources.
 READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "shipper-lines.jar"
@@ -48,8 +51,47 @@ def step_names(clusters: Sequence[str]) -> list[str]:
     return [PLAN, GATE_SOURCE, *per_cluster, REPORT]
 
 
-@dataclass(frozen=True)
-class Job:
+def _option(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(kw_only=True)
+class JobOptions:
+    """What a run may be told besides its pipeline, window, id and steps. ``reship_id`` is told as ``--reship-id``."""
+
+    runs_uri: str | None = _option(None, "in place of the pipeline's runs_uri")
+    reship: bool = _option(False, "send files again that are there already")
+    reship_id: str | None = _option(None, "the same name again finishes that reship and begins none; the run's id by default")
+    reship_reason: str | None = _option(None, "why, for the ledger and the report")
+    scheduled: bool = _option(False, "a run of the schedule: also ship what came late before it")
+    new_ledger: bool = _option(False, "go on although the ledger is gone, or was made anew")
+    source_only: bool = _option(False, "plan without asking a cluster: all files count as left to ship")
+    brief: bool = _option(False, "leave the words at the end to the process that started this one")
+
+    def words(self) -> list[str]:
+        """As arguments of ``python -m spark_jobs``."""
+        told = [(_flag(each), getattr(self, each.name)) for each in fields(JobOptions)]
+        return [word for flag, value in told if value for word in ((flag,) if value is True else (flag, value))]
+
+    @staticmethod
+    def add_to(parser: argparse.ArgumentParser) -> None:
+        """So that what it parses has the options' names."""
+        for each in fields(JobOptions):
+            action = "store_true" if each.default is False else "store"
+            parser.add_argument(_flag(each), action=action, help=each.metadata["help"])
+
+    @staticmethod
+    def parsed(arguments: argparse.Namespace) -> dict[str, Any]:
+        """The options' names and values."""
+        return {each.name: getattr(arguments, each.name) for each in fields(JobOptions)}
+
+
+def _flag(option: Field[Any]) -> str:
+    return "--" + option.name.replace("_", "-")
+
+
+@dataclass
+class Job(JobOptions):
     """Some steps of one run of one pipeline."""
 
     pipeline: Pipeline
@@ -58,21 +100,6 @@ class Job:
     window_end: dt.datetime
     run_id: str
     steps: tuple[str, ...]
-    reship: bool = False
-    reship_id: str | None = None
-    """Names the reship, where several runs may be asked for the same one; the run's id by default."""
-    reship_reason: str | None = None
-    """Why, for the ledger and the report."""
-    runs_uri: str | None = None
-    """In place of the pipeline's."""
-    scheduled: bool = False
-    """Whether it is a run of the schedule: its plan looks back (`source.lookback`)."""
-    new_ledger: bool = False
-    """Go on although the ledger is gone, or was made anew."""
-    source_only: bool = False
-    """Whether the plan leaves the clusters alone; for a look at the source that also works while they are down."""
-    brief: bool = False
-    """Whether the words at the end are the caller's: the steps then do not say why they failed."""
 
     def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
         """Of the process that runs the steps: what every job needs, and what the files of the pipeline and its clusters refer to.
@@ -90,14 +117,7 @@ class Job:
         arguments = [
             *("--config", str(self.config_dir), "--pipeline", self.pipeline.name, "--run-id", self.run_id),
             *("--window", f"{self.window_start.isoformat()}/{self.window_end.isoformat()}"),
-            *(["--reship"] if self.reship else []),
-            *(["--scheduled"] if self.scheduled else []),
-            *(["--reship-id", self.reship_id] if self.reship_id else []),
-            *(["--reship-reason", self.reship_reason] if self.reship_reason else []),
-            *(["--runs-uri", self.runs_uri] if self.runs_uri else []),
-            *(["--new-ledger"] if self.new_ledger else []),
-            *(["--source-only"] if self.source_only else []),
-            *(["--brief"] if self.brief else []),
+            *self.words(),
             *self.steps,
         ]
         if runner.spark_submit is None:

@@ -4,6 +4,7 @@ turns what stands around it, or is taken for markup."""
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 import sys
 
@@ -49,3 +50,9 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     found = error.object[error.start : error.end]
     return "".join(_PLAIN.get(c) or c.encode("ascii", "backslashreplace").decode() for c in found), error.end
+
+
+def say(text: str) -> None:
+    """Progress, for people and for Airflow's task log. Standard output belongs to `--json`."""
+    with contextlib.suppress(OSError):  # nobody listens any more; what is under way is not the worse for it
+        print(visible(text, keep="\n"), file=sys.stderr, flush=True)

@@ -26,14 +26,23 @@ from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
 from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP
+from shipper.config.loading import references
+from shipper.config.models import Pipeline
+from shipper.config.spark_settings import deciding
+from shipper.driver.clusters import Clusters
+from shipper.errors import ShipperError
+from shipper.processes import age_seconds, be_fast
+from shipper.runner import GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP, JobOptions
 from shipper.stopping import Stopped, raise_when_stopped
+from shipper.terminal import say
 from shipper.windows.window import parse_window
-from spark_jobs.context import Clusters, RunContext, say
 from spark_jobs.java import begin_java
 from spark_jobs.settings import set_environment, spark_settings
 
 #: Before whoever asked loses patience.
 _STOPPED_WITHIN_SECONDS = GRACE_SECONDS - 2
+#: For a session in which nothing is read.
+_ANY_PIPELINE = {"pipeline": "check", "source": "unused", "topic": "unused", "clusters": ["unused"]}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,16 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--pipeline", help="name of the pipeline")
     parser.add_argument("--window", help="START/END, ISO 8601, UTC unless it says otherwise")
     parser.add_argument("--run-id", help="names the folder for results, and the run in the ledger")
-    parser.add_argument("--runs-uri", help="in place of the pipeline's runs_uri")
-    parser.add_argument("--reship", action="store_true", help="send files again that are there already")
-    parser.add_argument("--scheduled", action="store_true", help="a run of the schedule: also ship what came late before it")
-    parser.add_argument("--reship-id", default="", help="the same name again finishes that reship and begins none")
-    parser.add_argument("--reship-reason", default="", help="why, for the ledger and the report")
-    parser.add_argument("--new-ledger", action="store_true", help="go on although the ledger is gone, or was made anew")
-    parser.add_argument(
-        "--source-only", action="store_true", help="plan without asking a cluster: all files count as left to ship"
-    )
-    parser.add_argument("--brief", action="store_true", help="leave the words at the end to the process that started this one")
+    JobOptions.add_to(parser)
     parser.add_argument(
         "steps", nargs="+", metavar="STEP", help="plan, gate_source, ship:CLUSTER, gate_delivery:CLUSTER, report; or check"
     )
@@ -96,40 +96,39 @@ def _set_up_logging() -> None:
 def _run(arguments: argparse.Namespace) -> int:
     pipeline = load_pipeline(arguments.config, arguments.pipeline)
     window = parse_window(arguments.window)
+    clusters = Clusters(arguments.config, () if arguments.source_only else pipeline.clusters)
+    job_environment.forget([*(found.name for found in references(arguments.config, pipeline.name)), GIVEN_VARIABLE])
+    steps = {step.partition(":")[0] for step in arguments.steps}
+    if PLAN in steps:  # it lists files; Java starts while Python imports the rest
+        set_environment(pipeline)
+        begin_java(spark_settings(pipeline))
+    from shipper.driver.context import RunContext
+    from shipper.driver.run import run_steps
+    from shipper.report.phases import STARTING_PYTHON
+    from shipper.report.results import RunFolder
+    from spark_jobs.engine import SparkEngine
+
     runs_uri = resolve_uri(arguments.config, arguments.runs_uri or pipeline.runs_uri)
+    engine = SparkEngine(pipeline, judges=GATE_SOURCE in steps, ships=SHIP in steps)
     context = RunContext(
         pipeline=pipeline,
-        clusters=Clusters(arguments.config, () if arguments.source_only else pipeline.clusters),
+        clusters=clusters,
         config_dir=arguments.config,
         window=window,
         folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
-        reship=arguments.reship,
-        scheduled=arguments.scheduled,
-        trial=arguments.runs_uri is not None,
-        reship_id=arguments.reship_id,
-        reship_reason=arguments.reship_reason,
-        new_ledger=arguments.new_ledger,
-        source_only=arguments.source_only,
-        brief=arguments.brief,
-        ships=any(step.partition(":")[0] == SHIP for step in arguments.steps),
-        has_gate=any(step.partition(":")[0] in (GATE_SOURCE, GATE_DELIVERY) for step in arguments.steps),
+        engine=engine,
+        ships=SHIP in steps,
+        **JobOptions.parsed(arguments),
     )
-    job_environment.forget([*(found.name for found in references(arguments.config, pipeline.name)), GIVEN_VARIABLE])
-    if PLAN in arguments.steps:  # it lists files; Java starts while Python imports the rest
-        set_environment(pipeline)
-        begin_java(spark_settings(pipeline))
-    # The steps import the report, and more; a wrong argument should not have to wait for them.
-    from spark_jobs.steps import run_steps
-
     context.folder.make()
     context.phases.add(STARTING_PYTHON, age_seconds())
     try:
         return run_steps(context, arguments.steps)
     except Stopped:
-        context.abandon_spark()
+        engine.abandon()
         raise
     finally:
-        context.stop_spark()
+        engine.stop()
 
 
 def check_sql(config_dir: Path, only: str | None = None) -> int:
@@ -140,7 +139,7 @@ def check_sql(config_dir: Path, only: str | None = None) -> int:
     pipelines = load_all(config_dir, EVERYTHING).pipelines
     if only is not None:
         pipelines = {name: pipeline for name, pipeline in pipelines.items() if name == only}
-    spark = session(Pipeline(name="check", source=Source(path="unused"), routes=[{"topic": "unused"}], clusters=["unused"]))
+    spark = session(Pipeline.model_validate(_ANY_PIPELINE))
     found = {}
     for name, pipeline in pipelines.items():
         with ExitStack() as settings:

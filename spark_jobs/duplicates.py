@@ -12,7 +12,8 @@ from typing import Any
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile
 from spark_jobs.hadoop import Hadoop
-from spark_jobs.listing import first_line, open_file
+from spark_jobs.listing import open_file
+from spark_jobs.reason import first_line
 
 _END_BYTES = 4096
 _OPEN_AT_ONCE = 16

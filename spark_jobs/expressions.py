@@ -14,9 +14,13 @@ from shipper.config import locate
 from shipper.config.content_checks import InWindowCheck, MatchesCheck, RecordCheck
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import sql_column
+from shipper.config.checks import InWindowCheck, MatchesCheck, RecordCheck
+from shipper.config.models import Pipeline
+from shipper.config.parsing import Parse
+from shipper.config.sql import column
 from shipper.errors import ConfigError
-from spark_jobs.parsing import parse_faults, with_parsed
-from spark_jobs.records import LINES, of_line
+from spark_jobs.frame import LINES, of_line, with_parsed
+from spark_jobs.reason import first_line
 from spark_jobs.sql_rules import Analysed, regex_fault, why_not_analysed
 
 _TYPES = {
@@ -70,7 +74,7 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     """What is wrong with each expression, all at once. Reads no data."""
     frame = spark.createDataFrame([], LINES)
     parse = pipeline.records.parse
-    faults = [SqlFault(*fault) for fault in parse_faults(spark, parse)] if parse is not None else []
+    faults = _parse_faults(spark, parse) if parse is not None else []
     if parse is not None and faults:
         frame = frame.withColumns({name: F.lit(None).cast("string") for name in parse.columns})
     else:
@@ -97,6 +101,19 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     if pipeline.records.bundle is not None and not faults:
         faults = [SqlFault(*fault) for fault in of_line(spark, pipeline)[1]]
     return faults
+
+
+def _parse_faults(spark: SparkSession, parse: Parse) -> list[SqlFault]:
+    """Reads no data."""
+    if parse.regex is not None:
+        why = regex_fault(spark, parse.regex)
+        return [SqlFault("records.parse.regex", why)] if why else []
+    try:
+        if isinstance(parse.json_object, str):
+            spark.createDataFrame([], parse.json_object)
+    except Exception as error:
+        return [SqlFault("records.parse.json", f"{parse.json_object!r}: {first_line(error)}")]
+    return []
 
 
 def refuse_unsafe_sql(spark: SparkSession, pipeline: Pipeline, config_dir: Path) -> None:

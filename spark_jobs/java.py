@@ -95,7 +95,7 @@ def _address(settings: Mapping[str, str], *, much_work: bool = False) -> tuple[i
         if jvm is None or jvm.address is None:
             _jvm = None
             return None
-    return jvm and jvm.address
+    return jvm.address if jvm is not None else None
 
 
 def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:
@@ -153,7 +153,7 @@ def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None
     # As pyspark is told of a JVM that is there. Nothing that Spark starts shall believe that it is told.
     os.environ[_PORT], os.environ[_SECRET] = str(address[0]), address[1]
     try:
-        gateway = launch_gateway()
+        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         del os.environ[_PORT], os.environ[_SECRET]
     assert _jvm is not None
@@ -174,7 +174,7 @@ def _launched(settings: Mapping[str, str]) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     with _words() as ours:
-        return launch_gateway(SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": ours})
+        return launch_gateway(SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": ours})  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from shipper.driver.engine import Listed
 from shipper.driver.files import ListedFile
 from shipper.driver.formats import HEAD_BYTES, PLAIN, recognise
 from shipper.driver.preflight import Sample
@@ -15,21 +15,13 @@ from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 from spark_jobs import packed
 from spark_jobs.hadoop import Hadoop
+from spark_jobs.reason import first_line
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
 _ARROW_CODECS = {"lz4": "lz4_raw"}
 #: Files with another name than `source.include` wants, of which more are counted only.
 _MOST_OTHERS = 1_000
-
-
-@dataclass(frozen=True)
-class Listed:
-    files: list[ListedFile]
-    more_others: int = 0
-    """Files with another name than wanted that are not in ``files``."""
-    too_many: bool = False
-    """The listing stopped when it had found more than asked for."""
 
 
 def list_files(hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include: str, most: int) -> Listed:
@@ -48,7 +40,7 @@ def list_files(hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include
         path, uri, size, modified_ms = found.text(), found.text(), found.number(), found.number()
         files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()]))
     wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
-    return Listed(files, found.number(), wanted_files > most)
+    return Listed(files, too_many=wanted_files > most)
 
 
 def _java_regex(pattern: str) -> str:
@@ -125,17 +117,3 @@ def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str
     for _ in files:
         readable, content = found.number(), found.bytes()
         yield content if readable else content.decode()
-
-
-def first_line(error: Exception) -> str:
-    """The sentence of a Spark or Py4J error that people can use, without the JVM's stack."""
-    java = getattr(error, "java_exception", None)
-    if java is not None:
-        while java.getCause() is not None:
-            java = java.getCause()
-        return str(java.toString()).splitlines()[0]
-    from pyspark.errors import AnalysisException
-
-    if isinstance(error, AnalysisException):
-        return (error.getMessage() or str(error)).strip().splitlines()[0]
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -17,13 +17,16 @@ from pyspark.sql import Observation
 
 from shipper.config.pipeline import Pipeline
 from shipper.report.plan_result import PlannedFile
+from shipper.config.models import Pipeline
+from shipper.driver.pieces import file_pieces
+from shipper.report.results import PlannedFile
 from spark_jobs import class_data
 from spark_jobs.expressions import sql_faults
+from spark_jobs.frame import gate_frame, records
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.java import begin_java, java_process
 from spark_jobs.listing import list_files, look_at, qualified_folder
-from spark_jobs.pieces import LineLimits, file_pieces, reading
-from spark_jobs.records import gate_frame, records
+from spark_jobs.reader import LineLimits, reading
 from spark_jobs.session import session
 from spark_jobs.settings import set_environment, spark_settings
 

@@ -109,6 +109,20 @@ _SQL = {
 _SPARK_EXITS = {52: "ran out of memory", 50: "met an error that nobody caught", 53: "found no room for its temporary files"}
 
 
+def first_line(error: Exception) -> str:
+    """The sentence of a Spark or Py4J error that people can use, without the JVM's stack."""
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        while java.getCause() is not None:
+            java = java.getCause()
+        return str(java.toString()).splitlines()[0]
+    from pyspark.errors import AnalysisException
+
+    if isinstance(error, AnalysisException):
+        return (error.getMessage() or str(error)).strip().splitlines()[0]
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
 def of_building(error: Exception) -> str:
     """For an error from before any data was looked at: its own text."""
     message = getattr(error, "message", None) or str(error) or type(error).__name__
@@ -134,8 +148,8 @@ def of_exception(error: Exception) -> str:
         return _shortened(first.partition(" SQLSTATE: ")[0])
     thrown = list(_thrown(error))
     for _, text in thrown:
-        if file := _file_at_fault(text):
-            return file
+        if unreadable := _file_at_fault(text):
+            return unreadable
     for kind, text in reversed(thrown):
         if known := _known(kind, text):
             return known

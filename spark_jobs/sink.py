@@ -1,5 +1,5 @@
 """The sink: one Spark job whose tasks ship the lines that they are given, in Arrow batches with the columns that
-:func:`spark_jobs.records.records` makes.
+:func:`spark_jobs.frame.records` makes.
 
 Not by a data source of Spark's Python API, which starts a Python daemon each to look for sources, to plan the write and to commit it: three
 seconds of every ship (docs/adr/0015). Receipts come back by an accumulator, so those of tasks that are done are there also when the

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.listing import first_line
+from spark_jobs.reason import first_line
 
 _OTHER_LINES = "looks at other lines than its own; every line becomes a record by itself"
 _CALLS_JAVA = "calls Java code in Spark's processes, which can read their secrets and end them; use the functions of Spark SQL"
@@ -132,7 +132,7 @@ class Analysed:
     def of(cls, spark: SparkSession, frame: DataFrame, sql: str) -> Analysed:
         """Raises what Spark raises for what it cannot analyse."""
         selected = frame.select(F.expr(sql))
-        return cls(spark, sql, selected, selected._jdf.queryExecution().analyzed())  # type: ignore[operator]
+        return cls(spark, sql, selected, selected._jdf.queryExecution().analyzed())
 
     @cached_property
     def nodes(self) -> list[Node]:
@@ -166,7 +166,7 @@ class Analysed:
                 return why
         if any(node.children and node.constant for node in self.nodes):
             try:
-                self.frame._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
+                self.frame._jdf.queryExecution().optimizedPlan()
             except Exception as error:
                 return f"it fails whatever the line is: {first_line(error)}"
         return None

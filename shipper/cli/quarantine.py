@@ -19,6 +19,10 @@ from shipper.cli.console import ClusterName, Config, Json, PipelineName, Termina
 from shipper.cli.open_ledger import OpenLedger, open_ledgers, open_to_change
 from shipper.config.pipeline import Pipeline
 from shipper.driver.replay import InQuarantine, KeptValues, Place, Repaired, in_quarantine
+from shipper.cli.console import Config, Json, Terminal, print_json
+from shipper.cli.ledger import ClusterName, Name, OpenLedger, open_ledgers, open_to_change
+from shipper.config.models import Pipeline
+from shipper.driver.replay import InQuarantine, KeptValues, RecordPosition, Repaired, in_quarantine
 from shipper.driver.replay import replay as send_repaired
 from shipper.errors import UsageError
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
@@ -68,8 +72,8 @@ class Shown(BaseModel):
     key_base64: str | None = None
 
     @property
-    def place(self) -> Place:
-        return Place(self.file, self.split, self.record)
+    def place(self) -> RecordPosition:
+        return RecordPosition(self.file, self.split, self.record)
 
 
 @app.command(
@@ -116,7 +120,7 @@ def _rows(found: InQuarantine) -> list[QuarantineRow]:
         reasons.setdefault(group, Counter()).update(chunk.value.reasons or {})
         topics.setdefault(group, set()).add(chunk.key.topic)
     for key in found.replays:
-        place = Place(key.split.file.path, key.split.start, key.ordinal + 1)
+        place = RecordPosition(key.split.file.path, key.split.start, key.ordinal + 1)
         if quarantined := found.find(place):
             replayed[quarantined.value.run_id, place.file] += 1
     return [

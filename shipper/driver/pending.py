@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,9 +12,12 @@ from shipper.errors import DigestChanged, SourceError
 from shipper.ledger.fold import Chunks, SplitState, complete_as_cut
 from shipper.types import FileId, SplitId
 
+#: Why a file cannot be shipped, in the order in which it is told.
+_Obstacle = Literal["in doubt", "changed", "other Spark", "replaced"]
+
 
 @dataclass
-class Remaining:
+class Pending:
     """The window's files, sorted by what the cluster holds of them."""
 
     complete: list[FileId] = field(default_factory=list)
@@ -33,8 +36,23 @@ class Remaining:
     records_there: dict[FileId, int] = field(default_factory=dict)
     """Of each file that is complete or begun, what is on the cluster."""
 
+    def ship_anew(self, file: FileId, shipped: Collection[FileId]) -> None:
+        """``shipped``: the identities of its path that the ledger knows, which count no more."""
+        self.void += {*shipped, file}
+        self.left.append(file)
 
-def remaining(
+    def note_complete(self, file: FileId, states: Iterable[SplitState | None]) -> None:
+        self.complete.append(file)
+        self.records_there[file] = sum(state.records for state in states if state)
+
+    def note_left(self, file: FileId, states: Iterable[SplitState | None], *, begun: bool) -> None:
+        self.left.append(file)
+        if begun:
+            self.partial.append(file)
+            self.records_there[file] = sum(state.records for state in states if state)
+
+
+def pending(
     splits_of: Mapping[FileId, Sequence[int]],
     chunks: Chunks,
     *,
@@ -44,95 +62,95 @@ def remaining(
     reshipped: Collection[FileId] = (),
     late: Collection[FileId] = (),
     spark: str | None = None,
-) -> Remaining:
+) -> Pending:
     """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has declared void before, in
     an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window.
 
     A file that is complete is done, under whatever transform it was shipped; one that was begun under another cannot be finished.
     Raises DigestChanged, SourceError; then nothing may be sent."""
-    found = Remaining()
-    changed: list[FileId] = []
-    other_spark: list[FileId] = []
-    replaced: list[FileId] = []
-    doubted: list[FileId] = []
+    found = Pending()
+    own: dict[_Obstacle, list[FileId]] = {}
+
+    def stop(file: FileId, obstacle: _Obstacle) -> None:
+        if file in late:
+            found.refused[file] = _why_refused(obstacle, file, chunks)
+        else:
+            own.setdefault(obstacle, []).append(file)
+
     cut_then = chunks.splits_of({file for file in splits_of if chunks.digests.get(file, {digest}) - {digest}})
     for file, starts in splits_of.items():
-        splits = [SplitId(file, start) for start in starts]
-        states = [chunks.splits.get(split) for split in splits]
+        states = [chunks.splits.get(SplitId(file, start)) for start in starts]
         known = chunks.files_of_path.get(file.path, set())
-        begun, others = file in known, known - {file}
+        others = known - {file}
         if reship and file not in reshipped:
-            found.void += {*known, file}
-            found.left.append(file)
-        elif doubt := chunks.doubts.get(file):
-            if file in late:
-                found.refused[file] = f"what run {doubt.run_id} shipped of it is in doubt: {doubt.why}"
-            else:
-                doubted.append(file)
-        elif begun and chunks.digests[file] - {digest}:
+            found.ship_anew(file, known)
+        elif chunks.doubts.get(file):
+            stop(file, "in doubt")
+        elif file in known and chunks.digests[file] - {digest}:
             there = [chunks.splits[split] for split in cut_then[file]]
             if _complete_as_cut(file, there):
-                found.complete.append(file)
                 found.older.append(file)
-                found.records_there[file] = sum(state.records for state in there)
-            elif file in late:
-                found.refused[file] = "it was shipped in part under another transform, and cannot be finished under this one"
+                found.note_complete(file, there)
             else:
-                changed.append(file)
-        elif others and not begun:
+                stop(file, "changed")
+        elif others and file not in known:
             if on_replaced == "skip":
                 found.skipped.append(file)
-                continue
-            if on_replaced == "reship":
-                found.void += {*others, file}
-                found.left.append(file)
-            elif file in late:
-                found.refused[file] = (
-                    "it was replaced after it was shipped: size or modification time differ from what the ledger holds"
-                )
+            elif on_replaced == "reship":
+                found.ship_anew(file, others)
             else:
-                replaced.append(file)
+                stop(file, "replaced")
         elif all(state is not None and state.complete for state in states):
-            found.complete.append(file)
-            found.records_there[file] = sum(state.records for state in states if state)
-        elif begun and spark and chunks.sparks.get(file, {spark}) != {spark}:
-            if file in late:
-                found.refused[file] = (
-                    "it was shipped in part under another version of Spark, and cannot be finished under this one"
-                )
-            else:
-                other_spark.append(file)
+            found.note_complete(file, states)
+        elif file in known and spark and chunks.sparks.get(file, {spark}) != {spark}:
+            stop(file, "other Spark")
         else:
-            found.left.append(file)
-            if begun:
-                found.partial.append(file)
-                found.records_there[file] = sum(state.records for state in states if state)
-    if doubted:
+            found.note_left(file, states, begun=file in known)
+    _raise_first(own, chunks, spark)
+    return found
+
+
+def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
+    """Of a late file."""
+    match obstacle:
+        case "in doubt":
+            doubt = chunks.doubts[file]
+            return f"what run {doubt.run_id} shipped of it is in doubt: {doubt.why}"
+        case "changed":
+            return "it was shipped in part under another transform, and cannot be finished under this one"
+        case "other Spark":
+            return "it was shipped in part under another version of Spark, and cannot be finished under this one"
+        case "replaced":
+            return "it was replaced after it was shipped: size or modification time differ from what the ledger holds"
+
+
+def _raise_first(own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spark: str | None) -> None:
+    """``own``: the window's own files that cannot be shipped. Raises DigestChanged, SourceError."""
+    if doubted := own.get("in doubt"):
         doubt = chunks.doubts[doubted[0]]
         raise SourceError(
             f"{_some(doubted)} shipped in doubt: run {doubt.run_id} found that {doubt.why}. Nothing was sent. Compare the file with the topic. Is "
             "something missing or wrong, ship it whole again with --reship (readers then see it twice); is all of it there, say so with "
             "`shipper ledger trust`."
         )
-    if changed:
+    if changed := own.get("changed"):
         raise DigestChanged(
             f"{_some(changed)} shipped in part under another transform (format, split_size, records or routes changed since), so nobody "
             "could tell which records are there. Restore the old transform to finish them, or ship them whole again with --reship "
             "(readers then see them twice)."
         )
-    if other_spark:
+    if other_spark := own.get("other Spark"):
         versions = sorted(set().union(*(chunks.sparks[file] for file in other_spark)) - {spark})
         raise DigestChanged(
             f"{_some(other_spark)} begun with Spark {' and '.join(versions)}, and this is Spark {spark}, which may make other records of the "
             "same lines. Finish them with the Spark that began them (`runner.python`), or ship them whole again with --reship (readers then "
             "see them twice)."
         )
-    if replaced:
+    if replaced := own.get("replaced"):
         raise SourceError(
             f"{_some(replaced)} replaced after being shipped: size or modification time differ from what the ledger holds. Nothing was "
             "sent. Find out who rewrites finished files; or set `source.on_replaced` to skip or reship."
         )
-    return found
 
 
 def shipped_under_another(count: int) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, Link, Tuning, Wishes, tune
+from shipper.config.models import Cluster, Pipeline
+from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, LinkProfile, Tuning, TuningOverrides, tune
 from shipper.errors import NoSuchPartition, TopicMissing
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.client import ClusterClient
@@ -68,16 +70,16 @@ def preflight(
     limits = {topic: facts.max_message_bytes for topic, facts in known.items()}
     some_topic = next(iter(limits), cluster.ledger_topic(pipeline.name))
     rtt_seconds = client.rtt_seconds(some_topic)
-    wishes = Wishes(delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes)
+    overrides = TuningOverrides(delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes)
     if delivery.tuning == "off":
-        wishes = Wishes(
-            wishes.lanes or SHORT_LANES,
-            wishes.batch_bytes or min(SHORT_BATCH_BYTES, wishes.chunk_bytes or SHORT_BATCH_BYTES),
-            wishes.chunk_bytes or max(SHORT_CHUNK_BYTES, wishes.batch_bytes or 0),
+        overrides = TuningOverrides(
+            overrides.lanes or SHORT_LANES,
+            overrides.batch_bytes or min(SHORT_BATCH_BYTES, overrides.chunk_bytes or SHORT_BATCH_BYTES),
+            overrides.chunk_bytes or max(SHORT_CHUNK_BYTES, overrides.batch_bytes or 0),
         )
     limit = min((limits[topic] for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES)
-    link = Link(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
-    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, wishes)
+    link = LinkProfile(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
+    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, overrides)
     # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still one request.
     batch_bytes = tuning.batch_bytes + tuning.batch_bytes // 8
     transactional = is_transactional(client, cluster, pipeline, some_topic)

@@ -36,7 +36,7 @@ _ABORT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordPosition:
     """Which record of which file, as the headers of the quarantine topic say it."""
 
     file: str
@@ -53,7 +53,7 @@ class Place:
 class Repaired:
     """What is to be sent."""
 
-    place: Place
+    place: RecordPosition
     topic: str
     value: bytes | None
     key: bytes | None = None
@@ -93,7 +93,7 @@ class InQuarantine:
     def topics(self) -> list[str]:
         return sorted({chunk.key.topic for chunk in self.chunks})
 
-    def find(self, place: Place) -> QuarantineChunk | None:
+    def find(self, place: RecordPosition) -> QuarantineChunk | None:
         """The chunk that the record was quarantined with; the latest, if the file was replaced or shipped anew since."""
         ordinal = place.record - 1
         hits = [
@@ -103,12 +103,12 @@ class InQuarantine:
         ]
         return max(hits, key=lambda chunk: chunk.value.generation, default=None)
 
-    def replay_of(self, place: Place) -> Replay | None:
+    def replay_of(self, place: RecordPosition) -> Replay | None:
         chunk = self.find(place)
         return self.replays.get(_key(chunk, place)) if chunk else None
 
 
-def _key(chunk: QuarantineChunk, place: Place) -> ReplayKey:
+def _key(chunk: QuarantineChunk, place: RecordPosition) -> ReplayKey:
     return ReplayKey(chunk.key.split, place.record - 1)
 
 
@@ -120,7 +120,7 @@ class KeptValues:
         self._hashes: dict[tuple[ChunkKey, int], dict[int, int]] = {}
         self._wrong: dict[tuple[ChunkKey, int], None] = {}
 
-    def add(self, chunk: QuarantineChunk, place: Place, value: bytes | None) -> None:
+    def add(self, chunk: QuarantineChunk, place: RecordPosition, value: bytes | None) -> None:
         which, found = (chunk.key, chunk.value.generation), spark_hash(value)
         hashes = self._hashes.setdefault(which, {})
         if place.record in hashes:
@@ -162,8 +162,8 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
 
 @dataclass
 class Replayed:
-    sent: list[Place] = field(default_factory=list)
-    skipped: dict[Place, str] = field(default_factory=dict)
+    sent: list[RecordPosition] = field(default_factory=list)
+    skipped: dict[RecordPosition, str] = field(default_factory=dict)
     """Record → the replay that sent it before."""
     generation: int = 0
 
@@ -215,8 +215,8 @@ def _check_topics(pipeline: Pipeline, cluster: Cluster, known: Mapping[str, int]
             raise UsageError(f"topic {topic!r} is not on cluster {cluster.name}. Nothing was sent.")
 
 
-def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> dict[Place, QuarantineChunk]:
-    found: dict[Place, QuarantineChunk] = {}
+def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> dict[RecordPosition, QuarantineChunk]:
+    found: dict[RecordPosition, QuarantineChunk] = {}
     for repaired in wanted:
         place = repaired.place
         chunk = known.find(place)
@@ -234,7 +234,7 @@ def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> di
 
 
 def _send(
-    ledger: LedgerLog, transactions: Transactions, pipeline: Pipeline, chunks: Mapping[Place, QuarantineChunk],
+    ledger: LedgerLog, transactions: Transactions, pipeline: Pipeline, chunks: Mapping[RecordPosition, QuarantineChunk],
     left: Sequence[Repaired], run_id: str, found: Replayed,
 ) -> None:  # fmt: skip
     headers = [(LINES_HEADER, b"1")] if pipeline.records.bundle is not None else []

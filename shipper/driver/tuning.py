@@ -32,7 +32,7 @@ _MOST_LANES = 128
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkProfile:
     """What was measured of the way to a cluster."""
 
     rtt_seconds: float
@@ -44,7 +44,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class TuningOverrides:
     """What is set by hand; None: to be sized."""
 
     lanes: int | None = None
@@ -67,26 +67,26 @@ class Tuning:
         return self.lanes * self.batch_bytes
 
 
-def tune(link: Link, tasks: int, memory_bytes: int, wishes: Wishes = Wishes()) -> Tuning:
+def tune(link: LinkProfile, tasks: int, memory_bytes: int, overrides: TuningOverrides = TuningOverrides()) -> Tuning:
     """Sizes for each of ``tasks`` tasks so that the link is full. ``memory_bytes``: most bytes of chunks under way in a task."""
     short = link.rtt_seconds < SHORT_LINK_SECONDS
     fits = int((link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN))
-    batch = wishes.batch_bytes or min(SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, wishes.chunk_bytes or fits)
+    batch = overrides.batch_bytes or min(SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, overrides.chunk_bytes or fits)
     rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
-    chunk = wishes.chunk_bytes or max(batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch)
-    lanes = wishes.lanes or max(1, min(_lanes(link, rate, batch, chunk), memory_bytes // chunk))
-    if not wishes.chunk_bytes and lanes * chunk > memory_bytes:
+    chunk = overrides.chunk_bytes or max(batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch)
+    lanes = overrides.lanes or max(1, min(_lanes(link, rate, batch, chunk), memory_bytes // chunk))
+    if not overrides.chunk_bytes and lanes * chunk > memory_bytes:
         chunk = max(batch, memory_bytes // lanes)
     return Tuning(lanes, batch, chunk, _why(link, tasks, rate, Tuning(lanes, batch, chunk, "")))
 
 
-def _lanes(link: Link, rate: float, batch: int, chunk: int) -> int:
+def _lanes(link: LinkProfile, rate: float, batch: int, chunk: int) -> int:
     batches = max(1.0, chunk / batch)
     needed = rate * link.rtt_seconds * _WORK * (batches + 4) / batches / batch
     return max(SHORT_LANES, min(_MOST_LANES, math.ceil(needed)))
 
 
-def _why(link: Link, tasks: int, rate: float, found: Tuning) -> str:
+def _why(link: LinkProfile, tasks: int, rate: float, found: Tuning) -> str:
     return (
         f"round trip {link.rtt_seconds * 1000:.1f} ms, a sample compresses {link.ratio:.1f} : 1, topics take batches of {link.limit_bytes:,} bytes; "
         f"{tasks} × {found.lanes} lanes × {found.batch_bytes / 1e6:.2f} MB are {tasks * found.in_flight_bytes / 1e6:.1f} MB in flight (uncompressed) "

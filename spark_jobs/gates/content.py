@@ -30,12 +30,12 @@ from shipper.config.content_checks import (
 )
 from shipper.config.rules import sql_column, sql_literal
 from shipper.config.units import write_size
+from shipper.driver.gate import between, figure, listed, rate, share, size
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.windows.window import parse_window
-from spark_jobs.gates.finding import Bound, Finding
-from spark_jobs.gates.words import between, figure, listed, rate, share
-from spark_jobs.records import TOPIC_COLUMN
+from spark_jobs.frame import TOPIC_COLUMN
+from spark_jobs.gates.judging import Bound, CheckFigures
 
 #: Asked for with every scope.
 ROWS = "count(*)"
@@ -62,8 +62,8 @@ class Measured:
     expected: str
     figures: Mapping[str, str]
     """Name → SQL aggregate."""
-    finding: Callable[[int, Figures], Finding]
-    """(number of records, the figures) → finding. For all but `rows`, there is a record."""
+    observe: Callable[[int, Figures], CheckFigures]
+    """(number of records, the figures) → what was observed. For all but `rows`, there is a record."""
     at_fault: str | None = None
     """SQL: whether a record is one of those that the check counts against itself; so it can be said in which files they are."""
 
@@ -95,22 +95,22 @@ def _begin(plan: PlanResult) -> dt.datetime:
 
 
 def _rows(check: RowsCheck) -> Measured:
-    def finding(rows: int, _: Figures) -> Finding:
-        return Finding((Bound(rows, check.min, check.max),), plural(rows, "row") + WHERE[check.on])
+    def observe(rows: int, _: Figures) -> CheckFigures:
+        return CheckFigures((Bound(rows, check.min, check.max),), plural(rows, "row") + WHERE[check.on])
 
-    return Measured(between(figure(check.min), figure(check.max), "rows"), {}, finding)
+    return Measured(between(figure(check.min), figure(check.max), "rows"), {}, observe)
 
 
 def _share_of(check: RateCheck, condition: str) -> Measured:
     right, wrong = _WORDS[type(check)]
 
-    def finding(rows: int, figures: Figures) -> Finding:
+    def observe(rows: int, figures: Figures) -> CheckFigures:
         good = figures["good"]
         observed = f"{rows - good:,} of {plural(rows, 'row')} {wrong} ({share(good, rows)} {right}){WHERE[check.on]}"
-        return Finding((Bound(good / rows, min=check.min_rate),), observed)
+        return CheckFigures((Bound(good / rows, min=check.min_rate),), observed)
 
     at_fault = f"NOT coalesce({condition}, false)"
-    return Measured(_at_least(check.min_rate, right), {"good": f"count_if({condition})"}, finding, at_fault)
+    return Measured(_at_least(check.min_rate, right), {"good": f"count_if({condition})"}, observe, at_fault)
 
 
 def _at_least(smallest: float, what: str) -> str:
@@ -125,7 +125,7 @@ def _json_schema(check: SchemaCheck) -> Measured:
         "with_new": f"count_if({check.has_new()})",
     }
 
-    def finding(rows: int, found: Figures) -> Finding:
+    def observe(rows: int, found: Figures) -> CheckFigures:
         drift = {
             "without an expected field": found["objects"] - found["complete"],
             "with a new field": found["with_new"],
@@ -133,10 +133,10 @@ def _json_schema(check: SchemaCheck) -> Measured:
         }
         words = ", ".join(f"{count:,} {what}" for what, count in drift.items() if count) or "no drift"
         observed = f"{share(found['good'], rows)} of {plural(rows, 'row')} as expected ({words}){WHERE[check.on]}"
-        return Finding((Bound(found["good"] / rows, min=check.min_rate),), observed)
+        return CheckFigures((Bound(found["good"] / rows, min=check.min_rate),), observed)
 
     at_fault = f"NOT coalesce({check.condition()}, false)"
-    return Measured(_at_least(check.min_rate, "with the expected fields"), figures, finding, at_fault)
+    return Measured(_at_least(check.min_rate, "with the expected fields"), figures, observe, at_fault)
 
 
 def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
@@ -151,15 +151,15 @@ def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
     kept = f"{column} IS NOT NULL" + (f" AND {hashed} % {every} = 0" if every > 1 else "")
     figures = {"kept": f"count_if({kept})", "distinct": f"count(DISTINCT IF({kept}, {hashed}, NULL))"}
 
-    def finding(rows: int, found: Figures) -> Finding:
+    def observe(rows: int, found: Figures) -> CheckFigures:
         there, distinct = found["kept"], found["distinct"]
         by = f", by every {every}th value" if every > 1 else ""
         if not there:
-            return Finding((), f"no value among {plural(rows, 'row')} to compare{by}{WHERE[check.on]}")
+            return CheckFigures((), f"no value among {plural(rows, 'row')} to compare{by}{WHERE[check.on]}")
         observed = f"{there - distinct:,} of {plural(there, 'value')} repeat another ({share(distinct, there)} distinct{by}){WHERE[check.on]}"
-        return Finding((Bound(distinct / there, min=check.min_rate),), observed)
+        return CheckFigures((Bound(distinct / there, min=check.min_rate),), observed)
 
-    return Measured(_at_least(check.min_rate, "distinct"), figures, finding)
+    return Measured(_at_least(check.min_rate, "distinct"), figures, observe)
 
 
 def _line_length(check: LineLengthCheck) -> Measured:
@@ -172,37 +172,37 @@ def _line_length(check: LineLengthCheck) -> Measured:
     figures = {"shortest": f"min({length})", "longest": f"max({length})"}
     figures |= {name: f"count_if({length} <= {bound})" for name, (bound, _) in quantiles.items()}
 
-    def finding(rows: int, found: Figures) -> Finding:
+    def observe(rows: int, found: Figures) -> CheckFigures:
         shortest, longest = found["shortest"], found["longest"]
         bounds = [Bound(found[name] / rows, min=part) for name, (_, part) in quantiles.items()]
         bounds += [Bound(longest, max=check.max_bytes)] if check.max_bytes is not None else []
         bounds += [Bound(shortest, min=check.min_bytes)] if check.min_bytes is not None else []
         words = [f"{share(found[name], rows)} ≤ {write_size(bound)}" for name, (bound, _) in quantiles.items()]
-        return Finding(tuple(bounds), "; ".join([f"{shortest:,} to {longest:,} bytes", *words]) + WHERE[check.on])
+        return CheckFigures(tuple(bounds), "; ".join([f"{shortest:,} to {longest:,} bytes", *words]) + WHERE[check.on])
 
     words = [f"{name} ≤ {write_size(bound)}" for name, (bound, _) in quantiles.items()]
-    ends = [None if size is None else write_size(size) for size in (check.min_bytes, check.max_bytes)]
-    words += [f"each {between(*ends)}"] if any(ends) else []
-    return Measured(", ".join(words), figures, finding)
+    if check.min_bytes is not None or check.max_bytes is not None:
+        words.append(f"each {between(size(check.min_bytes), size(check.max_bytes))}")
+    return Measured(", ".join(words), figures, observe)
 
 
 def _route_rate(check: RouteRateCheck, topics: tuple[str, ...]) -> Measured:
     names = list(dict.fromkeys((*topics, *check.topics)))
     figures = {f"topic{i}": f"count_if({sql_column(TOPIC_COLUMN)} = {sql_literal(name)})" for i, name in enumerate(names)}
 
-    def finding(rows: int, found: Figures) -> Finding:
+    def observe(rows: int, found: Figures) -> CheckFigures:
         counts = [found[f"topic{i}"] for i in range(len(names))]
         bounds = [bound for name, count in zip(names, counts, strict=True) for bound in _share_bounds(check, name, count, rows)]
         # What is wrong comes first: a long list is cut off.
         order = sorted(
-            range(len(names)), key=lambda i: all(bound.holds for bound in _share_bounds(check, names[i], counts[i], rows))
+            range(len(names)), key=lambda i: all(bound.looks_right for bound in _share_bounds(check, names[i], counts[i], rows))
         )
         shown = listed([f"{names[i]} {share(counts[i], rows)}" for i in order], most=8)
-        return Finding(tuple(bounds), f"{shown} of {plural(rows, 'row')}{WHERE[check.on]}")
+        return CheckFigures(tuple(bounds), f"{shown} of {plural(rows, 'row')}{WHERE[check.on]}")
 
     least = f"≥ {rate(check.min_share)} each" if check.min_share else "no topic empty"
     limits = [f"{name} {between(rate(limit.min), rate(limit.max))}" for name, limit in check.topics.items()]
-    return Measured("; ".join([least, *limits] if set(topics) - set(check.topics) else limits), figures, finding)
+    return Measured("; ".join([least, *limits] if set(topics) - set(check.topics) else limits), figures, observe)
 
 
 def _share_bounds(check: RouteRateCheck, name: str, count: int, rows: int) -> list[Bound]:

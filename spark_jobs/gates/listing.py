@@ -26,6 +26,12 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import PastRun
 from spark_jobs.gates.finding import Bound, Finding
 from spark_jobs.gates.words import between, figure, listed, rate
+from shipper.config.path_time import pattern_of_source
+from shipper.config.units import format_bytes, write_duration
+from shipper.driver.gate import between, figure, listed, rate, size
+from shipper.report.markup import plural
+from shipper.report.results import PastRun, PlanResult
+from spark_jobs.gates.judging import Bound, CheckFigures
 
 _MOST_PARTS = 100_000
 
@@ -49,7 +55,7 @@ def expected(check: ListingCheck) -> str:
         case FilesCheck():
             return between(figure(check.min), figure(check.max), "files")
         case TotalBytesCheck():
-            return between(*(None if size is None else write_size(size) for size in (check.min_bytes, check.max_bytes)))
+            return between(size(check.min_bytes), size(check.max_bytes))
         case FreshnessCheck():
             return f"newest file ≤ {write_duration(check.max_age_seconds)} before the window's end"
         case FilesPerCheck():
@@ -62,16 +68,16 @@ def expected(check: ListingCheck) -> str:
             return "no file begins with a byte order mark"
 
 
-def find(check: ListingCheck, listing: Listing) -> Finding:
+def find(check: ListingCheck, listing: Listing) -> CheckFigures:
     """Raises what the history or the comparison of files raises: then the check cannot be evaluated."""
     plan = listing.plan
     match check:
         case FilesCheck():
             count = len(plan.own_files)
-            return Finding((Bound(count, check.min, check.max),), plural(count, "file"))
+            return CheckFigures((Bound(count, check.min, check.max),), plural(count, "file"))
         case TotalBytesCheck():
-            size = sum(file.size_bytes for file in plan.own_files)
-            return Finding((Bound(size, check.min_bytes, check.max_bytes),), f"{format_bytes(size)} ({size:,} bytes)")
+            total = sum(file.size_bytes for file in plan.own_files)
+            return CheckFigures((Bound(total, check.min_bytes, check.max_bytes),), f"{format_bytes(total)} ({total:,} bytes)")
         case FreshnessCheck():
             return _freshness(check, plan)
         case FilesPerCheck():
@@ -84,17 +90,17 @@ def find(check: ListingCheck, listing: Listing) -> Finding:
             return _no_bom(listing)
 
 
-def _freshness(check: FreshnessCheck, plan: PlanResult) -> Finding:
+def _freshness(check: FreshnessCheck, plan: PlanResult) -> CheckFigures:
     if not plan.own_files:
-        return Finding((), "no files")
+        return CheckFigures((), "no files")
     age_ms = round(plan.window_end.timestamp() * 1000) - max(file.modified_ms for file in plan.own_files)
     # Rounded up, so that a figure beyond the limit never looks like the limit.
     age = write_duration(math.ceil(abs(age_ms / 1000)))
     observed = f"newest file {age} {'before' if age_ms >= 0 else 'after'} the window's end"
-    return Finding((Bound(age_ms, max=round(check.max_age_seconds * 1000)),), observed)
+    return CheckFigures((Bound(age_ms, max=round(check.max_age_seconds * 1000)),), observed)
 
 
-def _files_per(check: FilesPerCheck, listing: Listing) -> Finding:
+def _files_per(check: FilesPerCheck, listing: Listing) -> CheckFigures:
     plan, every = listing.plan, dt.timedelta(seconds=check.every_seconds)
     parts = math.ceil((plan.window_end - plan.window_start) / every)
     if parts > _MOST_PARTS:
@@ -106,7 +112,7 @@ def _files_per(check: FilesPerCheck, listing: Listing) -> Finding:
     numbers = [counts[part] for part in range(parts)]
     timeless = sum(at is None for at in times)
 
-    wrong = [part for part, count in enumerate(numbers) if not Bound(count, check.min, check.max).holds]
+    wrong = [part for part, count in enumerate(numbers) if not Bound(count, check.min, check.max).looks_right]
     starts = [f"{plan.window_start + part * every:%Y-%m-%dT%H:%MZ} has {numbers[part]:,}" for part in wrong]
     words = [
         f"{len(wrong):,} of {plural(parts, 'part')} wrong: {listed(starts)}" if wrong else f"right in {plural(parts, 'part')}"
@@ -115,41 +121,43 @@ def _files_per(check: FilesPerCheck, listing: Listing) -> Finding:
         words.append(f"{plural(timeless, 'file')} without a time in the path")
     if outside := len(times) - timeless - len(inside):
         words.append(f"{plural(outside, 'file')} outside the window")
-    return Finding(
+    return CheckFigures(
         (Bound(min(numbers), check.min, check.max), Bound(max(numbers), check.min, check.max), Bound(timeless, max=0)),
         "; ".join(words),
     )
 
 
-def _size_vs_history(check: SizeVsHistoryCheck, plan: PlanResult, runs: Sequence[PastRun]) -> Finding:
+def _size_vs_history(check: SizeVsHistoryCheck, plan: PlanResult, runs: Sequence[PastRun]) -> CheckFigures:
     of_bytes = check.of == "bytes"
     now = sum(file.size_bytes for file in plan.own_files) if of_bytes else len(plan.own_files)
     history = tuple(float(run.bytes if of_bytes else run.files) for run in runs)
     shown = format_bytes(now) if of_bytes else plural(now, "file")
     if len(runs) < check.min_runs:
         had = f"{plural(len(runs), 'earlier run')}, {check.min_runs} are needed" if runs else "no earlier run"
-        return Finding((Bound(len(runs), max=check.min_runs - 1),), f"{shown}; no history to compare with yet ({had})", history)
+        return CheckFigures(
+            (Bound(len(runs), max=check.min_runs - 1),), f"{shown}; no history to compare with yet ({had})", history
+        )
     median = statistics.median(history)
     low, high = median * (1 - check.tolerance), median * (1 + check.tolerance)
     usual = format_bytes(median) if of_bytes else f"{median:,.12g} files"
     ratio = f", {now / median:.2f} times that" if median else ""
-    return Finding((Bound(now, low, high),), f"{shown}; median of {plural(len(runs), 'run')} {usual}{ratio}", history)
+    return CheckFigures((Bound(now, low, high),), f"{shown}; median of {plural(len(runs), 'run')} {usual}{ratio}", history)
 
 
-def _duplicate_files(listing: Listing) -> Finding:
+def _duplicate_files(listing: Listing) -> CheckFigures:
     if not listing.plan.own_files:
-        return Finding((), "no files")
+        return CheckFigures((), "no files")
     groups = listing.duplicates()
     doubled = sum(len(group) - 1 for group in groups)
     names = [" = ".join(path.rsplit("/", 1)[-1] for path in group) for group in groups]
     observed = f"{plural(doubled, 'file')} with the content of another: {listed(names)}" if doubled else "all contents differ"
-    return Finding((Bound(doubled, max=0),), observed)
+    return CheckFigures((Bound(doubled, max=0),), observed)
 
 
-def _no_bom(listing: Listing) -> Finding:
+def _no_bom(listing: Listing) -> CheckFigures:
     if not listing.plan.own_files:
-        return Finding((), "no files")
+        return CheckFigures((), "no files")
     marked = listing.marked()
     names = sorted(path.rsplit("/", 1)[-1] for path in marked)
     observed = f"{plural(len(marked), 'file')} with one: {listed(names)}" if marked else "none"
-    return Finding((Bound(len(marked), max=0),), observed)
+    return CheckFigures((Bound(len(marked), max=0),), observed)

@@ -10,25 +10,28 @@ from pyspark.errors import AnalysisException
 
 from shipper.config.checks import ListingCheck
 from shipper.config.content_checks import ContentCheck, SourceCheck
+from shipper.config.checks import ContentCheck, ListingCheck, SourceCheck
+from shipper.driver.engine import SourceVerdict
+from shipper.driver.gate import listed
 from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates import content, listing
 from spark_jobs.gates.content import Measured, measured
-from spark_jobs.gates.finding import Finding, Looked, judged
+from spark_jobs.gates.judging import CheckFigures, Unjudged, judged
 from spark_jobs.gates.listing import Listing
 from spark_jobs.gates.suite import quiet
-from spark_jobs.gates.words import listed
+from spark_jobs.gates.view import SourceView
 
 _MOST_FILES = 3
 Scope = Literal["sample", "full"]
 Measure = Callable[[Scope, Mapping[str, str]], Mapping[str, Any]]
-"""(scope, name → SQL aggregate over its records) → name → figure, in one pass."""
+"""(scope, name → SQL aggregate over its records) → name → figure, in one scan."""
 Where = Callable[[Scope, Mapping[str, str]], Mapping[str, Sequence[tuple[str, int]]]]
-"""(scope, name → SQL condition) → name → (file, records for which it is true), the worst few files first; one more pass."""
+"""(scope, name → SQL condition) → name → (file, records for which it is true), the worst few files first; one more scan."""
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceEvidence:
     """What the gate may look at."""
 
     listing: Listing
@@ -39,95 +42,95 @@ class Source:
     """Asked only when a check does not hold."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    results: list[CheckResult]
-    """One per check, in their order."""
-    scans: int
-    """How often lines were read: once for each scope that a check asks for, if nothing goes wrong."""
+def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> SourceVerdict:
+    listing = Listing(view.plan, view.pipeline.source.path, view.history, view.duplicates, view.marked)
+    evidence = SourceEvidence(listing, view.measure, tuple(view.pipeline.fixed_topics()), view.where)
+    return replace(evaluate_source(checks, evidence), scope=view.scope)
 
 
-def evaluate_source(checks: Sequence[SourceCheck], source: Source) -> Evaluation:
+def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> SourceVerdict:
     """Never raises for a check that cannot be evaluated: such a check blocks.
 
     All checks of lines of one scope are one aggregate over its records, in one scan and one Spark job. If that
     fails, as it does when a column's expression fails on a record, each check is asked by itself, so that only those to blame are
     without a figure; a file that cannot be read is everybody's fault. docs/gates.md says what it costs.
     """
-    looked: dict[int, Looked] = {}
+    looked: dict[int, Unjudged] = {}
+    at_fault: dict[Scope, dict[int, str]] = {"sample": {}, "full": {}}
     scans = 0
     of_scope: dict[Scope, dict[int, ContentCheck]] = {"sample": {}, "full": {}}
     for index, check in enumerate(checks):
         if isinstance(check, ContentCheck):
             of_scope[check.on][index] = check
         else:
-            looked[index] = _looked_at_listing(check, source.listing)
+            looked[index] = _looked_at_listing(check, evidence.listing)
     for scope, members in of_scope.items():
         if members:
-            found, read = _look_at_lines(scope, members, source)
+            found, at_fault[scope], read = _look_at_lines(scope, members, evidence)
             looked |= found
             scans += read
-    return Evaluation(judged([looked[index] for index in range(len(checks))]), scans)
+    results = judged([looked[index] for index in range(len(checks))])
+    for scope, conditions in at_fault.items():
+        wrong = {index: how for index, how in conditions.items() if _is_judged_wrong(looked[index], results[index])}
+        scans += _say_where(scope, wrong, results, evidence.where)
+    return SourceVerdict(results, scans)
 
 
-def _looked_at_listing(check: Any, of: Listing) -> Looked:
+def _looked_at_listing(check: Any, of: Listing) -> Unjudged:
     if not isinstance(check, get_args(ListingCheck)):
         name = str(getattr(check, "check", type(check).__name__))
-        return Looked(name, "block", "a check that shipper knows", f"there is no check {name!r}")
+        return Unjudged(name, "block", "a check that shipper knows", f"there is no check {name!r}")
     expected = listing.expected(check)
     try:
-        return Looked(check.title, check.severity, expected, listing.find(check, of))
+        return Unjudged(check.title, check.severity, expected, listing.find(check, of))
     except Exception as error:
-        return Looked(check.title, check.severity, expected, reason.of_building(error))
+        return Unjudged(check.title, check.severity, expected, reason.of_building(error))
 
 
-def _look_at_lines(scope: Scope, checks: Mapping[int, ContentCheck], source: Source) -> tuple[dict[int, Looked], int]:
+def _look_at_lines(
+    scope: Scope, checks: Mapping[int, ContentCheck], evidence: SourceEvidence
+) -> tuple[dict[int, Unjudged], dict[int, str], int]:
+    """What was observed; SQL for the records that a check counts against itself; and how often lines were read."""
     asked: dict[int, Measured] = {}
-    looked: dict[int, Looked] = {}
+    looked: dict[int, Unjudged] = {}
     for index, check in checks.items():
         try:
-            asked[index] = measured(check, source.listing.plan, source.topics)
+            asked[index] = measured(check, evidence.listing.plan, evidence.topics)
         except Exception as error:
-            looked[index] = Looked(check.title, check.severity, "", reason.of_building(error))
-    figures, scans = _figures(scope, {index: one.figures for index, one in asked.items()}, source.measure)
+            looked[index] = Unjudged(check.title, check.severity, "", reason.of_building(error))
+    figures, scans = _figures(scope, {index: one.figures for index, one in asked.items()}, evidence.measure)
     for index, one in asked.items():
         check, found = checks[index], figures[index]
-        looked[index] = Looked(
-            check.title, check.severity, one.expected, found if isinstance(found, str) else _finding(one, scope, found)
-        )
-    return looked, scans + _say_where(
-        scope, {index: one.at_fault for index, one in asked.items() if one.at_fault}, looked, source
-    )
+        observed = found if isinstance(found, str) else _observed(one, scope, found)
+        looked[index] = Unjudged(check.title, check.severity, one.expected, observed)
+    return looked, {index: one.at_fault for index, one in asked.items() if one.at_fault}, scans
 
 
-def _say_where(scope: Scope, conditions: Mapping[int, str], looked: dict[int, Looked], source: Source) -> int:
-    """Adds to each finding that does not hold in which files the records at fault are. Returns how often lines were read for it."""
-    failed = {
-        str(index): condition
-        for index, condition in conditions.items()
-        if isinstance(looked[index].finding, Finding) and not looked[index].finding.holds
-    }
-    if not failed or source.where is None:
+def _is_judged_wrong(check: Unjudged, result: CheckResult) -> bool:
+    """Not one that could not be evaluated."""
+    return not result.passed and isinstance(check.observed, CheckFigures) and result.observed == check.observed.words
+
+
+def _say_where(scope: Scope, wrong: Mapping[int, str], results: Sequence[CheckResult], where: Where | None) -> int:
+    """Adds to each result that does not hold in which files the records at fault are. Returns how often lines were read for it."""
+    if not wrong or where is None:
         return 0
     try:
         with quiet():
-            found = source.where(scope, failed)
+            found = where(scope, {str(index): condition for index, condition in wrong.items()})
     except Exception:  # that the check does not hold is known; where, is a help
         return 1
     for index, files in ((int(name), files) for name, files in found.items() if files):
-        finding = looked[index].finding
-        assert isinstance(finding, Finding)
-        named = listed([f"{file} ({count:,})" for file, count in files], most=_MOST_FILES)
-        looked[index] = replace(looked[index], finding=replace(finding, observed=f"{finding.observed}; most in {named}"))
+        results[index].observed += f"; most in {listed([f'{file} ({count:,})' for file, count in files], most=_MOST_FILES)}"
     return 1
 
 
-def _finding(one: Measured, scope: Scope, figures: Mapping[str, Any]) -> Finding | str:
+def _observed(one: Measured, scope: Scope, figures: Mapping[str, Any]) -> CheckFigures | str:
     try:
         rows = figures["rows"]
         if not rows and one.figures:
-            return Finding((), f"0 rows{content.WHERE[scope]}: nothing to judge by")
-        return one.finding(rows, figures)
+            return CheckFigures((), f"0 rows{content.WHERE[scope]}: nothing to judge by")
+        return one.observe(rows, figures)
     except Exception as error:  # figures that are missing, or null
         return f"its figures cannot be read: {type(error).__name__}"
 

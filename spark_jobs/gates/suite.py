@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import great_expectations as gx
 import pandas as pd
@@ -35,11 +37,34 @@ from great_expectations.expectations.expectation import Expectation
 from pyspark.logger import PySparkLogger
 
 from spark_jobs import reason
-from spark_jobs.gates.question import Answer, Question
 
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 _IDENTITY = "shipper_question"
 _ROW_COUNT = "row_count"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One check, as an expectation."""
+
+    build: Callable[[], Expectation]
+    """Its errors are faults of the check, so bounds that contradict each other need no care elsewhere."""
+    columns: tuple[str, ...] = ()
+    """What it looks at; empty for a question about the number of rows."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``figures`` is the result as Great Expectations gives it, and ``rows``, the number of rows in the frame."""
+
+    holds: bool
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    fault: str | None = None
+    """Why the question could not be answered. Then ``holds`` is False and ``figures`` empty."""
+
+    @classmethod
+    def impossible(cls, fault: str) -> Answer:
+        return cls(False, {}, fault)
 
 
 def ask(questions: Sequence[Question], frame: pd.DataFrame) -> list[Answer]:
@@ -73,14 +98,16 @@ def _identified(expectation: Expectation, identity: int | str) -> Expectation:
 
 
 def _validate(questions: Sequence[Question], built: Mapping[int, Expectation], frame: pd.DataFrame) -> dict[int, Answer]:
-    guard = _identified(gxe.ExpectTableRowCountToBeBetween(min_value=1), _ROW_COUNT)
+    guard = _identified(gxe.ExpectTableRowCountToBeBetween(min_value=1), _ROW_COUNT)  # type: ignore[attr-defined]
     with quiet():
         # Not add_expectation(): it takes two checks that differ in `meta` alone for one.
         suite = gx.ExpectationSuite(name="gate", expectations=[guard, *built.values()])
         results = _batch(frame).validate(suite, result_format=RESULT_FORMAT).results
     found: dict[int | str, list[ExpectationValidationResult]] = defaultdict(list)
     for result in results:
-        found[(result.expectation_config.meta or {}).get(_IDENTITY)].append(result)
+        config = result.expectation_config
+        if config is not None and config.meta is not None:
+            found[config.meta[_IDENTITY]].append(result)
     rows = _one(found[_ROW_COUNT])
     return {index: _judged(_one(found[index]), rows, about_rows=not questions[index].columns) for index in built}
 

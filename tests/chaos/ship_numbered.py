@@ -32,6 +32,10 @@ import pyarrow as pa
 import xxhash
 
 from shipper.config.cluster import Cluster
+from shipper.config.models import Cluster
+from shipper.driver import ship as ship_step
+from shipper.driver.context import RunContext
+from shipper.driver.progress import Progress
 from shipper.errors import ShipperError, of_kind
 from shipper.kafka.producer import LaneProducer
 from shipper.kafka.transaction import Transactions
@@ -45,9 +49,6 @@ from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
 from spark_jobs import expressions, passes
-from spark_jobs import ship as ship_step
-from spark_jobs.context import RunContext
-from spark_jobs.progress import Progress
 from tests.chaos.numbered import Kill, Numbered, value_of
 
 _WINDOW = "2026-11-01T00:00/2026-11-02T00:00"

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from shipper_tools.dev.console_consumer import read_topic
 
-from shipper.driver.replay import Place, Repaired, Replayed, replay
+from shipper.driver.replay import RecordPosition, Repaired, Replayed, replay
 from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
@@ -94,7 +94,9 @@ def _quarantined(pipe: Pipe) -> list[Repaired]:
         ordinals=encode_ordinals([(0, _REPAIRED)]),
     )  # fmt: skip
     ledger.write_chunks([encode_chunk(pipe.name, ChunkKey(split, 0, "quarantine"), value)])
-    return [Repaired(Place("broken.log", 0, number + 1), pipe.topic, b"repaired %d" % number) for number in range(_REPAIRED)]
+    return [
+        Repaired(RecordPosition("broken.log", 0, number + 1), pipe.topic, b"repaired %d" % number) for number in range(_REPAIRED)
+    ]
 
 
 def _ledger_of(pipe: Pipe) -> LedgerLog:

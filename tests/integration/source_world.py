@@ -17,12 +17,17 @@ from shipper.config.pipeline import Pipeline
 from shipper.driver.files import split_starts
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.run_folder import RunFolder
+from shipper.config.models import Pipeline
+from shipper.driver.engine import SourceVerdict
+from shipper.driver.files import split_starts
+from shipper.report.phases import Phases
+from shipper.report.results import PlannedFile, PlanResult
 from shipper.runner import READER_JAR
-from shipper.windows.window import Window
-from spark_jobs.context import RunContext
 from spark_jobs.gates.listing import Listing
-from spark_jobs.gates.source import Evaluation, Source, evaluate_source
-from spark_jobs.source_view import SourceView
+from spark_jobs.gates.source import SourceEvidence, evaluate_source
+from spark_jobs.gates.view import SourceView
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.listing import look_at
 
 END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 
@@ -89,14 +94,15 @@ class Logs:
         written = [check if isinstance(check, dict) else check.model_dump(by_alias=True) for check in checks]
         gates = {"source": written, **self.pipeline.get("gates", {})}
         model = Pipeline.model_validate({**self.pipeline, "gates": gates})
-        window = Window(plan.window_start, plan.window_end)
-        folder = RunFolder(str(self.root / "runs"), "web", window.start, window.end, "r1")
-        return SourceView(RunContext(model, {}, self.root / "config", window, folder, _spark=self.spark), plan)
+        hadoop, left = Hadoop.of(self.spark), [file for file in plan.files if file.left]
+        look_at(hadoop, [file for file in left if file.unknown])
+        left = [file for file in left if not file.problem]
+        return SourceView(self.spark, hadoop, model, plan, left, str(self.root / "runs"), Phases())
 
-    def evaluation(self, checks: Sequence[Any], plan: PlanResult | None = None) -> tuple[Evaluation, SourceView]:
+    def evaluation(self, checks: Sequence[Any], plan: PlanResult | None = None) -> tuple[SourceVerdict, SourceView]:
         """``checks`` as in a pipeline's file."""
         view = self.view(checks, plan)
-        pipeline = view.context.pipeline
+        pipeline = view.pipeline
         listing = Listing(view.plan, pipeline.source.path, view.history, view.duplicates, view.marked)
-        source = Source(listing, view.measure, tuple(pipeline.fixed_topics()))
-        return evaluate_source(pipeline.gates.source, source), view
+        evidence = SourceEvidence(listing, view.measure, tuple(pipeline.fixed_topics()))
+        return evaluate_source(pipeline.gates.source, evidence), view

@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult
 from spark_jobs.gates.verdict import closed
+from shipper.driver.gate import closed
+from shipper.report.results import CheckResult, PlanResult
 from tests.integration.source_world import Logs, spark_session
 
 pytestmark = pytest.mark.spark

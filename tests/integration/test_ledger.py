@@ -471,7 +471,7 @@ def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
 
 MISCOUNTS = """
 import sys
-from spark_jobs import ship
+from shipper.driver import ship
 from spark_jobs.__main__ import main
 
 def wrong_sizes(pieces, reports, receipts):

@@ -19,9 +19,11 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper.config import load_cluster
 from shipper.report.results import DeliveryGateResult
 from shipper.report.run_folder import RunFolder
+from shipper.driver.context import RunContext
+from shipper.driver.run import run_steps
+from shipper.report.results import DeliveryGateResult, RunFolder
 from shipper.windows.window import parse_window
-from spark_jobs.context import RunContext
-from spark_jobs.steps import run_steps
+from spark_jobs.engine import SparkEngine
 
 from .world import WINDOW, World
 
@@ -61,14 +63,15 @@ class Shipped:
         world, window = self.world, parse_window(WINDOW)
         config = world.root / "config"
         folder = RunFolder(str(world.root / "runs"), world.name, window.start, window.end, run_id)
-        return RunContext(world.pipeline, {"local": load_cluster(config, "local")}, config, window, folder)
+        engine = SparkEngine(world.pipeline)
+        return RunContext(world.pipeline, {"local": load_cluster(config, "local")}, config, window, folder, engine)
 
     def steps(self, *steps: str, run_id: str = "r1") -> int:
         context = self.context(run_id)
         try:
             return run_steps(context, steps)
         finally:
-            context.stop_spark()
+            context.engine.stop()
 
     def gate(self, run_id: str = "r1") -> DeliveryGateResult:
         found = self.context(run_id).folder.find("gate_delivery.local", DeliveryGateResult)

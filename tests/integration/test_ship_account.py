@@ -18,13 +18,13 @@ from confluent_kafka.admin import AdminClient
 from shipper_tools.dev.console_consumer import read_records, read_topic
 from shipper_tools.dev.kafka import KafkaServer
 
+from shipper.driver import ship as ship_step
 from shipper.errors import ClusterError
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.log import LedgerLog
 from shipper.report.results import ShipResult
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
-from spark_jobs import ship as ship_step
 from tests.chaos import ship_numbered
 from tests.chaos.numbered import Numbered, identity_of
 
@@ -48,7 +48,7 @@ class Ship:
         self.client = ClusterClient(self.numbered.cluster)
         self.client.create_topics(dict.fromkeys(self.topics, 2), replication_factor=1)
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        self.passes = 0
+        self.scans = 0
         made = ship_numbered.batches
 
         def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
@@ -63,7 +63,7 @@ class Ship:
     def _tasks(
         self, numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
     ) -> tuple[list[Receipt], None]:
-        self.passes += 1
+        self.scans += 1
         if len(order.topics) == 2 and self.topics[1] in self.client.topics() and not self.client.end_offset(self.topics[1], 0):
             self.admin.delete_topics([self.topics[1]])[self.topics[1]].result()
             deadline = time.monotonic() + 30
@@ -81,11 +81,11 @@ def ship(kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return Ship(kafka, f"account{next(_unique)}x{os.getpid()}", tmp_path, monkeypatch)
 
 
-def test_a_reship_under_another_transform_goes_on_in_its_second_pass(ship: Ship) -> None:
+def test_a_reship_under_another_transform_goes_on_in_its_second_scan(ship: Ship) -> None:
     assert ship.run(topics=ship.topics[:1]).delivered == _RECORDS
     again = ship.run(run_id="again", reship=True)
     assert (again.error, again.delivered) == (None, _RECORDS)
-    assert ship.passes == 3
+    assert ship.scans == 3
     assert ship.there() == [_RECORDS + _RECORDS // 2, _RECORDS // 2]
 
 
@@ -93,15 +93,15 @@ def refuse(*_: Any, **__: Any) -> Any:
     raise ClusterError("the cluster went away")
 
 
-@pytest.mark.parametrize("where", ["_close_empty_splits", "_next_pass", "_read_on", "_remaining"])
+@pytest.mark.parametrize("where", ["_close_empty_splits", "_next_scan", "_read_on", "_pending"])
 def test_what_was_delivered_before_an_error_is_accounted_for(ship: Ship, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    remaining, calls = ship_step._Ship._remaining, []
+    pending, calls = ship_step.ClusterShip._pending, []
 
     def second_time(self: Any, *arguments: Any) -> Any:
         calls.append(1)
-        return remaining(self, *arguments) if len(calls) == 1 else refuse()
+        return pending(self, *arguments) if len(calls) == 1 else refuse()
 
-    monkeypatch.setattr(ship_step._Ship, where, second_time if where == "_remaining" else refuse)
+    monkeypatch.setattr(ship_step.ClusterShip, where, second_time if where == "_pending" else refuse)
     result = ship.run()
     assert (result.status, result.error, result.final) == ("failed", "the cluster went away", False)
     assert result.read == _RECORDS

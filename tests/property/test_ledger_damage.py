@@ -9,6 +9,8 @@ from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.driver.pending import remaining
+from shipper.config.models import Cluster
+from shipper.driver.pending import pending
 from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, SourceError
 from shipper.ledger.codec import decode, encode_chunk, encode_dropped, encode_generation, encode_lease
 from shipper.ledger.control import Control
@@ -117,7 +119,7 @@ def test_nobody_who_reads_a_ledger_meets_anything_but_damage(written):
             list(findings(of_path, lambda file: [0]))
             inventory.add(of_path, "web", lambda file: [0])
         figures(state.chunks, [FILE], 0)
-        remaining({FILE: [0]}, state.chunks, digest="d", reship=False, on_replaced="fail")
+        pending({FILE: [0]}, state.chunks, digest="d", reship=False, on_replaced="fail")
     except (LedgerDamaged, ArchiveMissing, DigestChanged, SourceError):
         return
     assert all(tasks <= MOST_TASKS and lanes <= MOST_LANES for tasks, lanes in control.to_fence("c").values())

@@ -11,6 +11,9 @@ from shipper_tools.testing.memory_log import MemoryLog
 from shipper.config.cluster import Cluster
 from shipper.driver.pending import remaining
 from shipper.driver.replay import Place, in_quarantine
+from shipper.config.models import Cluster
+from shipper.driver.pending import pending
+from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk, encode_source, encode_void
 from shipper.ledger.inventory import Inventory, entries
@@ -49,7 +52,7 @@ class World:
         file = FileId(root + name, size, 5)
         state = self.opened(root, formerly).state([file.path], wait_seconds=None)
         settings = {"digest": "d", "reship": False, "on_replaced": "fail"} | options
-        return remaining({file: [0]}, state.chunks, **settings)
+        return pending({file: [0]}, state.chunks, **settings)
 
 
 @pytest.fixture
@@ -125,7 +128,7 @@ def test_what_lies_in_the_snapshot_or_in_quarantine_is_found_under_either_path(w
     world.record("r2")
     assert sum(world.left().records_there.values()) == 1
     for root in (OLD, NEW):
-        place = Place(root + "06/a.log", 0, 4)
+        place = RecordPosition(root + "06/a.log", 0, 4)
         known = in_quarantine(world.opened(None).records({place.file}, wait_seconds=None))
         assert known.find(place) is not None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_LANES, Link, Wishes, tune
+from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_LANES, LinkProfile, TuningOverrides, tune
 
 _links = st.builds(
-    Link,
+    LinkProfile,
     rtt_seconds=st.floats(0.0001, 0.3),
     bandwidth_bytes_per_second=st.floats(1e6, 2e9),
     ratio=st.floats(0.9, 20),
@@ -17,7 +17,7 @@ _links = st.builds(
 
 
 @given(_links, st.integers(1, 32), st.integers(16_000_000, 1_000_000_000))
-def test_batches_fit_the_topic_and_chunks_the_memory(link: Link, tasks: int, memory_bytes: int) -> None:
+def test_batches_fit_the_topic_and_chunks_the_memory(link: LinkProfile, tasks: int, memory_bytes: int) -> None:
     found = tune(link, tasks, memory_bytes)
     assert found.batch_bytes <= link.limit_bytes * max(1.0, link.ratio)
     assert found.batch_bytes <= found.chunk_bytes
@@ -27,24 +27,24 @@ def test_batches_fit_the_topic_and_chunks_the_memory(link: Link, tasks: int, mem
 
 @given(st.floats(0.01, 0.3), st.floats(1, 10), st.integers(1, 8))
 def test_in_flight_covers_bandwidth_times_round_trip(rtt_seconds: float, ratio: float, tasks: int) -> None:
-    link = Link(rtt_seconds, 20e6, ratio, 1_048_588)
+    link = LinkProfile(rtt_seconds, 20e6, ratio, 1_048_588)
     found = tune(link, tasks, 1_000_000_000)
     rate = min(20e6 * ratio, tasks * 80e6)
     assert tasks * found.in_flight_bytes >= min(rate, 1e9) * rtt_seconds
 
 
 def test_what_is_set_by_hand_stays() -> None:
-    link = Link(0.14, 125e6, 7, 1_048_588)
-    found = tune(link, 2, 192_000_000, Wishes(lanes=5, batch_bytes=700_000, chunk_bytes=3_000_000))
+    link = LinkProfile(0.14, 125e6, 7, 1_048_588)
+    found = tune(link, 2, 192_000_000, TuningOverrides(lanes=5, batch_bytes=700_000, chunk_bytes=3_000_000))
     assert (found.lanes, found.batch_bytes, found.chunk_bytes) == (5, 700_000, 3_000_000)
 
 
 def test_a_short_link_gets_few_lanes_and_small_batches() -> None:
-    found = tune(Link(0.0003, 125e6, 7, 1_048_588), 2, 192_000_000)
+    found = tune(LinkProfile(0.0003, 125e6, 7, 1_048_588), 2, 192_000_000)
     assert (found.lanes, found.batch_bytes) == (SHORT_LANES, SHORT_BATCH_BYTES)
 
 
 def test_the_reason_names_the_numbers() -> None:
-    why = tune(Link(0.14, 125e6, 7, 1_048_588), 2, 192_000_000).why
+    why = tune(LinkProfile(0.14, 125e6, 7, 1_048_588), 2, 192_000_000).why
     for number in ("140.0 ms", "7.0 : 1", "1,048,588"):
         assert number in why

@@ -11,11 +11,14 @@ from shipper.config import load_cluster, load_pipeline
 from shipper.config.content_checks import Gates
 from shipper.report.results import GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
+from shipper.config.models import Gates
+from shipper.driver.context import RunContext
+from shipper.driver.run import run_steps
+from shipper.report.results import GateResult, RunFolder, ShipResult
 from shipper.runner import GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
-from spark_jobs.context import RunContext
+from spark_jobs.engine import SparkEngine
 from spark_jobs.session import session
-from spark_jobs.steps import run_steps
 from tests.integration.conftest import kafka  # noqa: F401
 from tests.integration.world import WINDOW, World
 
@@ -89,18 +92,20 @@ def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(form, tmp_path, ka
     took = {"sample": [], "full": [], "ship": []}
     for _ in range(WARM_UP + ROUNDS):
         folder = RunFolder(str(world.root / "runs"), pipeline.name, window.start, window.end, new_run_id())
-        context = RunContext(pipeline, clusters, config, window, folder, reship=True, _spark=spark)
+        engine = SparkEngine(pipeline, spark=spark)
+        context = RunContext(pipeline, clusters, config, window, folder, engine, reship=True)
         assert run_steps(context, [PLAN]) == 0
         for on in ("sample", "full"):
             gates = Gates.model_validate({"source": [{**check, "on": on} for check in suite]})
             context.pipeline = pipeline.model_copy(update={"gates": gates})
+            context.engine = SparkEngine(context.pipeline, spark=spark)
             began = time.monotonic()
             assert run_steps(context, [GATE_SOURCE]) == 0
             took[on].append(time.monotonic() - began)
             result = folder.need(GATE_SOURCE, GateResult)
             assert (len(result.checks), result.scans) == (len(SUITE), 1)
             assert all(check.passed for check in result.checks)
-        context.pipeline = pipeline
+        context.pipeline, context.engine = pipeline, engine
         began = time.monotonic()
         assert run_steps(context, [f"{SHIP}:local"]) == 0
         took["ship"].append(time.monotonic() - began)

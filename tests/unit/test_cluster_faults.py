@@ -10,9 +10,13 @@ import pytest
 from shipper.config.pipeline import Pipeline
 from shipper.report.plan_result import PlanResult
 from shipper.report.run_folder import RunFolder
+from shipper.config.models import Pipeline
+from shipper.driver.clusters import Clusters
+from shipper.driver.context import RunContext
+from shipper.driver.plan import AskedCluster
+from shipper.report.results import PlanResult, RunFolder
 from shipper.windows.window import Window
-from spark_jobs.context import Clusters, RunContext
-from spark_jobs.plan import AskedCluster
+from spark_jobs.engine import SparkEngine
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 CLUSTERS = {
@@ -34,7 +38,9 @@ def test_a_wrong_cluster_file_is_a_problem_of_that_cluster(name: str, tmp_path: 
     clusters = Clusters(tmp_path / "config", pipeline.clusters)
     assert list(clusters) == [*CLUSTERS]
     run_folder = RunFolder(str(tmp_path / "runs"), "web", START, START, "r")
-    context = RunContext(pipeline, clusters, tmp_path / "config", Window(START, START + dt.timedelta(hours=1)), run_folder)
+    context = RunContext(
+        pipeline, clusters, tmp_path / "config", Window(START, START + dt.timedelta(hours=1)), run_folder, SparkEngine(pipeline)
+    )
     plan = PlanResult(
         pipeline="web", window_start=START, window_end=START, run_id="r", started_at=START, finished_at=START, transform_digest="x"
     )  # fmt: skip

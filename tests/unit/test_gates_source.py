@@ -11,9 +11,13 @@ from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import PastRun
 from spark_jobs.gates import finding
+from shipper.config.checks import FilesCheck, SourceCheck
+from shipper.driver.gate import closed
+from shipper.errors import SourceError
+from shipper.report.results import PastRun, PlannedFile, PlanResult
+from spark_jobs.gates import judging
 from spark_jobs.gates.listing import Listing
-from spark_jobs.gates.source import Source, evaluate_source
-from spark_jobs.gates.verdict import closed
+from spark_jobs.gates.source import SourceEvidence, evaluate_source
 
 END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -59,7 +63,7 @@ class Lines:
 def gate(checks, planned=None, measure=no_content, history=(), duplicates=(), marked=(), topics=("logs.web",)):
     source = "s3a://logs/{window_start:%Y/%m/%d/%H}/"
     listing = Listing(planned or plan(1), source, lambda check: history, lambda: list(duplicates), lambda: set(marked))
-    return evaluate_source(checks, Source(listing, measure, topics))
+    return evaluate_source(checks, SourceEvidence(listing, measure, topics))
 
 
 def one(checked, *args, **options):
@@ -389,7 +393,7 @@ def test_a_history_or_a_comparison_that_cannot_be_had_blocks():
     listing = Listing(plan(1), "s3a://logs/", denied, denied, denied)
     kinds = ("size_vs_history", "duplicate_files", "no_bom")
     checks = [*(check(kind, severity="warn") for kind in kinds), files()]
-    found = evaluate_source(checks, Source(listing, no_content, ())).results
+    found = evaluate_source(checks, SourceEvidence(listing, no_content, ())).results
     assert closed(found) == found[:3]
     assert {result.observed for result in closed(found)} == {"could not be evaluated, so it blocks: runs: permission denied"}
 
@@ -418,15 +422,33 @@ def test_a_check_of_a_kind_that_shipper_does_not_know_blocks():
     assert "there is no check 'strange'" in result.observed
 
 
-def test_when_great_expectations_and_plain_comparison_disagree_nothing_passes(monkeypatch):
-    def lenient(questions, frame):
-        return [finding.Answer(True, {"element_count": 1, "missing_count": 0})] * len(questions)
+def test_great_expectations_decides_and_must_have_looked(monkeypatch):
+    def answering(holds, **figures):
+        monkeypatch.setattr(judging, "ask", lambda questions, frame: [judging.Answer(holds, figures)] * len(questions))
+        return gate([files()]).results[0]
 
-    monkeypatch.setattr(finding, "ask", lenient)
-    good, bad = gate([files(), files(min=9)]).results
-    assert good.passed
-    assert closed([bad]) == [bad]
-    assert "Great Expectations and a plain comparison disagree" in bad.observed
+    assert not answering(False, element_count=1, missing_count=0).passed
+    assert answering(True, element_count=1, missing_count=0).passed
+    for looked in ({"element_count": 0, "missing_count": 0}, {"element_count": 1, "missing_count": 1}, {}):
+        result = answering(True, **looked)
+        assert closed([result]) == [result]
+        assert "Great Expectations looked at " in result.observed
+
+
+@pytest.mark.parametrize("value", [-1, 0, 3, 2**53 + 1, 2**62, 0.1 + 0.2, 0.3, 1e-12, 0.999999])
+def test_great_expectations_compares_as_python_does(value):
+    """Nothing else stands beside its verdict, so this holds it to figures of any size, and to the very bounds."""
+    near = [value, value + 1, value - 1, *((value - 2**-40, value + 2**-40) if isinstance(value, float) else ())]
+    bounds = [
+        judging.Bound(value, low, high) for low in (None, *near) for high in (None, *near) if low is not None or high is not None
+    ]
+    checks = [judging.Unjudged("c", "block", "?", judging.CheckFigures((bound,), "?")) for bound in bounds if _is_sound(bound)]
+    expected = [check.observed.bounds[0].looks_right for check in checks]
+    assert [result.passed for result in judging.judged(checks)] == expected
+
+
+def _is_sound(bound):
+    return bound.min is None or bound.max is None or bound.min <= bound.max
 
 
 def test_a_check_that_does_not_hold_says_in_which_files():
@@ -438,7 +460,9 @@ def test_a_check_that_does_not_hold_says_in_which_files():
 
     checks = [check("not_null", column="a"), check("matches", column="value", regex="x")]
     figures = {"rows": 10, "0.good": 10, "1.good": 4}
-    source = Source(Listing(plan(1), "logs/", None, None, None), lambda scope, wanted: {n: figures[n] for n in wanted}, (), where)
+    source = SourceEvidence(
+        Listing(plan(1), "logs/", None, None, None), lambda scope, wanted: {n: figures[n] for n in wanted}, (), where
+    )
     found = evaluate_source(checks, source)
     assert [result.passed for result in found.results] == [True, False]
     assert "most in" not in found.results[0].observed
@@ -452,6 +476,8 @@ def test_where_the_faults_are_is_a_help_and_no_more():
     def where(scope, conditions):
         raise RuntimeError("SECRET")
 
-    source = Source(Listing(plan(1), "logs/", None, None, None), lambda scope, wanted: {"rows": 10, "0.good": 4}, (), where)
+    source = SourceEvidence(
+        Listing(plan(1), "logs/", None, None, None), lambda scope, wanted: {"rows": 10, "0.good": 4}, (), where
+    )
     found = evaluate_source([check("not_null", column="a")], source)
     assert found.results[0].observed.startswith("6 of 10 rows null")

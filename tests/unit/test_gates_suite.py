@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from spark_jobs.gates import suite
-from spark_jobs.gates.finding import Bound, Finding, Looked, judged
+from spark_jobs.gates.judging import Bound, CheckFigures, Unjudged, judged
 from spark_jobs.gates.suite import RESULT_FORMAT, Answer, Question, ask
 
 gx = suite.gx
@@ -66,14 +66,17 @@ def test_gx_takes_a_figure_that_is_missing_for_right_and_here_it_is_a_fault():
     frame = pd.DataFrame({"share": [None, float("nan")]}, dtype="float64")
     assert plainly([gxe.ExpectColumnValuesToBeBetween(column="share", min_value=0.9)], frame).success
     for missing in (None, float("nan")):
-        (result,) = judged([Looked("share", "warn", "≥ 90 %", Finding((Bound(missing, min=0.9),), "?"))])
+        (result,) = judged([Unjudged("share", "warn", "≥ 90 %", CheckFigures((Bound(missing, min=0.9),), "?"))])
         assert (result.passed, result.severity) == (False, "block")
         assert result.observed == "could not be evaluated, so it blocks: there is no figure to compare"
 
 
 def test_a_finding_without_bounds_does_not_hold():
     found = judged(
-        [Looked("rows", "block", "a row", Finding((), "nothing")), Looked("a", "block", "1", Finding((Bound(1, 1, 1),), "1"))]
+        [
+            Unjudged("rows", "block", "a row", CheckFigures((), "nothing")),
+            Unjudged("a", "block", "1", CheckFigures((Bound(1, 1, 1),), "1")),
+        ]
     )
     assert [(result.passed, result.observed) for result in found] == [(False, "nothing"), (True, "1")]
 
@@ -221,6 +224,6 @@ def test_nothing_is_written_printed_or_sent(tmp_path):
 
 def test_great_expectations_is_imported_only_by_the_gates(tmp_path):
     """It takes seconds, and most steps have no gate."""
-    code = "import sys, spark_jobs.__main__, spark_jobs.steps; print('great_expectations' in sys.modules)"
+    code = "import sys, spark_jobs.__main__, spark_jobs.engine, shipper.driver.run; print('great_expectations' in sys.modules)"
     done = run(tmp_path / "imports.py", code, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.stdout == "False\n", done.stderr

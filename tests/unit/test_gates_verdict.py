@@ -1,5 +1,5 @@
+from shipper.driver.gate import closed, closed_message
 from shipper.report.results import CheckResult
-from spark_jobs.gates.verdict import closed, closed_message
 
 
 def result(check, passed=False, severity="block"):

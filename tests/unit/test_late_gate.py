@@ -13,9 +13,13 @@ from shipper.report.gaps import coverage
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult, as_gated
 from shipper.report.run_folder import RunFolder
+from shipper.config.models import Pipeline
+from shipper.driver import gate_source
+from shipper.driver.context import RunContext
+from shipper.report.coverage import coverage
+from shipper.report.results import CheckResult, ClusterPlan, GateResult, PlannedFile, PlanResult, RunFolder, as_gated
 from shipper.windows.window import Window
-from spark_jobs import steps
-from spark_jobs.context import RunContext
+from spark_jobs.engine import SparkEngine
 
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = Window(START, START + dt.timedelta(hours=1))
@@ -27,7 +31,7 @@ def run_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]) -
     """The gate over an own file and a late one, with a check that finds the files ``wrong``."""
     pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]})
     folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
-    context = RunContext(pipeline, {}, tmp_path, WINDOW, folder)
+    context = RunContext(pipeline, {}, tmp_path, WINDOW, folder, SparkEngine(pipeline))
     plan = PlanResult(
         **context.common("plan"),
         started_at=START,
@@ -46,8 +50,8 @@ def run_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]) -
             update={"status": "failed" if found else "succeeded", "checks": [CheckResult(**CHECK, passed=not found)]}
         )
 
-    monkeypatch.setattr(steps, "_judge_source", judge)
-    return plan, steps.gate_source(context, START)
+    monkeypatch.setattr(gate_source, "_judge_source", judge)
+    return plan, gate_source.gate_source(context, START)
 
 
 def test_it_stays_out_with_a_warning_and_the_window_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

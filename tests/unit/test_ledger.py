@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shipper.driver.pending import remaining
+from shipper.driver.pending import pending
 from shipper.errors import DigestChanged, LedgerDamaged, SourceError
 from shipper.ledger.codec import (
     decode,
@@ -95,7 +95,7 @@ class TestCompleteness:
 class TestRemaining:
     def left(self, chunks, **options):
         settings = {"digest": "d1", "reship": False, "on_replaced": "fail"} | options
-        return remaining({FILE: [0]}, chunks, **settings)
+        return pending({FILE: [0]}, chunks, **settings)
 
     def test_a_complete_file_is_not_shipped_again(self):
         found = self.left(Chunks("web").feed(log(chunk(0, 50, 50, end=True))))
@@ -107,7 +107,7 @@ class TestRemaining:
 
     def test_an_empty_file_has_nothing_to_ship(self):
         empty = FileId("e", 0, 1)
-        assert remaining({empty: []}, Chunks("web"), digest="d", reship=False, on_replaced="fail").complete == [empty]
+        assert pending({empty: []}, Chunks("web"), digest="d", reship=False, on_replaced="fail").complete == [empty]
 
     def test_a_file_begun_under_another_transform_is_refused(self):
         with pytest.raises(DigestChanged, match=r"in part under another transform.*--reship"):
@@ -124,11 +124,11 @@ class TestRemaining:
         both = [chunk(0, 50, 50, end=True, split=SplitId(large, start), splits=splits) for start in (0, 70_000)]
         chunks = Chunks("web").feed(log(*both))
         if done:
-            found = remaining({large: [0]}, chunks, digest="d2", reship=False, on_replaced="fail")
+            found = pending({large: [0]}, chunks, digest="d2", reship=False, on_replaced="fail")
             assert (found.complete, found.records_there) == ([large], {large: 100})
         else:
             with pytest.raises(DigestChanged):
-                remaining({large: [0]}, chunks, digest="d2", reship=False, on_replaced="fail")
+                pending({large: [0]}, chunks, digest="d2", reship=False, on_replaced="fail")
 
     def test_a_late_file_that_cannot_be_shipped_holds_up_no_other(self):
         begun, other = FILE._replace(path="begun"), FILE._replace(path="other")
@@ -136,7 +136,7 @@ class TestRemaining:
         there = [chunk(0, 50, 50, split=SplitId(begun, 0)), chunk(0, 50, 50, end=True, split=SplitId(before, 0))]
         chunks = Chunks("web").feed(log(*there))
         splits_of = {file: [0] for file in (begun, replaced, other)}
-        found = remaining(splits_of, chunks, digest="d2", reship=False, on_replaced="fail", late={begun, replaced, other})
+        found = pending(splits_of, chunks, digest="d2", reship=False, on_replaced="fail", late={begun, replaced, other})
         assert found.left == [other]
         assert set(found.refused) == {begun, replaced}
 
@@ -197,7 +197,7 @@ class TestDoubt:
 
     def remaining(self, *more, **settings):
         asked = {"digest": VALUE.digest, "reship": False, "on_replaced": "fail"} | settings
-        return remaining({FILE: [0]}, self.state(*more).chunks, **asked)
+        return pending({FILE: [0]}, self.state(*more).chunks, **asked)
 
     def test_it_is_refused_by_name_until_somebody_decides(self):
         doubt = encode_doubt("web", FILE, self.DOUBT)

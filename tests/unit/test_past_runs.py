@@ -1,6 +1,7 @@
 import datetime as dt
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,11 @@ from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.context import RunContext
 from spark_jobs.source_view import SourceView
+from shipper.config.models import Pipeline
+from shipper.report.past import past_runs
+from shipper.report.phases import Phases
+from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport, ShipResult
+from spark_jobs.gates.view import SourceView
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -129,8 +135,7 @@ def test_a_window_is_compared_with_earlier_ones_that_are_as_long_and_alike(tmp_p
     check = SizeVsHistoryCheck(check="size_vs_history", alike=alike)
     start = START + 336 * HOUR
     at = {"window_start": start, "window_end": start + HOUR, "started_at": start, "finished_at": start}
-    # `shipper gates` leaves its own results elsewhere.
-    folder = RunFolder(str(tmp_path / "elsewhere"), "web", start, start + HOUR, "r1")
-    context = RunContext(Pipeline.model_validate(spec), {}, tmp_path / "config", Window(start, start + HOUR), folder)
-    view = SourceView(context, PlanResult(pipeline="web", run_id="r1", **at))
+    plan = PlanResult(pipeline="web", run_id="r1", **at)
+    nothing: Any = None  # of Spark is asked
+    view = SourceView(nothing, nothing, Pipeline.model_validate(spec), plan, [], str(tmp_path / "runs"), Phases())
     assert hours(view.history(check)) == found

@@ -13,8 +13,11 @@ from shipper.cli.ledger import _cell
 from shipper.config import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.config.records import ddl_names, regex_groups
+from shipper.config.models import Pipeline
+from shipper.config.parsing import ddl_names, regex_groups
+from shipper.driver.account import too_many_quarantined
 from shipper.driver.preflight import missing_topics
-from shipper.driver.replay import Place, in_quarantine
+from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.kafka.limits import TopicLimits
 from shipper.ledger.archive import old_chunks
 from shipper.ledger.codec import decode, encode_chunk, encode_replay, encode_void, peek_key
@@ -28,6 +31,7 @@ from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
 from shipper.worker.assign import RecordLimits
 from spark_jobs.account import too_many_quarantined
+from shipper.worker.assign import Limits
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 WINDOW = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z"
@@ -228,9 +232,9 @@ def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
     assert peek_key("web", record) == ("replay", FILE.path)
     found = in_quarantine(ledger((key, value)))
     assert found.topics == ["q"]
-    assert found.replay_of(Place(FILE.path, 0, 5)) == REPLAY
-    assert found.replay_of(Place(FILE.path, 0, 6)) is None
-    assert found.find(Place(FILE.path, 0, 4)) is None  # ordinal 3 was shipped
+    assert found.replay_of(RecordPosition(FILE.path, 0, 5)) == REPLAY
+    assert found.replay_of(RecordPosition(FILE.path, 0, 6)) is None
+    assert found.find(RecordPosition(FILE.path, 0, 4)) is None  # ordinal 3 was shipped
 
 
 def test_a_file_that_is_shipped_anew_can_be_replayed_anew() -> None:
@@ -239,7 +243,7 @@ def test_a_file_that_is_shipped_anew_can_be_replayed_anew() -> None:
     again = encode_chunk("web", ChunkKey(SPLIT, 4, "q"), replace(BAD, generation=20, run_id="run-2"))
     found = in_quarantine(ledger(replayed(4), void, again))
     assert len(found.chunks) == 1
-    assert found.replay_of(Place(FILE.path, 0, 5)) is None
+    assert found.replay_of(RecordPosition(FILE.path, 0, 5)) is None
 
 
 def test_replays_are_archived_with_what_they_replay() -> None:

@@ -5,10 +5,12 @@ import pytest
 
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.cut import split_slices
+from shipper.driver.pieces import PieceReport, broken_files, file_pieces
+from shipper.driver.unreadable import wrong_sizes
+from shipper.report.results import PlannedFile
+from shipper.worker.cut import pieces
 from shipper.worker.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
 from shipper.worker.receipt import Receipt, SplitReceipt
-from spark_jobs.pieces import PieceReport, file_pieces
-from spark_jobs.unreadable import broken_files, wrong_sizes
 
 LOWEST = -(1 << 63)
 SPLITS = {7, 8, 1 << 62, -5}

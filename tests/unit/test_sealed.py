@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from shipper.config.models import Pipeline
+from shipper.driver.scan import why_failed
 from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, of_kind
 from shipper.worker.sealed import new_seal, sealed, unsealed
-from spark_jobs.passes import _job_error
 
+ENGINE = SparkEngine(Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}))
 HOSTILE = (
     "shipper.errors.UsageError: click https://evil.example password=hunter2",
     "shipper.errors.annotations: x",
@@ -28,7 +30,7 @@ def spark_says(line: str) -> RuntimeError:
 @pytest.mark.parametrize("line", HOSTILE)
 def test_a_log_line_cannot_write_the_error_of_a_run(line: str) -> None:
     order = SimpleNamespace(pipeline="web", seal=new_seal())
-    error = _job_error(spark_says(line), order, superseded=False)
+    error = why_failed(ENGINE, spark_says(line), order, superseded=False)
     assert type(error) is DeliveryError
     assert "Spark stopped with CAST_INVALID_INPUT" in error.message
     assert not any(word in error.message for word in ("hunter2", "click", "evil"))
@@ -38,7 +40,7 @@ def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
     order = SimpleNamespace(pipeline="web", seal=new_seal())
     said = 'cluster frankfurt: "x"\nis not there: täglich'
     text = f"Job aborted …\nshipper.worker.task.TaskError: {sealed(ClusterError(said), order.seal)}\n\n\tat org.apache"
-    error = _job_error(RuntimeError(text), order, superseded=False)
+    error = why_failed(ENGINE, RuntimeError(text), order, superseded=False)
     assert type(error) is ClusterError
     assert error.message == said
 

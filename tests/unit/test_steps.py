@@ -11,6 +11,9 @@ import pytest
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
+from shipper.config.models import Cluster, Pipeline
+from shipper.driver import run as steps
+from shipper.driver.context import RunContext
 from shipper.errors import Superseded
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
@@ -18,8 +21,7 @@ from shipper.report.run_folder import RunFolder, StepResult
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
-from spark_jobs import steps
-from spark_jobs.context import RunContext
+from spark_jobs.engine import SparkEngine
 
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = Window(START, START + dt.timedelta(hours=1))
@@ -30,8 +32,9 @@ def context(tmp_path: Path) -> RunContext:
     pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]})
     cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "127.0.0.1:1"})
     return RunContext(
-        pipeline, {"near": cluster}, tmp_path, WINDOW, RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
-    )
+        pipeline, {"near": cluster}, tmp_path, WINDOW, RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r"),
+        SparkEngine(pipeline),
+    )  # fmt: skip
 
 
 def shipped(context: RunContext, started_at: dt.datetime, status: str, error: str | None = None) -> ShipResult:
@@ -57,7 +60,7 @@ def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
         context.folder.write("ship.near", shipped(context, started_at + dt.timedelta(minutes=5), "succeeded"))
         return ship(context, cluster, started_at)
 
-    monkeypatch.setattr("spark_jobs.ship.ship", paused)
+    monkeypatch.setattr("shipper.driver.ship.ship", paused)
     assert steps.run_step(context, SHIP, "near") == 1
     assert context.folder.need("ship.near", ShipResult).status == "succeeded"
 
@@ -66,7 +69,7 @@ def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
 def test_without_a_later_one_its_own_failure_is_the_result(
     context: RunContext, monkeypatch: pytest.MonkeyPatch, ship: Callable[..., StepResult]
 ) -> None:
-    monkeypatch.setattr("spark_jobs.ship.ship", ship)
+    monkeypatch.setattr("shipper.driver.ship.ship", ship)
     assert steps.run_step(context, SHIP, "near") == 1
     found = context.folder.find("ship.near", ShipResult)
     assert found is not None
@@ -83,7 +86,7 @@ def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
     def stop(*_: object) -> PlanResult:
         raise Stopped(signal.SIGTERM)
 
-    monkeypatch.setattr(f"spark_jobs.{step}.{step}", stop)
+    monkeypatch.setattr(f"shipper.driver.{step}.{step}", stop)
     with pytest.raises(Stopped):
         steps.run_step(context, step, cluster)
     [left] = Path(context.folder.uri).glob("*.json")

@@ -9,6 +9,8 @@ from shipper.config import load_all, load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver.replay import Place, Repaired, _check_topics
+from shipper.config.models import Cluster, Pipeline
+from shipper.driver.replay import RecordPosition, Repaired, _check_topics
 from shipper.errors import ConfigError, UsageError
 
 HEAD = "pipeline: web\nsource: s3a://logs/web/\nclusters: [local, other]\nrecords: {columns: {service: value}}\n"
@@ -99,10 +101,10 @@ def test_a_replay_goes_to_no_ledger_whatever_the_pattern_takes():
     assert [anything.may_ship_to(topic) for topic in ("web", "_shipper.web", "__consumer_offsets")] == [True, False, False]
     cluster = Cluster.model_validate({"cluster": "c", "bootstrap": "h:1", "ledger": {"topic": "audit.{pipeline}"}})
     for topic in ("audit.web", "_shipper.web", "__consumer_offsets"):
-        wanted = [Repaired(Place("a.log", 0, 1), topic, b"x")]
+        wanted = [Repaired(RecordPosition("a.log", 0, 1), topic, b"x")]
         with pytest.raises(UsageError, match=f"'{topic}' is a ledger, or Kafka's own"):
             _check_topics(anything, cluster, {topic: 1}, wanted)
-    _check_topics(anything, cluster, {"web": 1}, [Repaired(Place("a.log", 0, 1), "web", b"x")])
+    _check_topics(anything, cluster, {"web": 1}, [Repaired(RecordPosition("a.log", 0, 1), "web", b"x")])
 
 
 def test_a_clusters_ledgers_are_reserved_for_every_pipeline():

@@ -23,8 +23,9 @@ from pathlib import Path
 #: What reads the environment or looks at the streams when it is imported (`shipper.cli.main`, `shipper.cli.console`) is left to each command.
 IMPORTED = (
     "pandas", "pyarrow", "pyspark.sql", "pyspark.worker", "great_expectations", "rich.console", "rich.table", "typer",
-    "spark_jobs.steps", "spark_jobs.plan", "spark_jobs.ship", "spark_jobs.gate_delivery", "spark_jobs.gates.source", "spark_jobs.source_view",
-    "spark_jobs.passes", "spark_jobs.session", "spark_jobs.expressions", "shipper.report.page", "py4j.clientserver",
+    "shipper.driver.run", "shipper.driver.plan", "shipper.driver.gate_source", "shipper.driver.ship", "shipper.driver.gate_delivery",
+    "spark_jobs.engine", "spark_jobs.gates.source", "spark_jobs.gates.view", "spark_jobs.job", "spark_jobs.session", "spark_jobs.expressions",
+    "shipper.report.page", "py4j.clientserver",
 )  # fmt: skip
 #: A worker daemon makes a process group of its own, which the leader of a session may not.
 _LEADS_ITSELF = "pyspark.daemon"

@@ -31,8 +31,15 @@ from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
 from shipper_tools.bench.machine import command_of, is_python_worker, process_seconds
 from spark_jobs.context import RunContext
+from shipper.driver.context import RunContext
+from shipper.driver.run import run_steps
+from shipper.processes import descendants
+from shipper.report.results import RunFolder, ShipResult
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP, new_run_id
+from shipper.windows.window import parse_window
+from shipper_tools.bench.machine import process_seconds
+from spark_jobs.engine import SparkEngine
 from spark_jobs.session import session
-from spark_jobs.steps import run_steps
 
 
 def ship(config: Path, spark: SparkSession, name: str, window_text: str) -> dict[str, Any]:
@@ -43,7 +50,8 @@ def ship(config: Path, spark: SparkSession, name: str, window_text: str) -> dict
 
     def run(*steps: str) -> int:
         """As a process of its own would, but for Spark: connected to nobody."""
-        return run_steps(RunContext(pipeline, clusters, config, window, folder, _spark=spark), steps)
+        engine = SparkEngine(pipeline, spark=spark)
+        return run_steps(RunContext(pipeline, clusters, config, window, folder, engine), steps)
 
     cluster = pipeline.clusters[0]
     if run(PLAN, GATE_SOURCE):

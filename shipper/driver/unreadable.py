@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 
+from shipper.driver.context import RunContext
 from shipper.driver.formats import PLAIN, UNREADABLE
 from shipper.ledger.codec import encode_doubt
 from shipper.ledger.records import Doubt
 from shipper.report.plan_result import PlannedFile
+from shipper.driver.pieces import FilePiece, PieceReport, file_id
+from shipper.ledger.records import Doubt, encode_doubt
+from shipper.report.results import PlannedFile
+from shipper.terminal import say
 from shipper.types import FileId
 from shipper.worker.receipt import Receipt
-from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.pieces import FilePiece, LineLimits, PieceReport, file_pieces, reading
 
 _MOST_NAMED = 50
 
@@ -34,28 +37,13 @@ def quarantine_whole(context: RunContext, files: Sequence[PlannedFile], begun: C
     doubtful = [file for file in files if not file.problem and file.format not in (PLAIN, "")]
     if doubtful:
         say(f"reading {len(doubtful)} packed files, to quarantine those that cannot be read")
-        split_size = context.pipeline.split_size_bytes
-        pieces = list(file_pieces(doubtful, split_size))
-        limits = LineLimits(context.pipeline.records.max_line_bytes)
-        with reading(context.spark, pieces, limits, partition_bytes=split_size) as read:
-            read.frame.count()
-            broken_files(pieces, read.reports())
+        context.start_spark()
+        context.engine.read_through(doubtful)
     bad = [file for file in files if file.problem and file_id(file) not in begun]
     said = f"Quarantined whole: {_named(bad)}."
     for file in bad:
         file.format, file.problem, file.bom = UNREADABLE, "", False
     return [said] if bad else []
-
-
-def broken_files(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> list[PlannedFile]:
-    """Those that could not be read to their end; their problem is noted."""
-    problems = {report.split: report.problem for report in reports if report.problem}
-    found = {}
-    for piece in pieces if problems else ():
-        if piece.split in problems:
-            piece.file.problem = problems[piece.split]
-            found[piece.file.path] = piece.file
-    return list(found.values())
 
 
 def wrong_sizes(pieces: Sequence[FilePiece], reports: Sequence[PieceReport], receipts: Sequence[Receipt]) -> list[PlannedFile]:

@@ -14,15 +14,19 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile, NotTaken
 from shipper.driver.pending import Remaining
 from shipper.report.gaps import beginnings
 from shipper.report.past_runs import not_again
 from shipper.report.plan_result import LeftOut, LookedBack
+from shipper.driver.pending import Pending
+from shipper.report.beginning import beginnings
+from shipper.report.results import LeftOut, LookedBack
+from shipper.report.window_runs import not_again
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, source_paths
-from spark_jobs.context import RunContext
 
 
 @dataclass
@@ -81,7 +85,9 @@ def look_back(context: RunContext, pattern: str, own: Sequence[str]) -> LookBack
     schedule, window = pipeline.schedule, context.window
     if not context.scheduled or context.reship or schedule is None:
         return None
-    began = beginnings(context.runs_uri, pipeline.name, pipeline.clusters, window.start, schedule.start, keep=not context.trial)
+    began = beginnings(
+        context.own_runs_uri, pipeline.name, pipeline.clusters, window.start, schedule.start, keep=not context.is_trial
+    )
     start = window.start - dt.timedelta(seconds=pipeline.source.lookback_seconds)
     windows = [
         Window(found.start, min(found.end, window.start))
@@ -106,18 +112,18 @@ class Late:
     left_out: list[LeftOut]
 
 
-def late_files(context: RunContext, back: LookBack, remaining: Mapping[str, Remaining], own: Sequence[ListedFile]) -> Late:
-    """``remaining``: what each cluster that could be asked lacks, of the run's own files too."""
+def late_files(context: RunContext, back: LookBack, pending: Mapping[str, Pending], own: Sequence[ListedFile]) -> Late:
+    """``pending``: what each cluster that could be asked lacks, of the run's own files too."""
     wanted: dict[FileId, list[str]] = {}
     left_out: list[LeftOut] = []
-    for cluster, left in remaining.items():
+    for cluster, left in pending.items():
         for file in left.left:
             if file in back.files:
                 wanted.setdefault(file, []).append(cluster)
         for file, reason in left.refused.items():
             left_out.append(_left_out(back, file, f"{cluster}: {reason}", [cluster]))
     windows = {back.window_of(back.files[file]) for file in wanted}
-    held = not_again(context.runs_uri, context.pipeline.name, context.pipeline.clusters, windows, context.window.start)
+    held = not_again(context.own_runs_uri, context.pipeline.name, context.pipeline.clusters, windows, context.window.start)
     for file, clusters in list(wanted.items()):
         window = back.window_of(back.files[file])
         for cluster in list(clusters):

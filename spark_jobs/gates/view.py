@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config.checks import SizeVsHistoryCheck
@@ -22,15 +22,21 @@ from shipper.report.past_runs import past_runs
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import PastRun
 from shipper.windows.window import Window
+from shipper.config.models import Gates, Pipeline
+from shipper.config.sql import column
+from shipper.driver.pieces import broken_files, file_pieces
+from shipper.driver.unreadable import unreadable
+from shipper.errors import SourceError
+from shipper.report.past import past_runs
+from shipper.report.phases import Phases
+from shipper.report.results import PastRun, PlannedFile, PlanResult
 from shipper.worker.marks import BROKEN, MARK
-from spark_jobs.context import RunContext
 from spark_jobs.duplicates import duplicates
-from spark_jobs.listing import look_at
-from spark_jobs.pieces import LineLimits, file_pieces, reading
-from spark_jobs.records import gate_frame
-from spark_jobs.sample import Piece, pieces, to_read
+from spark_jobs.frame import gate_frame
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.reader import LineLimits, reading
+from spark_jobs.sample import SampleRange, sample_ranges, to_read
 from spark_jobs.session import setting
-from spark_jobs.unreadable import broken_files, unreadable
 
 #: Of a line that is too long to be a record, a check sees the beginning.
 _KEPT_OF_LONG_LINES_BYTES = 256
@@ -41,32 +47,33 @@ _FILES_COMPARED = 200
 
 @dataclass
 class SourceView:
-    """One window, as the run's plan has it. Lines are those of the files that are left to ship."""
+    """One window, as the run's plan has it. Lines are those of the files that are left to ship and can be read."""
 
-    context: RunContext
+    spark: SparkSession
+    hadoop: Hadoop
+    pipeline: Pipeline
     plan: PlanResult
+    left: Sequence[PlannedFile]
+    runs_uri: str
+    """Where the reports of earlier runs are."""
+    phases: Phases
     looked_at: set[str] = field(default_factory=set)
     """``sample`` and ``full``, as far as a check asked for them."""
 
     @cached_property
-    def left(self) -> list[PlannedFile]:
-        left = [file for file in self.plan.files if file.left]
-        look_at(self.context.hadoop, [file for file in left if file.unknown])
-        return [file for file in left if not file.problem]
-
-    @cached_property
-    def sample(self) -> list[Piece]:
-        gates: Gates = self.context.pipeline.gates
-        return pieces([file for file in self.left if file.size_bytes] or self.left, gates.sample_files, gates.sample_piece_bytes)
+    def sample(self) -> list[SampleRange]:
+        gates: Gates = self.pipeline.gates
+        files = [file for file in self.left if file.size_bytes] or self.left
+        return sample_ranges(files, gates.sample_files, gates.sample_piece_bytes)
 
     def measure(self, scope: Literal["sample", "full"], figures: Mapping[str, str]) -> dict[str, Any]:
         """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot be read if the pipeline wants all or nothing;
         else they have the lines that could be read, and the ship will say so."""
         aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
         with self._scanning(), self._lines(scope) as lines:
-            found: dict[str, Any] = gate_frame(lines, self.context.pipeline).agg(*aggregates).collect()[0].asDict()
+            found: dict[str, Any] = gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
         bad = [file for file in self.plan.files if file.left and file.problem]
-        if bad and self.context.pipeline.source.on_unreadable == "fail":
+        if bad and self.pipeline.source.on_unreadable == "fail":
             raise SourceError(unreadable(bad))
         return found
 
@@ -75,7 +82,7 @@ class SourceView:
         counts = [F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items()]
         total = functools.reduce(operator.add, (F.col(f"`{name}`") for name in conditions))
         with self._scanning(), self._lines(scope) as lines:
-            of_file = gate_frame(lines, self.context.pipeline, "file_path").groupBy("file_path").agg(*counts)
+            of_file = gate_frame(lines, self.pipeline, "file_path").groupBy("file_path").agg(*counts)
             rows = [row.asDict() for row in of_file.orderBy(total.desc(), "file_path").limit(_FILES_COMPARED).collect()]
         return {
             name: [(unquote(row["file_path"]), row[name]) for row in sorted(rows, key=lambda row: -row[name]) if row[name]]
@@ -85,21 +92,24 @@ class SourceView:
     @contextmanager
     def _scanning(self) -> Iterator[None]:
         # Few rows come back: there is nothing to adapt, and trying takes 0.15 s.
-        with setting(self.context.spark, "spark.sql.adaptive.enabled", "false"), self.context.phases("scanning"):
+        with setting(self.spark, "spark.sql.adaptive.enabled", "false"), self.phases("scanning"):
             yield
 
     @contextmanager
     def _lines(self, scope: Literal["sample", "full"]) -> Iterator[DataFrame]:
         """What can be read of them. Notes what is wrong with the files that cannot."""
         self.looked_at.add(scope)
-        gates, pipeline = self.context.pipeline.gates, self.context.pipeline
+        pipeline = self.pipeline
         if scope == "sample":
-            pieces, bytes_each = to_read(self.sample, self.left, gates.sample_piece_bytes), gates.sample_piece_bytes
+            pieces, bytes_each = (
+                to_read(self.sample, self.left, pipeline.gates.sample_piece_bytes),
+                pipeline.gates.sample_piece_bytes,
+            )
         else:
             pieces, bytes_each = list(file_pieces(self.left, pipeline.split_size_bytes)), pipeline.split_size_bytes
         limits = LineLimits(pipeline.records.max_line_bytes, _KEPT_OF_LONG_LINES_BYTES)
-        with reading(self.context.spark, pieces, limits, partition_bytes=bytes_each) as read:
-            yield read.frame.where(~F.col(sql_column(MARK)).eqNullSafe(BROKEN))
+        with reading(self.spark, pieces, limits, partition_bytes=bytes_each) as read:
+            yield read.frame.where(~F.col(column(MARK)).eqNullSafe(BROKEN))
             broken_files(pieces, read.reports())
 
     def history(self, check: SizeVsHistoryCheck) -> Sequence[PastRun]:
@@ -110,10 +120,10 @@ class SourceView:
             same_day = window.start.weekday() == start.weekday() or check.alike != "time_of_week"
             return window.end - window.start == length and same_time and same_day
 
-        return past_runs(self.context.runs_uri, self.plan.pipeline, start, most=check.runs, wanted=wanted)
+        return past_runs(self.runs_uri, self.plan.pipeline, start, most=check.runs, wanted=wanted)
 
     def duplicates(self) -> list[list[str]]:
-        return duplicates(self.context.hadoop, self.plan.own_files)
+        return duplicates(self.hadoop, self.plan.own_files)
 
     def marked(self) -> set[str]:
         return {file.path for file in self.left if file.bom}

@@ -1,4 +1,7 @@
-"""From the window's files to the frame that the sink takes. All of it is Spark SQL."""
+"""From the window's lines to the frame that the sink takes: columns, what is decided about each line, and the record. All of it is Spark SQL.
+
+A line that is dropped is not filtered out: a chunk is an interval of ordinals, so every line must be counted where the chunks are cut.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,20 @@ from shipper.errors import ConfigError
 from shipper.worker.marks import MARK
 from spark_jobs.dispositions import DISPOSITION, counts, disposition, is_dropped, quarantine_checks
 from spark_jobs.parsing import PARSED, with_parsed
+from shipper.config.models import Pipeline
+from shipper.config.parsing import Parse, regex_groups
+from shipper.config.quarantine import UNROUTABLE
+from shipper.config.route import Route
+from shipper.config.rules import reserved_topics
+from shipper.config.sql import column
+from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
+from shipper.errors import ConfigError
+from shipper.worker.marks import MARK
 
-#: Names that no column of a pipeline can have.
-TOPIC_COLUMN = "topic!"
+#: Names that no column of a pipeline can have. The parsed line stands in a column of its own, so that it is parsed once.
+TOPIC_COLUMN, PARSED, _CORRUPT, _DISPOSITION = "topic!", "parsed!", "corrupt!", "disposition!"
 RESERVED = reserved_topics()
+_JSON_OBJECT = r"^\s*\{[\s\S]*\}\s*$"
 _FILES = StructType([StructField("file_path", StringType()), StructField("file_name", StringType())])
 LINES = StructType(
     [StructField("value", StringType()), *_FILES.fields, StructField("split", LongType()), StructField(MARK, ByteType())]
@@ -42,16 +55,16 @@ def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
         frame = frame.where(~F.coalesce(F.expr(condition), F.lit(False)))
     if pipeline.records.key is not None:
         frame = frame.withColumn("key", F.expr(pipeline.records.key))
-    names = _first_match(pipeline, lambda route: _topic_name(route, pipeline, RESERVED))
+    topics = _first_match(pipeline, lambda route: _topic_name(route, pipeline, RESERVED))
     unseen = [name for name in ("split", MARK, "file_path", "file_name", PARSED) if name not in more]
-    return frame.withColumn(TOPIC_COLUMN, names).drop(*unseen)
+    return frame.withColumn(TOPIC_COLUMN, topics).drop(*unseen)
 
 
 def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | None = None, reserved: str = RESERVED) -> DataFrame:
-    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), disposition where the pipeline has them.
+    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), fate where the pipeline has them.
 
     Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that; hence no `topic` for a pipeline
-    with one, an index for one with several fixed ones, and no `disposition` where every line is shipped. ``dispositions`` gets Spark's count of
+    with one, an index for one with several fixed ones, and no `fate` where every line is shipped. ``dispositions`` gets Spark's count of
     these. What is dropped travels without its value. ``reserved``: the cluster's `reserved_topics`.
     """
     frame = with_columns(frame, pipeline)
@@ -59,17 +72,15 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     if mapping.key is not None and quarantine_checks(pipeline):
         frame = frame.withColumn("key", F.expr(mapping.key))
     if decided is not None:
-        frame = frame.withColumn(
-            DISPOSITION, F.when(F.col(sql_column(MARK)).isNull(), decided)
-        )  # a marked row's is decided already
+        frame = frame.withColumn(_DISPOSITION, F.when(F.col(column(MARK)).isNull(), decided))  # a marked row's is decided already
     value = _as_bytes(frame, mapping.value)
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline, reserved))
-    if dispositions is not None and (counted := counts(pipeline, F.col(sql_column(TOPIC_COLUMN)) if named else None)):
+    if dispositions is not None and (counted := _counts(pipeline, F.col(column(TOPIC_COLUMN)) if named else None)):
         frame = frame.observe(dispositions, *counted)
     if mapping.drop:
-        value = F.when(~F.coalesce(is_dropped(pipeline), F.lit(False)), value)
+        value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
     columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
         columns.append((F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
@@ -81,7 +92,7 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     if decided is not None:
-        columns.append(F.col(sql_column(DISPOSITION)).alias("disposition"))
+        columns.append(F.col(column(_DISPOSITION)).alias("fate"))
     if mapping.value != "value" or mapping.drop:
         # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))
@@ -127,7 +138,7 @@ def of_line(spark: SparkSession, pipeline: Pipeline) -> tuple[set[str], list[tup
 def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:
     """Whether the expression uses any of ``columns``, or may give something else each time (as input_file_name() does). Asked of
     Spark, which alone knows that ``user`` is a function where there is no such column."""
-    plan = frame.select(F.expr(sql))._jdf.queryExecution().analyzed()  # type: ignore[operator]
+    plan = frame.select(F.expr(sql))._jdf.queryExecution().analyzed()
     used = plan.references().toSeq()
     return not plan.deterministic() or any(used.apply(index).name() in columns for index in range(used.size()))
 
@@ -138,11 +149,6 @@ def _as_bytes(frame: DataFrame, expression: str) -> Column:
     if isinstance(frame.select(column).schema[0].dataType, BinaryType):
         return column
     return column.cast("string").cast("binary")
-
-
-def fixed_topics(pipeline: Pipeline) -> tuple[str, ...]:
-    """The pipeline's topics if all of them are known before reading; else nothing."""
-    return () if any(route.columns for route in pipeline.routes) else tuple(pipeline.fixed_topics())
 
 
 def topic(pipeline: Pipeline, reserved: str = RESERVED) -> Column:
@@ -174,3 +180,71 @@ def _topic_name(route: Route, pipeline: Pipeline, reserved: str) -> Column:
         return F.when(name.isin(*route.topics), name)
     not_these = "|".join([reserved, r"\.\.?", *([re.escape(pipeline.quarantine.topic)] if pipeline.quarantine else [])])
     return F.when(name.rlike(rf"\A(?!(?:{not_these})\z)(?=[a-zA-Z0-9._-]{{1,249}}\z)(?:{route.matching})\z"), name)
+
+
+# What is decided about each line
+
+
+def disposition(pipeline: Pipeline) -> Column | None:
+    """A byte: null, ship it; else an index into ``rules`` and ``reasons`` behind them. The first that holds counts. None: every
+    line is shipped."""
+    conditions = [F.expr(condition) for condition in pipeline.records.drop.values()]
+    if pipeline.records.parse is not None:
+        conditions.append(~is_parsed(pipeline.records.parse))
+    for right in quarantine_checks(pipeline).values():
+        all_right = F.expr(" AND ".join(f"({condition})" for condition in right))
+        conditions.append(~F.coalesce(all_right, F.lit(False)))
+    if not conditions:
+        return None
+    chosen = F.lit(None).cast("tinyint")
+    for index in reversed(range(len(conditions))):
+        chosen = F.when(conditions[index], F.lit(index).cast("tinyint")).otherwise(chosen)
+    return chosen
+
+
+def _is_dropped(pipeline: Pipeline) -> Column:
+    return F.col(column(_DISPOSITION)) < len(pipeline.records.drop)
+
+
+def _counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
+    """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name, where that is not known before reading."""
+    decided = F.col(column(_DISPOSITION))
+    found = [F.count_if(decided == index).alias(name) for index, name in enumerate(names(pipeline))]
+    if topic is not None and pipeline.quarantine is not None:
+        unmarked = F.col(column(MARK)).isNull()
+        free = decided.isNull() & unmarked if names(pipeline) else unmarked
+        found.append(F.count_if(free & topic.isNull()).alias(f"quarantined: {UNROUTABLE}"))
+    return found
+
+
+# The columns of `records.parse`
+
+
+def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Adds the columns of `records.parse`, null in a line that cannot be parsed, and what :func:`is_parsed` looks at."""
+    parse = pipeline.records.parse
+    if parse is None:
+        return frame
+    if parse.regex is not None:
+        frame = frame.withColumn(PARSED, F.col("value").rlike(parse.regex))
+        groups = {name: index for index, name in enumerate(regex_groups(parse.regex), 1) if name is not None}
+        columns = {name: F.regexp_extract("value", parse.regex, index) for name, index in groups.items()}
+        return frame.withColumns({name: F.when(F.col(PARSED), column) for name, column in columns.items()})
+    if not isinstance(parse.json_object, str):
+        return frame.withColumn(PARSED, _looks_like_object() & F.try_parse_json("value").isNotNull())
+    options = {"columnNameOfCorruptRecord": _CORRUPT}
+    schema = f"{parse.json_object}, `{_CORRUPT}` STRING"
+    read = F.when(_looks_like_object(), F.from_json("value", schema, options))
+    frame = frame.withColumn(PARSED, F.when(read[_CORRUPT].isNull(), read))
+    return frame.withColumns({name: F.col(PARSED)[name] for name in parse.columns})
+
+
+def is_parsed(parse: Parse) -> Column:
+    """Whether the line could be parsed; never null."""
+    parsed = F.col(column(PARSED))
+    return F.coalesce(parsed, F.lit(False)) if parse.regex is not None or parse.json_object is True else parsed.isNotNull()
+
+
+def _looks_like_object() -> Column:
+    """Spark also reads the first object of an array, and what stands before some other text."""
+    return F.col("value").rlike(_JSON_OBJECT)

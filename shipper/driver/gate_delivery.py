@@ -6,6 +6,12 @@ import datetime as dt
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
+from shipper.config.delivery_checks import ReadBackCheck
+from shipper.config.models import Cluster
+from shipper.driver.context import RunContext
+from shipper.driver.gate import close_if_needed
+from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
+from shipper.driver.pieces import file_id
 from shipper.errors import ShipperError
 from shipper.ledger.codec import decode
 from shipper.ledger.inventory import LedgerFigures, figures
@@ -18,14 +24,12 @@ from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.readback import ReadBack
 from shipper.verify.reconcile import reconcile
 from shipper.verify.recount import look
-from spark_jobs.context import RunContext, file_id
-from spark_jobs.gates.delivery import Evidence, evaluate_delivery
 
 _LEDGER_WAIT_SECONDS = 60.0
 
 
 def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetime) -> DeliveryGateResult:
-    """After the last byte. Reads the ledger anew, and the topics if the pipeline says so; the result has the checks, and who calls says
+    """After the last byte. Reads the ledger anew, and the topics if the pipeline says so; the result has the checks, and
     whether they close the gate. Raises ShipperError for what cannot be read at all."""
     planned = as_gated(context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult))
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
@@ -36,9 +40,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     with context.phases("reading the ledger"):
         state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
     ledger = figures(state.chunks, [file_id(file) for file in files], shipped.generation)
-    evidence = Evidence(
-        reconcile(shipped, [(file_id(file), file) for file in files], ledger), nothing_was_read=shipped.unread_files == len(files)
-    )
+    evidence = DeliveryEvidence(account(shipped, [(file_id(file), file) for file in files], ledger))
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
@@ -47,7 +49,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
             scope += "; " + _read_back(checks[0], context, cluster, shipped, log, ledger, evidence)
     with context.phases("comparing"):
         checks_found = evaluate_delivery(pipeline.gates.delivery, evidence)
-    return DeliveryGateResult(
+    result = DeliveryGateResult(
         **context.common(GATE_DELIVERY),
         cluster=cluster_name,
         started_at=started_at,
@@ -58,11 +60,12 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         account=evidence.account.counts,
         coverage=coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),
     )
+    return close_if_needed(result, f"after shipping to {cluster_name}: do not trust this window before it is cleared up")
 
 
 def _read_back(
     check: ReadBackCheck, context: RunContext, cluster: Cluster, shipped: ShipResult, log: LedgerLog, ledger: LedgerFigures,
-    evidence: Evidence,
+    evidence: DeliveryEvidence,
 ) -> str:  # fmt: skip
     """Puts what it finds, or why it finds nothing, into the evidence. Returns what was looked at."""
     try:

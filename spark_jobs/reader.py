@@ -1,16 +1,16 @@
-"""Pieces of files as rows: what jvm/shipper/lines/LineSource.java reads, and what it says of them afterwards."""
+"""Pieces of files as a frame: jvm/shipper/lines/LineSource.java reads them, and says afterwards what it read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shipper.driver.files import split_hash, split_starts
 from shipper.driver.formats import PLAIN
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
+from shipper.driver.pieces import FilePiece, PieceReport, uri_of
 from spark_jobs import packed
 from spark_jobs.java import afterwards
 
@@ -18,34 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SOURCE = "shipper.lines.LineSource"
-_ALL_LINES = 2**63 - 1
 _NO_LIMIT = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class FilePiece:
-    """Bytes [start, end) of a file; its lines are those that begin in there."""
-
-    file: PlannedFile
-    start: int
-    end: int
-    split: int
-    """What its rows have in the column `split`."""
-    most_lines: int = _ALL_LINES
-
-
-@dataclass(frozen=True)
-class PieceReport:
-    """What the reader says of a piece."""
-
-    split: int
-    stored: int
-    """Bytes taken from the file, as it is stored; -1 for bzip2."""
-    unpacked: int
-    """Bytes of lines, with their ends."""
-    lines: int
-    problem: str
-    """Why not all of it could be read; empty if it could."""
 
 
 @dataclass(frozen=True)
@@ -56,24 +29,6 @@ class LineLimits:
     """Longest in bytes. A longer one is marked as TOO_LONG (marks.py)."""
     keep: int = 0
     """How many of its first bytes a longer one keeps as its value."""
-
-
-def uri_of(file: PlannedFile) -> str:
-    return file.uri or file.path
-
-
-def file_pieces(files: Iterable[PlannedFile], split_size_bytes: int) -> Iterator[FilePiece]:
-    """All splits of the files, in their order."""
-    for file in files:
-        for start in split_starts(file.path, file.size_bytes, split_size_bytes):
-            yield piece_at(file, start, split_size_bytes)
-
-
-def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
-    starts = split_starts(file.path, file.size_bytes, split_size_bytes)
-    end = file.size_bytes if len(starts) == 1 else min(start + split_size_bytes, file.size_bytes)
-    id = FileId(file.path, file.size_bytes, file.modified_ms)
-    return FilePiece(file, start, end, split_hash(uri_of(file), id, start))
 
 
 class Reading:

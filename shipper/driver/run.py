@@ -6,10 +6,10 @@ import datetime as dt
 import os
 import traceback
 from collections.abc import Sequence
-from typing import TypeVar
 
 from shipper.config.checks import ListingCheck
 from shipper.config.content_checks import ContentCheck
+from shipper.driver.context import RunContext
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
 from shipper.report.message import summary
@@ -19,13 +19,22 @@ from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult, DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
 from shipper.report.run_folder import StepResult
+from shipper.report.results import (
+    DeliveryGateResult,
+    Gap,
+    GateResult,
+    PastRun,
+    PlanResult,
+    RunReport,
+    ShipResult,
+    StepResult,
+    as_gated,
+)
+from shipper.report.summary import summary
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
-from spark_jobs.context import RunContext, say
-from spark_jobs.gates.verdict import closed, closed_message
-from spark_jobs.reason import of_exception
+from shipper.terminal import say
 
-G = TypeVar("G", bound=GateResult)
 _HISTORY_RUNS = 30
 _WITH_SPARK = (PLAN, GATE_SOURCE, SHIP)
 _BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE)
@@ -48,7 +57,7 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
         if name != REPORT and ("*" in blocked or cluster in blocked):
             continue
         if not any(each.partition(":")[0] in _WITH_SPARK for each in steps[place:]):
-            context.begin_to_stop_spark()
+            context.engine.begin_to_stop()
         try:
             code = run_step(context, name, cluster or None)
         except Stopped:
@@ -77,7 +86,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     except Exception as error:
         if not isinstance(error, ShipperError) and os.environ.get("SHIPPER_LOG"):
             traceback.print_exc()
-        message = error.message if isinstance(error, ShipperError) else f"{name}: {of_exception(error)}"
+        message = error.message if isinstance(error, ShipperError) else f"{name}: {context.engine.reason(error)}"
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
         # What the source or the config lacks may come while Airflow waits; a ship that is refused stays refused.
@@ -112,10 +121,12 @@ def step_label(name: str, cluster: str | None) -> str:
 def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.datetime) -> StepResult:
     # What a step needs is imported when it is that step's turn.
     if name == PLAN:
-        from spark_jobs.plan import plan
+        from shipper.driver.plan import plan
 
         return plan(context, started_at)
     if name == GATE_SOURCE:
+        from shipper.driver.gate_source import gate_source
+
         return gate_source(context, started_at)
     if name == REPORT:
         return report(context, started_at)
@@ -125,16 +136,13 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
             f"step {name!r} needs a cluster of the pipeline, as in {name}:{next(iter(context.clusters))}; it has {known}"
         )
     if name == SHIP:
-        from spark_jobs.ship import ship
+        from shipper.driver.ship import ship
 
         return ship(context, cluster, started_at)
     if name == GATE_DELIVERY:
-        from spark_jobs.gate_delivery import gate_delivery
+        from shipper.driver.gate_delivery import gate_delivery
 
-        return _close_if_needed(
-            gate_delivery(context, cluster, started_at),
-            f"after shipping to {cluster}: do not trust this window before it is cleared up",
-        )
+        return gate_delivery(context, cluster, started_at)
     raise UsageError(f"unknown step {name!r}; steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, {GATE_DELIVERY}:CLUSTER, {REPORT}")
 
 
@@ -147,75 +155,6 @@ def _failed(context: RunContext, name: str, cluster: str | None, started_at: dt.
     if name == GATE_DELIVERY and cluster:
         return DeliveryGateResult(**common, cluster=cluster)
     return GateResult(**common) if name == GATE_SOURCE else StepResult(**common)
-
-
-def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
-    """Before the first byte leaves. When every cluster holds everything already, there is nothing to guard: skipped, and said."""
-    planned = context.folder.need(PLAN, PlanResult)
-    result = GateResult(**context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at)
-    result = _judge_source(context, planned, result)
-    if result.status != "failed" or not any(file.left for file in planned.late_files):
-        return result
-    # An old file must not close the gate of each hour that finds it. It stays out, with a warning, if the window's own files are right.
-    own = _judge_source(context, planned.without_late_files(""), result.model_copy(update={"status": "succeeded", "error": None}))
-    if own.status == "failed":
-        return result
-    broken = next((f"{c.check}: expected {c.expected}, observed {c.observed}" for c in result.checks if _closes(c)), result.error)
-    own.late_held_back = f"with the late files the source gate would be closed ({broken}); run their window when it is cleared up"
-    return own
-
-
-def _closes(check: CheckResult) -> bool:
-    return check.severity == "block" and not check.passed
-
-
-def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:
-    result = result.model_copy(update={"checks": [], "scans": 0, "scope": ""})
-    checks = context.pipeline.gates.source
-    may_be_empty = not planned.own_files and context.pipeline.source.when_empty == "succeed"
-    if may_be_empty:
-        # Nothing is wrong with the window. Late files of others are still looked into.
-        checks = tuple(check for check in checks if not isinstance(check, ListingCheck))
-    nothing_left = not _readable(context, planned) and (planned.files or may_be_empty)
-    if nothing_left or not checks:
-        result.status = "skipped"
-        result.scope = "nothing is left to ship" if nothing_left else "late files alone, and no check looks into files"
-        result.finished_at = now()
-        return result
-    pipeline = context.pipeline
-    from spark_jobs.expressions import refuse_unsafe_sql
-    from spark_jobs.source_view import SourceView
-
-    if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
-        context.bytes_to_read = planned.bytes_to_read
-    spark = context.spark
-    with context.phases("analysing SQL"):
-        refuse_unsafe_sql(spark, pipeline, context.config_dir)
-    from spark_jobs.gates.listing import Listing  # after Spark was started: with it, a thread that imports the same
-    from spark_jobs.gates.source import Source, evaluate_source
-
-    view = SourceView(context, planned)
-    listing = Listing(planned, pipeline.source.path, view.history, view.duplicates, view.marked)
-    source = Source(listing, view.measure, tuple(pipeline.fixed_topics()), view.where)
-    evaluated = evaluate_source(checks, source)
-    result.checks, result.scans, result.scope = evaluated.results, evaluated.scans, view.scope
-    return _close_if_needed(result, "before shipping: not one byte was sent")
-
-
-def _readable(context: RunContext, planned: PlanResult) -> bool:
-    """Whether any file is left that can be read, as SourceView has it, without what that imports if none is left at all."""
-    if not any(file.left for file in planned.files):
-        return False
-    from spark_jobs.source_view import SourceView
-
-    return bool(SourceView(context, planned).left)
-
-
-def _close_if_needed(result: G, what_it_means: str) -> G:
-    result.finished_at = now()
-    if closing := closed(result.checks):
-        result.status, result.error = "failed", closed_message(closing, what_it_means)
-    return result
 
 
 def report(context: RunContext, started_at: dt.datetime) -> RunReport:
@@ -254,7 +193,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
 
 def _gaps(context: RunContext) -> list[Gap] | None:
     try:
-        return gaps_before(context.runs_uri, context.pipeline, context.window.start)
+        return gaps_before(context.own_runs_uri, context.pipeline, context.window.start)
     except (OSError, ShipperError) as error:
         say(f"report: nobody knows which windows are missing ({error})")
         return None
@@ -263,7 +202,7 @@ def _gaps(context: RunContext) -> list[Gap] | None:
 def _history(context: RunContext) -> list[PastRun]:
     """Empty if it cannot be had: a report is worth more than its history."""
     try:
-        return past_runs(context.runs_uri, context.pipeline.name, context.window.start, most=_HISTORY_RUNS)
+        return past_runs(context.own_runs_uri, context.pipeline.name, context.window.start, most=_HISTORY_RUNS)
     except OSError as error:
         say(f"report: the runs before this one cannot be listed, so the page shows none ({error})")
         return []

@@ -10,23 +10,25 @@ from typing import Any
 
 from shipper.config import resolve_uri
 from shipper.driver.connections import Connections
+from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile, NotTaken, select
-from shipper.driver.pending import Remaining, remaining, shipped_under_another
+from shipper.driver.lookback import LookBack, late_files, look_back
+from shipper.driver.pending import Pending, pending, shipped_under_another
+from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
+from shipper.driver.unreadable import unreadable
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
+from shipper.ledger.state import LedgerState
+from shipper.report.results import ClusterPlan, LeftOut, PlannedFile, PlanResult
+from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import source_paths, source_root
-from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.listing import list_files, look_at, qualified_folder, take_sample
-from spark_jobs.lookback import LookBack, late_files, look_back
-from spark_jobs.settings import SPARK_MINOR
-from spark_jobs.unreadable import unreadable
 
 _CLUSTERS_AT_ONCE = 16
 
@@ -40,10 +42,11 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     if not context.source_only:
         _begin_to_connect(context)
     say(f"plan: listing {own[0]}" + (f" and {len(own) - 1} more" if len(own) > 1 else "") + _and_back(back))
-    hadoop = context.hadoop  # Java may still be starting
+    with context.phases("starting Java"):  # which began before Python imported all this
+        context.engine.start_java()
     with context.phases("listing"):
         files, left_out = _list(context, own, back)
-        root = qualified_folder(hadoop, source_root(pattern))
+        root = context.engine.qualified_folder(source_root(pattern))
     result = PlanResult(
         **context.common("plan"),
         started_at=started_at,
@@ -52,11 +55,11 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         source_root=root,
         transform_digest=pipeline.transform_digest(),
         reship=context.reship,
-        reship_id=context.reship_id,
-        reship_reason=context.reship_reason,
+        reship_id=context.reship_id or "",
+        reship_reason=context.reship_reason or "",
         files=[_planned(context, file) for file in files],
         left_out=_left_out(context, left_out, pattern),
-        looked_back=back and back.result(),
+        looked_back=back.result() if back else None,
         topics=list(dict.fromkeys(route.topic for route in pipeline.routes)),
     )
     _check_limits(context, result, own)
@@ -85,7 +88,7 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tup
     source = context.pipeline.source
     most = context.pipeline.limits.max_files * (1 + len(back.windows) if back else 1)
     paths = [*own, *(back.folders if back else ())]
-    found = list_files(context.hadoop, paths, recursive=source.recursive, include=source.include, most=most)
+    found = context.engine.list_files(paths, most=most)
     if found.too_many:
         raise SourceError(
             f"pipeline {context.pipeline.name}: at least {most + 1} files in window {context.window}"
@@ -129,7 +132,7 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
     with context.phases("asking clusters"), ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool:
         asked = list(pool.map(ask, context.pipeline.clusters))
     if back is not None:
-        late = late_files(context, back, {one.name: one.remaining for one in asked if one.remaining}, files)
+        late = late_files(context, back, {one.name: one.pending for one in asked if one.pending}, files)
         result.left_out += [*back.left_out, *late.left_out]
         for file, clusters in late.files.items():
             planned = _planned(context, back.files[file])
@@ -141,7 +144,7 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
     _look_at_files(context, result)
     if any(file.left for file in result.files):
         with context.phases("looking into files"):
-            sample = take_sample(context.hadoop, result.files, context.pipeline.delivery.compression)
+            sample = context.engine.take_sample(result.files)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
     with context.phases("asking clusters"), ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool:
         result.clusters = list(pool.map(AskedCluster.result, asked))
@@ -154,7 +157,7 @@ def _look_at_files(context: RunContext, result: PlanResult) -> None:
     """Says of each file that is left what it is, and why it cannot be read if it cannot. Raises SourceError if the pipeline wants that."""
     left = [file for file in result.files if file.left]
     with context.phases("looking into files"):
-        look_at(context.hadoop, left)
+        context.engine.look_at(left)
     # An old file must not fail a run for each hour that it is there.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
@@ -210,14 +213,14 @@ class AskedCluster:
         self._found = ClusterPlan(cluster=name)
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
-        self.remaining: Remaining | None = None
+        self.pending: Pending | None = None
         """Also of what was found looking back."""
         try:
-            self.remaining = self._ask()
+            self.pending = self._ask()
         except ShipperError as error:
             self._found.problem = error.message
 
-    def _ask(self) -> Remaining:
+    def _ask(self) -> Pending:
         context, pipeline, cluster = self._context, self._context.pipeline, self._context.clusters[self.name]
         self._found.unsafe_properties = list(cluster.unsafe_properties)
         self._connections = connections = context.connections(self.name)
@@ -241,7 +244,7 @@ class AskedCluster:
             self._found.warnings += moved(state, self._plan)
             self._found.to_fence = state.control.to_fence(self.name)
             chunks, voids = state.chunks, state.voids
-        return remaining(
+        return pending(
             splits_of,
             chunks,
             digest=self._plan.transform_digest,
@@ -249,17 +252,17 @@ class AskedCluster:
             on_replaced=pipeline.source.on_replaced,
             reshipped=self._plan.reshipped(voids),
             late=set(late),
-            spark=SPARK_MINOR,
+            spark=self._context.engine.version,
         )
 
     def left(self) -> set[FileId]:
         """Of the plan's files those that are to go there."""
         files = {file_id(file) for file in self._plan.files_for(self.name)}
-        return files & set(self.remaining.left) if self.remaining else {file_id(file) for file in self._plan.own_files}
+        return files & set(self.pending.left) if self.pending else {file_id(file) for file in self._plan.own_files}
 
     def result(self) -> ClusterPlan:
         found, context, pipeline = self._found, self._context, self._context.pipeline
-        left = self.remaining
+        left = self.pending
         if left is None:
             return found
         if found.missing_topics:

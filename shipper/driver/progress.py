@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from types import TracebackType
-from typing import NamedTuple
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.errors import DeliveryError, ShipperError
@@ -21,11 +18,13 @@ from shipper.types import LogRecord
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
 from spark_jobs.context import say
+from shipper.ledger.records import ChunkKey, ChunkValue, decode
+from shipper.terminal import say
+from shipper.worker.order import ShipOrder
 
 _EVERY_SECONDS = 5.0
 _SILENT_SECONDS = 60.0
 """Between lines that say that there is nothing to say."""
-_MOST_POINTS = 600
 #: A commit may take so many times as long as a rate limit alone makes it.
 _COMMITS = 3
 
@@ -152,81 +151,3 @@ class Progress:
                         self._ended.add(key.split)
         if entries:
             self._offset = entries[-1].offset + 1
-
-
-def timeline(pipeline: str, committed: Sequence[LogRecord], generation: int) -> list[TimelinePoint]:
-    """What ``generation`` committed over time, in at most 600 intervals of a second or more, by the broker's timestamps."""
-    points: list[tuple[int, ChunkValue]] = []
-    for record in committed:
-        match decode(pipeline, record):
-            case (ChunkKey() as key, ChunkValue() as value) if value.generation == generation and value.records and key.topic:
-                points.append((record.timestamp_ms, value))
-    if not points:
-        return []
-    first, last = min(at for at, _ in points), max(at for at, _ in points)
-    width_ms = max(1000, -(-(last - first + 1) // _MOST_POINTS))
-    counts = [[0, 0] for _ in range((last - first) // width_ms + 1)]
-    for at, value in points:
-        counts[(at - first) // width_ms][0] += value.records
-        counts[(at - first) // width_ms][1] += value.bytes
-
-    def moment(index: int) -> dt.datetime:
-        return dt.datetime.fromtimestamp((first + (index + 1) * width_ms) / 1000, dt.UTC)
-
-    return [TimelinePoint(at=moment(index), records=records, bytes=size) for index, (records, size) in enumerate(counts)]
-
-
-class _Step(NamedTuple):
-    """From one sample of a task to its next."""
-
-    before: LaneSample
-    now: LaneSample
-
-
-def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
-    """The tasks' samples, summed up in at most 600 intervals of a second or more."""
-    steps = [(receipt.task, _Step(*pair)) for receipt in receipts for pair in pairwise(receipt.samples)]
-    if not steps:
-        return []
-    first, last = min(step.now.at for _, step in steps), max(step.now.at for _, step in steps)
-    width = max(1.0, (last - first) / _MOST_POINTS)
-    seen: dict[int, dict[int, list[_Step]]] = {}
-    for task, step in steps:
-        seen.setdefault(int((step.now.at - first) / width), {}).setdefault(task, []).append(step)
-    return [_lane_point(first + index * width, list(tasks.values())) for index, tasks in sorted(seen.items())]
-
-
-def _lane_point(at: float, tasks: Sequence[Sequence[_Step]]) -> LanePoint:
-    """``tasks``: for each, its steps in the interval."""
-
-    def mean(of: Callable[[LaneSample], float]) -> float:
-        return sum(sum(of(step.now) for step in steps) / len(steps) for steps in tasks)
-
-    def added(of: Callable[[LaneSample], float]) -> float:
-        return sum(max(0.0, of(step.now) - of(step.before)) for steps in tasks for step in steps)
-
-    passed = added(lambda sample: sample.at)
-    return LanePoint(
-        at=dt.datetime.fromtimestamp(at, dt.UTC),
-        in_flight_bytes=int(mean(lambda sample: sample.in_flight_bytes)),
-        wire_bytes=int(added(lambda sample: sample.wire_bytes)),
-        busy_lanes=round(mean(lambda sample: sample.busy_lanes)),
-        waited=min(1.0, added(lambda sample: sample.waited_seconds) / passed) if passed else 0.0,
-        parked_records=int(mean(lambda sample: sample.parked_records)),
-        reopened=int(added(lambda sample: sample.reopened)),
-    )
-
-
-def lane_accounts(receipts: Sequence[Receipt]) -> list[LaneAccount]:
-    """Each lane of each task. A task has a receipt for every pass over the files; its lanes are the same ones again."""
-    found: dict[tuple[int, int], LaneAccount] = {}
-    for receipt in receipts:
-        for lane, work in enumerate(receipt.lanes):
-            account = found.setdefault(
-                (receipt.task, lane), LaneAccount(task=receipt.task, lane=lane, transactions=0, bytes=0, busy_seconds=0.0)
-            )
-            account.transactions += work.transactions
-            account.bytes += work.bytes
-            account.busy_seconds += work.busy_seconds
-            account.reopened += work.reopened
-    return [found[key] for key in sorted(found)]

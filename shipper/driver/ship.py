@@ -7,17 +7,26 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
+from shipper.config.delivery_checks import ReadBackCheck
+from shipper.config.models import Cluster
+from shipper.driver.account import ReceiptAccount, too_many_quarantined
+from shipper.driver.context import RunContext
+from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
-from shipper.driver.pending import Remaining, remaining, shipped_under_another
+from shipper.driver.pending import Pending, pending, shipped_under_another
+from shipper.driver.pieces import broken_files, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
+from shipper.driver.scan import scan
+from shipper.driver.ship_order import ship_order
+from shipper.driver.timelines import timeline
+from shipper.driver.unreadable import doubts, quarantine_whole, unreadable, wrong_sizes
 from shipper.errors import (
     DeliveryError,
     OutcomeUnknown,
@@ -30,6 +39,7 @@ from shipper.errors import (
 from shipper.kafka.topics import TopicLookup
 from shipper.ledger.codec import encode_chunk, encode_void
 from shipper.ledger.fold import SplitState
+from shipper.kafka.lookup import TopicLookup
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
@@ -37,22 +47,11 @@ from shipper.ledger.records import ChunkKey, ChunkValue, Void
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, as_gated, write_checksum
+from shipper.report.results import GateResult, PlannedFile, PlanResult, ShipResult, as_gated
 from shipper.stopping import Stopped
+from shipper.terminal import say
 from shipper.types import FileId, SplitId
 from shipper.verify.readback import ReadBack
-from shipper.worker.order import BundleOrder, OrderedSplit, QuarantineOrder, ShipOrder
-from shipper.worker.receipt import Receipt
-from spark_jobs.account import added, file_accounts, too_many_quarantined, topic_accounts
-from spark_jobs.context import RunContext, file_id, say
-from spark_jobs.listing import empty_files, look_at
-from spark_jobs.pieces import file_pieces
-from spark_jobs.progress import lane_accounts, lane_timeline, timeline
-from spark_jobs.reason import of_exception
-from spark_jobs.settings import SPARK_MINOR
-from spark_jobs.unreadable import broken_files, doubts, quarantine_whole, unreadable, wrong_sizes
-
-if TYPE_CHECKING:
-    from spark_jobs.passes import PassOutcome  # with all of Spark's readers and writers; a ship with nothing to ship needs none
 
 #: Topics or files in a message; log lines may have made many.
 _NAMED = 10
@@ -68,7 +67,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     context.bytes_to_read = plan.bytes_to_read
     cluster = context.clusters[cluster_name]
     if any(file.left for file in plan.files_for(cluster_name)):
-        context.begin_spark()
+        context.engine.begin(context.bytes_to_read)
     connections = context.connections(cluster_name)
     client = connections.client
     planned = next((each for each in plan.clusters if each.cluster == cluster_name), None)
@@ -98,7 +97,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         with context.phases("waiting for the lease"):
             held.enter_context(lease)
             result.notes += _remember(identity, context)
-        shipping = _Ship(context, cluster, plan, ledger, found, lease, result, connections.take_fences())
+        shipping = ClusterShip(context, cluster, plan, ledger, found, lease, result, connections.take_fences())
         taken = shipping.run()
         drawn = meanwhile.submit(shipping.draw_timeline, taken)
         with context.phases("releasing the lease"):
@@ -122,7 +121,7 @@ def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
         return identity.remember(context.folder.run_id, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}")
     except OSError as error:
         raise StepResultError(
-            f"which topic the ledger is cannot be written to {context.runs_uri}: {error}. Nothing was sent."
+            f"which topic the ledger is cannot be written to {context.own_runs_uri}: {error}. Nothing was sent."
         ) from error
 
 
@@ -135,7 +134,11 @@ def _keep_snapshot(ledger: LedgerLog) -> list[str]:
     return []
 
 
-class _Ship:
+def _some(topics: Sequence[str]) -> str:
+    return ", ".join(topics[:_NAMED]) + (f" and {len(topics) - _NAMED:,} more topics" if len(topics) > _NAMED else "")
+
+
+class ClusterShip:
     """From taking over to the account, for one cluster."""
 
     def __init__(
@@ -148,16 +151,12 @@ class _Ship:
         self._files = plan.files_for(cluster.name)
         self._uris = {file_id(file): file.uri for file in self._files}
         self._late_windows = {file_id(file): file.late_window for file in self._files if file.late_window}
-        self._late_paths = {file.path for file in self._late_windows}
         self._ledger = ledger
         self._preflight = found
         self._lease = lease
         self._fences = fences
         self._result = result
-        self._receipts: list[Receipt] = []
-        """Of all passes until now."""
-        self._dropped: dict[str, int] = {}
-        """Topic → records that the last pass could not send."""
+        self._account = ReceiptAccount(result)
         self._of_id = {file_id(file): file for file in plan.files}
         self._unreadable: list[PlannedFile] = []
         """Files that are left and cannot be read, as the plan or the reading found."""
@@ -177,7 +176,7 @@ class _Ship:
         try:
             self._ship(taken, ends)
         except Stopped as stopped:
-            context.abandon_spark()
+            context.engine.abandon()
             stopped.there = self._there(taken)
             raise
         return taken
@@ -200,16 +199,14 @@ class _Ship:
 
     def _ship(self, taken: Takeover, ends: ReadBack | None) -> None:
         context, result = self._context, self._result
-        splits_of, left = context.splits_of(self._files), self._remaining(taken)
+        splits_of, left = context.splits_of(self._files), self._pending(taken)
         if context.pipeline.source.on_unreadable == "quarantine":
             result.notes += quarantine_whole(context, self._planned(left.left) + self._unreadable, set(left.partial))
-            left = self._remaining(taken)
+            left = self._pending(taken)
         if left.left:
-            spark = context.spark
+            context.start_spark()
             with context.phases("analysing SQL"):
-                from spark_jobs.expressions import refuse_unsafe_sql
-
-                refuse_unsafe_sql(spark, context.pipeline, context.config_dir)
+                context.engine.refuse_unsafe_sql(context.config_dir)
         self._write_voids(left, taken)
         if left.skipped:
             names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (", …" if len(left.skipped) > _NAMED else "")
@@ -232,14 +229,14 @@ class _Ship:
         if left.left:
             say(f"{self._cluster.name}: shipping {len(left.left)} of {len(splits_of)} files")
             result.ends_before = self._ends_before(ends)
-            self._passes(left, taken)
+            self._scan_and_ship(left, taken)
         else:
             say(
                 f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread:,} records of {len(left.complete)} files"
             )
         if self._unreadable and result.status != "failed":
             self._failed(SourceError(f"{unreadable(self._unreadable)} Everything else was sent."))
-        self._account(left, before, taken)
+        self._close_account(left, before, taken)
 
     def _there(self, taken: Takeover) -> str:
         """What the ledger holds of the window's files when nothing ships any more. A transaction that was cut off stays open until the next
@@ -249,7 +246,7 @@ class _Ship:
                 now, least = self._read_on(taken, _STOPPED_READS_SECONDS), ""
             except OutcomeUnknown:
                 now, least = self._read_on(taken, None), "at least "
-            left = self._remaining(now)
+            left = self._pending(now)
         except ShipperError as error:
             return f"what is in the ledger of {self._cluster.name} could not be read any more ({error})"
         files = len(left.complete) + len(left.left) + len(left.skipped)
@@ -274,18 +271,18 @@ class _Ship:
         these offsets, also what an earlier try of this very run sent; and all that this one sends, behind them."""
         return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
-    def _remaining(self, taken: Takeover) -> Remaining:
-        found = remaining(
+    def _pending(self, taken: Takeover) -> Pending:
+        found = pending(
             self._context.splits_of(self._files),
             taken.chunks,
             digest=self._plan.transform_digest,
             reship=self._plan.reship,
             on_replaced=self._context.pipeline.source.on_replaced,
             reshipped=self._plan.reshipped(taken.voids),
-            spark=SPARK_MINOR,
+            spark=self._context.engine.version,
         )
         if unknown := [file for file in self._planned(found.left) if file.unknown]:
-            look_at(self._context.hadoop, unknown)
+            self._context.engine.look_at(unknown)
         self._unreadable = [file for file in self._planned(found.left) if file.problem]
         if bad := {file.path for file in self._unreadable}:
             found.left, found.partial, found.void = (
@@ -299,7 +296,7 @@ class _Ship:
         end = committed[-1].offset + 1 if committed else taken.chunks_end
         return replace(taken, chunks=taken.chunks.feed(committed), chunks_end=end)
 
-    def _write_voids(self, left: Remaining, taken: Takeover) -> None:
+    def _write_voids(self, left: Pending, taken: Takeover) -> None:
         """Declared before the first byte is sent anew, so that a run that dies after it is finished by any later one."""
         if left.void:
             void = Void(taken.generation, self._plan.asker, self._plan.reship_reason or None)
@@ -308,102 +305,19 @@ class _Ship:
             taken.voids.update(voids)
             taken.chunks.void(voids)
 
-    def _order(self, left: Remaining, taken: Takeover) -> ShipOrder:
-        from spark_jobs.dispositions import reasons, rules
-        from spark_jobs.records import fixed_topics, headers_of_files
-
-        context, pipeline = self._context, self._context.pipeline
-        restores_bom = pipeline.records.value == "value"
-        bom = {file.path for file in self._planned(left.left) if file.bom} if restores_bom else set()
-        headers = headers_of_files(context.spark, pipeline, [self._uris[file] for file in left.left])
-        in_order = pipeline.delivery.ordering == "file"
-        splits: dict[int, OrderedSplit] = {}
-        for file in left.left:
-            for start in context.split_starts(file):
-                split = SplitId(file, start)
-                state = taken.chunks.splits.get(split)
-                topics = {topic for _, topic in state.chunks} if state else set()
-                splits[self._hash(file, start)] = OrderedSplit(
-                    split,
-                    bom=start == 0 and file.path in bom,
-                    there={topic: state.intervals(topic) for topic in topics} if state else {},
-                    partitions=_partitions(state, topics) if state and in_order else {},
-                    quarantines=state.quarantines if state else frozenset(),
-                    end_known=state is not None and state.end is not None,
-                    of=len(context.split_starts(file)),
-                    window=self._late_windows.get(file),
-                    headers=headers.get(self._uris[file], ()),
-                )
-        if len(splits) != sum(len(context.split_starts(file)) for file in left.left):
-            raise SourceError("two splits of this window have the same 64-bit hash; ship the window in two halves")
-        bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
-        return ShipOrder(
-            pipeline=pipeline.name,
-            cluster=self._cluster.name,
-            run_id=context.folder.run_id,
-            window=str(context.window),
-            digest=self._plan.transform_digest,
-            generation=taken.generation,
-            chunks_end=taken.chunks_end,
-            ledger_topic=self._ledger.topic,
-            settings=self._preflight.settings,
-            limits=self._preflight.limits,
-            lanes=self._preflight.tuning.lanes,
-            batch_bytes=self._preflight.tuning.batch_bytes,
-            chunk_size_bytes=self._preflight.tuning.chunk_bytes,
-            deadline_seconds=pipeline.delivery.metadata_wait_seconds,
-            topics=fixed_topics(pipeline),
-            listed=frozenset(pipeline.listed_topics()),
-            max_topics=pipeline.limits.max_topics,
-            splits=splits,
-            bundle=bundle and BundleOrder(bundle.max_bytes, all_lines=pipeline.records.value == "value"),
-            rules=rules(pipeline),
-            reasons=reasons(pipeline),
-            quarantine=quarantine and QuarantineOrder(quarantine.topic, quarantine.keep_bytes),
-            partitions=delivery.partitions if isinstance(delivery.partitions, tuple) else None,
-            share_partitions=delivery.partitions == "share",
-            tasks=pipeline.tasks,
-            in_order=in_order,
-            stall_seconds=delivery.stall_seconds,
-            rate_limit_bytes=min((limit for limit in (delivery.rate_limit, self._cluster.rate_limit) if limit), default=None),
-            ratio=self._plan.sample_ratio,
-            spark=SPARK_MINOR,
-        )
-
-    def _passes(self, left: Remaining, taken: Takeover) -> None:
+    def _scan_and_ship(self, left: Pending, taken: Takeover) -> None:
         """Reads what is left and ships it; again, for what found its topic unusable and no room to wait for it in memory."""
         deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
-        outcome = self._pass(left, taken)
-        self._note_first(outcome)
+        done = self._scan(left, taken)
+        self._account.add_first(done)
         with self._keeping_the_account():
-            self._check_reading(left, outcome, taken)
-            self._close_empty_splits(left, outcome, taken)
-            while outcome.error is None and outcome.dropped:
-                outcome = self._next_pass(outcome.dropped, taken, deadline)
-                self._note_later(outcome)
-        if outcome.error is not None:
-            self._failed(outcome.error)
-
-    def _note_first(self, outcome: PassOutcome) -> None:
-        result = self._result
-        result.read = outcome.read
-        if outcome.checksum is not None:
-            result.checksum = write_checksum(outcome.checksum)
-        if outcome.observed:
-            result.observed = {"read": outcome.read, **outcome.observed}
-        self._receipts += outcome.receipts
-        self._dropped = outcome.dropped
-
-    def _note_later(self, outcome: PassOutcome) -> None:
-        """The first pass has counted these lines as read; what they add is what they deliver."""
-        self._dropped = outcome.dropped if outcome.receipts else self._dropped
-        for receipt in outcome.receipts:
-            for split in receipt.splits.values():
-                split.records = split.already_there = split.adjusted = 0
-                split.filtered, split.already_quarantined = {}, {}
-            for topic in receipt.topics.values():
-                topic.already_there = 0
-        self._receipts += outcome.receipts
+            self._check_reading(left, done, taken)
+            self._close_empty_splits(left, done, taken)
+            while done.error is None and done.dropped:
+                done = self._next_scan(done.dropped, taken, deadline)
+                self._account.add_later(done)
+        if done.error is not None:
+            self._failed(done.error)
 
     @contextmanager
     def _keeping_the_account(self) -> Iterator[None]:
@@ -417,61 +331,55 @@ class _Ship:
                 traceback.print_exc()
             self._failed(
                 DeliveryError(
-                    f"cluster {self._cluster.name}: after the files were read: {of_exception(error)}. What was committed is in the "
+                    f"cluster {self._cluster.name}: after the files were read: {self._context.engine.reason(error)}. What was committed is in the "
                     "ledger: run again, and only the rest is sent."
                 )
             )
 
-    def _pass(self, left: Remaining, taken: Takeover) -> PassOutcome:
-        from spark_jobs.passes import run_pass
-
-        with self._context.phases("preparing"):
-            order = self._order(left, taken)
+    def _scan(self, left: Pending, taken: Takeover) -> Scan:
+        context = self._context
         files = self._planned(left.left)
-        phases, began = self._context.phases, time.time()
+        with context.phases("preparing"):
+            order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files)
+        phases, began = context.phases, time.time()
         with phases("shipping"):
-            outcome = run_pass(self._context, self._cluster, self._ledger, self._lease, order, files, self._plan.long_lines)
-        if first := min((receipt.first_at for receipt in outcome.receipts if receipt.first_at), default=0.0):
+            found = scan(context.engine, self._ledger, self._lease, order, self._cluster, files, long_lines=self._plan.long_lines)
+        if first := min((receipt.first_at for receipt in found.receipts if receipt.first_at), default=0.0):
             phases.move(first - began, of="shipping", to="starting tasks")
-        return outcome
+        return found
 
     def _planned(self, files: Sequence[FileId]) -> list[PlannedFile]:
         return [self._of_id[file] for file in files]
 
-    def _next_pass(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> PassOutcome:
-        from spark_jobs.passes import PassOutcome
-
+    def _next_scan(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> Scan:
         lookup = TopicLookup(self._preflight.settings)
         while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
             if time.monotonic() > deadline:
-                named = list(missing.items())[:_NAMED]
-                counts = ", ".join(f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in named)
-                counts += f" and {len(missing) - len(named):,} more topics" if len(missing) > len(named) else ""
-                return PassOutcome(
+                named = _some([f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items()])
+                return Scan(
                     error=TopicMissing(
-                        f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {counts}. Everything else was sent. "
+                        f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {named}. Everything else was sent. "
                         "Create the topic, or check its name and the ACLs; then run again: only what is left will be sent."
                     )
                 )
             time.sleep(1.0)
-        counts = [f"{topic} ({count:,} records)" for topic, count in list(dropped.items())[:_NAMED]]
-        more = f" and {len(dropped) - _NAMED:,} more topics" if len(dropped) > _NAMED else ""
-        say(f"{self._cluster.name}: another pass for {', '.join(counts)}{more}")
-        self._result.notes.append(f"Another pass over the files was needed for parked records of {', '.join(counts)}{more}.")
+        named = _some([f"{topic} ({count:,} records)" for topic, count in dropped.items()])
+        say(f"{self._cluster.name}: another pass for {named}")
+        self._result.notes.append(f"Another pass over the files was needed for parked records of {named}.")
         taken = self._read_on(taken, self._preflight.settings.transaction_timeout_ms / 1000)
-        return self._pass(self._remaining(taken), taken)
+        return self._scan(self._pending(taken), taken)
 
     def _failed(self, error: ShipperError) -> None:
         self._result.status, self._result.error, self._result.final = "failed", error.message, not error.retriable
 
-    def _close_empty_splits(self, left: Remaining, outcome: PassOutcome, taken: Takeover) -> None:
+    def _close_empty_splits(self, left: Pending, done: Scan, taken: Takeover) -> None:
         """A split without any record never reaches the sink; the ledger says that it is done, so that it is not read again.
 
         Only when Spark's count of lines and the tasks' agree: else a lost split would be taken for an empty one."""
-        if outcome.error is not None or outcome.read != outcome.records:
+        if done.error is not None or done.read != done.records:
             return
-        silent = self._without_records(left, outcome) | {file_id(file) for file in self._unreadable}
-        seen = {split for receipt in outcome.receipts for split in receipt.splits}
+        silent = self._without_records(left, done) | {file_id(file) for file in self._unreadable}
+        seen = {split for receipt in done.receipts for split in receipt.splits}
         empty = [
             SplitId(file, start)
             for file in left.left
@@ -480,7 +388,7 @@ class _Ship:
         ]
         value = ChunkValue(
             last=0, end=True, records=0, bytes=0, checksum=0, digest=self._plan.transform_digest, generation=taken.generation,
-            run_id=self._context.folder.run_id, window=str(self._context.window), spark=SPARK_MINOR,
+            run_id=self._context.folder.run_id, window=str(self._context.window), spark=self._context.engine.version,
         )  # fmt: skip
         if empty:
             self._ledger.write_chunks(
@@ -496,17 +404,17 @@ class _Ship:
                 for split in empty
             )
 
-    def _without_records(self, left: Remaining, outcome: PassOutcome) -> set[FileId]:
+    def _without_records(self, left: Pending, done: Scan) -> set[FileId]:
         """Files with bytes of which nobody saw a line, though they do not unpack to nothing; they are never complete. One that does is, with
         a note: a quiet hour's log, packed, or nothing but a byte order mark."""
-        seen = {split for receipt in outcome.receipts for split in receipt.splits}
+        seen = {split for receipt in done.receipts for split in receipt.splits}
         files = [
             self._of_id[file]
             for file in left.left
             if file.size_bytes and not any(self._hash(file, start) in seen for start in self._context.split_starts(file))
         ]
         files = [file for file in files if not file.problem]
-        empty = empty_files(self._context.hadoop, files) if files else set()
+        empty = self._context.engine.empty_files(files) if files else set()
         if empty:
             self._result.notes.append(
                 f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."
@@ -517,50 +425,25 @@ class _Ship:
         self._unreadable += silent
         return {file_id(file) for file in silent}
 
-    def _check_reading(self, left: Remaining, outcome: PassOutcome, taken: Takeover) -> None:
+    def _check_reading(self, left: Pending, done: Scan, taken: Takeover) -> None:
         """Notes the files that the reader could not read to their end, and those of which the tasks saw other bytes than there are: in the
         ledger too, since their chunks are there and look complete to every later run."""
         pieces = list(file_pieces(self._planned(left.left), self._context.pipeline.split_size_bytes))
-        self._unreadable += broken_files(pieces, outcome.reports)
-        if outcome.error is None:
-            wrong = wrong_sizes(pieces, outcome.reports, outcome.receipts)
+        self._unreadable += broken_files(pieces, done.reports)
+        if done.error is None:
+            wrong = wrong_sizes(pieces, done.reports, done.receipts)
             if wrong:
                 run_id = self._context.folder.run_id
                 self._ledger.write_control(doubts(self._ledger.pipeline, wrong, taken.generation, run_id))
             self._unreadable += wrong
 
-    def _account(self, left: Remaining, before: Counter[str], taken: Takeover) -> None:
-        result, receipts = self._result, self._receipts
-        quarantine = self._context.pipeline.quarantine
+    def _close_account(self, left: Pending, before: Counter[str], taken: Takeover) -> None:
+        result, quarantine = self._result, self._context.pipeline.quarantine
         quarantines = {topic for state in taken.chunks.splits.values() for topic in state.quarantines}
         quarantines |= {quarantine.topic} if quarantine else set()
-        result.topics = topic_accounts(before, receipts, quarantines, self._dropped)
-        result.files = file_accounts(self._files, left, receipts, self._context)
-        result.late_records = sum(file.delivered for file in result.files if file.path in self._late_paths)
-        result.filtered = added(file.filtered for file in result.files)
-        result.quarantined = added(file.quarantined for file in result.files)
-        result.settled = added(split.already_quarantined for receipt in receipts for split in receipt.splits.values())
+        self._account.close(self._context, self._files, left, before, quarantines)
         if quarantine and result.status != "failed" and (fault := too_many_quarantined(result, quarantine)):
             self._failed(TooManyQuarantined(fault))
-        if result.checksum is not None:
-            result.checksum_added = write_checksum(sum(s.adjusted for receipt in receipts for s in receipt.splits.values()))
-        if result.ends_before is not None:
-            mine = {topic.topic for topic in result.topics} | set(self._context.pipeline.needed_topics())
-            result.ends_before = {topic: ends for topic, ends in result.ends_before.items() if topic in mine}
-        result.task_retries = sum(receipt.retries for receipt in receipts)
-        result.lane_reopened = sum(receipt.lane_reopened for receipt in receipts)
-        result.possible_duplicates = sum(receipt.possible_duplicates for receipt in receipts)
-        result.wire_bytes = sum(receipt.wire_bytes for receipt in receipts)
-        result.parked = dict(sum((Counter(receipt.parked) for receipt in receipts), Counter()))
-        for topic, batch_bytes in {topic: size for receipt in receipts for topic, size in receipt.lowered.items()}.items():
-            result.notes.append(
-                f"Batches of {topic} turned out larger than the topic takes and were halved, to {batch_bytes:,} bytes at last (uncompressed)."
-            )
-        starts = [receipt.first_at for receipt in receipts if receipt.first_at]
-        ends = [receipt.last_at for receipt in receipts if receipt.last_at]
-        if starts and ends:
-            result.ship_seconds = max(ends) - min(starts)
-        result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
 
     def draw_timeline(self, taken: Takeover) -> None:
         """A picture, and no reason to call a ship failed that delivered everything."""
@@ -572,7 +455,3 @@ class _Ship:
             self._result.notes.append(f"There is no timeline, since the ledger could not be read at the end: {error}")
             return
         self._result.timeline = timeline(self._ledger.pipeline, committed, taken.generation)
-
-
-def _partitions(state: SplitState, topics: Iterable[str]) -> dict[str, int]:
-    return {topic: number for topic in topics if (number := state.partition(topic)) is not None}

@@ -1,28 +1,24 @@
-"""The delivery gate: figures that were counted in different places and must be the same."""
+"""The delivery gate's verdict: figures that were counted in different places and must be the same. A plain comparison decides
+(docs/adr/0018): it needs no library, and holds numbers of any size."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
-from shipper.config.checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
+from shipper.config.delivery_checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
+from shipper.driver.gate import rate, unevaluated
 from shipper.report.results import CheckResult
-from shipper.verify.reconcile import Observed, Reconciliation, Sum
-from spark_jobs.gates.question import Answer, Question
-from spark_jobs.gates.verdict import unevaluated
-from spark_jobs.gates.words import rate
-
-if TYPE_CHECKING:
-    from great_expectations.expectations import ExpectColumnMaxToBeBetween, ExpectColumnPairValuesToBeEqual
+from shipper.verify.reconcile import Account, Figure, Sum
 
 #: Of thousands of files that do not add up, so many are named.
 _MOST_OPEN = 20
 
 
 @dataclass
-class Evidence:
+class DeliveryEvidence:
     """All that the checks of one delivery gate look at."""
 
     account: Reconciliation
@@ -30,12 +26,9 @@ class Evidence:
     partitions: list[Sum] = field(default_factory=list)
     read_back_fault: str | None = None
     """Why the topics could not be read back."""
-    nothing_was_read: bool = False
-    """Whether the ledger held every file before. Such a run has sent nothing that could be wrong, and there are many more of them than of others:
-    Great Expectations is asked only if a plain comparison finds a difference, or a share beyond its limit."""
 
 
-def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: Evidence) -> list[CheckResult]:
+def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: DeliveryEvidence) -> list[CheckResult]:
     """One result per check and sum, with all figures and where they come from; the sums of files, and of partitions, that hold are one
     result together. A check without anything to compare cannot be evaluated."""
     results: list[CheckResult] = []
@@ -43,36 +36,27 @@ def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: Evidence) -> li
     for check in checks:
         match check:
             case SumClosesCheck():
-                results += _sums(check, evidence, account.sums, {"files": account.files})
+                results += _sums(check, account.sums, {"files": account.files})
             case ChecksumCheck():
-                results += _sums(check, evidence, account.checksums, {"files": account.file_checksums})
+                results += _sums(check, account.checksums, {"files": account.file_checksums})
             case ReadBackCheck():
                 if evidence.read_back_fault is not None:
                     results.append(unevaluated("read_back", "what was sent, as consumers see it", evidence.read_back_fault))
                 else:
-                    results += _sums(check, evidence, evidence.read_back, {"partitions": evidence.partitions})
+                    results += _sums(check, evidence.read_back, {"partitions": evidence.partitions})
             case QuarantineRateCheck():
-                results.append(_quarantine_rate(check, evidence))
+                results.append(_quarantine_rate(check, account))
             case _:
                 assert_never(check)
     return results
 
 
-def _sums(
-    check: DeliveryCheck, evidence: Evidence, single: Sequence[Sum], many: Mapping[str, Sequence[Sum]]
-) -> list[CheckResult]:
-    """One question to Great Expectations over all sums, so that thousands of them cost no more than one.
-
-    Which of them are open is not taken from Great Expectations, since its result format holds no examples; it is compared here,
-    and both must find the same number of them.
-    """
-    every = [*single, *(one for sums in many.values() for one in sums)]
-    if not every:
+def _sums(check: DeliveryCheck, single: Sequence[Sum], many: Mapping[str, Sequence[Sum]]) -> list[CheckResult]:
+    if not single and not any(many.values()):
         return [unevaluated(check.check, "figures that agree", "there are no figures to compare")]
-    answer = _compared([compared for one in every if _counted(one) for compared in _pairs(one)], evidence)
-    results = [_result(check, one, answer) for one in single]
+    results = [_result(check, one) for one in single]
     for what, sums in many.items():
-        results += _many(check, what, sums, answer)
+        results += _many(check, what, sums)
     return results
 
 
@@ -86,47 +70,14 @@ def _reference(one: Sum) -> int | str:
     return Counter(values).most_common(1)[0][0]
 
 
-def _pairs(one: Sum) -> list[tuple[str, str]]:
-    """What most places say, beside what each says. As text, which holds figures of any size."""
-    reference = _reference(one)
-    return [(str(reference), str(reference if _fits(one, figure) else figure.value)) for figure in one.figures]
-
-
-def _fits(one: Sum, figure: Observed) -> bool:
+def _fits(one: Sum, figure: Figure) -> bool:
     reference = _reference(one)
     if one.at_least and figure is one.figures[-1] and isinstance(figure.value, int) and isinstance(reference, int):
         return figure.value >= reference
     return figure.value == reference
 
 
-def _compared(pairs: Sequence[tuple[str, str]], evidence: Evidence) -> Answer:
-    if not pairs:
-        return Answer.impossible("nothing was counted")
-    differ = sum(agreed != counted for agreed, counted in pairs)
-    if evidence.nothing_was_read and not differ:
-        return Answer(True)
-    import pandas as pd
-    from great_expectations import expectations as gxe
-
-    from spark_jobs.gates.suite import ask
-
-    frame = pd.DataFrame(pairs, columns=["agreed", "counted"], dtype="object")
-
-    def equal() -> ExpectColumnPairValuesToBeEqual:
-        return gxe.ExpectColumnPairValuesToBeEqual(column_A="agreed", column_B="counted", ignore_row_if="neither")
-
-    (answer,) = ask([Question(equal, ("agreed", "counted"))], frame)
-    if answer.fault is not None:
-        return answer
-    found = (answer.figures.get("element_count"), answer.figures.get("unexpected_count"), answer.holds)
-    if found != (len(pairs), differ, differ == 0):
-        return Answer.impossible(
-            f"Great Expectations looked at {found[0]} figures and found that {found[1]} differ, instead of {len(pairs)} and {differ}"
-        )
-    return answer
-
-
-def _result(check: DeliveryCheck, one: Sum, answer: Answer) -> CheckResult:
+def _result(check: DeliveryCheck, one: Sum) -> CheckResult:
     """Expected: what most places say. Observed: what the others do."""
     name = f"{check.check}({one.name})"
     if not _counted(one):
@@ -134,8 +85,6 @@ def _result(check: DeliveryCheck, one: Sum, answer: Answer) -> CheckResult:
         known = [figure for figure in one.figures if figure.value is not None]
         fault = " and ".join(f"not counted {figure.where}" for figure in missing) or "counted in one place only"
         return unevaluated(name, _places(known) if known else "a figure", fault)
-    if answer.fault is not None:
-        return unevaluated(name, _places(one.figures[:1]), answer.fault)
     agree = [figure for figure in one.figures if _fits(one, figure)]
     differ = [figure for figure in one.figures if not _fits(one, figure)]
     # Where all agree, the first place is as good as any to be the one that the others are held against.
@@ -171,13 +120,11 @@ def _written(value: int | str | None) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum], answer: Answer) -> list[CheckResult]:
+def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum]) -> list[CheckResult]:
     """Those that do not hold, one by one, and the rest in one result."""
-    results = [_result(check, one, answer) for one in sums]
+    results = [_result(check, one) for one in sums]
     if not results:
         return []
-    if answer.fault is not None:
-        return [unevaluated(f"{check.check}({what})", f"{len(sums):,} sums that close", answer.fault)]
     not_passed = [result for result in results if not result.passed]
     shown = not_passed[:_MOST_OPEN]
     unnamed = f", of which {len(not_passed) - _MOST_OPEN:,} are not shown" if len(not_passed) > _MOST_OPEN else ""
@@ -192,34 +139,14 @@ def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum], answer: Answer) 
     return [*shown, rest]
 
 
-def _quarantine_rate(check: QuarantineRateCheck, evidence: Evidence) -> CheckResult:
-    account = evidence.account
-    expected = f"≤ {rate(check.max_rate)} of the lines that were read"
+def _quarantine_rate(check: QuarantineRateCheck, account: Account) -> CheckResult:
     quarantined = account.quarantined / account.read if account.read else float(account.quarantined > 0)
-    within = quarantined <= check.max_rate
-    answer = Answer(True) if evidence.nothing_was_read and within else _asked_for_rate(check, quarantined)
-
-    if answer.fault is not None:
-        return unevaluated("quarantine_rate", expected, answer.fault)
     # Rounded up, so that a share above the limit never looks like the limit.
     share = -(-account.quarantined * 100_000_000 // account.read) / 1_000_000 if account.read else 0
     return CheckResult(
         check="quarantine_rate",
         severity=check.severity,
-        passed=answer.holds,
-        expected=expected,
+        passed=quarantined <= check.max_rate,
+        expected=f"≤ {rate(check.max_rate)} of the lines that were read",
         observed=f"{account.quarantined:,} of {account.read:,} ({share:.12g} %)",
     )
-
-
-def _asked_for_rate(check: QuarantineRateCheck, quarantined: float) -> Answer:
-    import pandas as pd
-    from great_expectations import expectations as gxe
-
-    from spark_jobs.gates.suite import ask
-
-    def below() -> ExpectColumnMaxToBeBetween:
-        return gxe.ExpectColumnMaxToBeBetween(column="rate", max_value=check.max_rate)
-
-    (answer,) = ask([Question(below, ("rate",))], pd.DataFrame({"rate": [quarantined]}))
-    return answer

@@ -1,0 +1,170 @@
+"""What became of every line of a ship, added up from the tasks' receipts and from what the ledger held before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from shipper.config.records import Quarantine
+from shipper.driver.files import split_hash
+from shipper.driver.pending import Remaining
+from shipper.report.plan_result import PlannedFile
+from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
+from shipper.types import FileId
+from shipper.config.quarantine import Quarantine
+from shipper.driver.context import RunContext
+from shipper.driver.engine import Scan
+from shipper.driver.files import split_hash
+from shipper.driver.pending import Pending
+from shipper.driver.pieces import file_id
+from shipper.driver.timelines import lane_accounts, lane_timeline
+from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
+from shipper.worker.receipt import Receipt, SplitReceipt
+
+
+class ReceiptAccount:
+    """Of all scans of one ship; it goes into the ship's result."""
+
+    def __init__(self, result: ShipResult) -> None:
+        self._result = result
+        self._receipts: list[Receipt] = []
+        self._dropped: dict[str, int] = {}
+        """Topic → records that the last scan could not send."""
+
+    def add_first(self, scan: Scan) -> None:
+        result = self._result
+        result.read = scan.read
+        if scan.checksum is not None:
+            result.checksum = write_checksum(scan.checksum)
+        if scan.observed:
+            result.observed = {"read": scan.read, **scan.observed}
+        self._receipts += scan.receipts
+        self._dropped = scan.dropped
+
+    def add_later(self, scan: Scan) -> None:
+        """The first scan has counted these lines as read; what they add is what they deliver."""
+        self._dropped = scan.dropped if scan.receipts else self._dropped
+        for receipt in scan.receipts:
+            for split in receipt.splits.values():
+                split.records = split.before = split.adjusted = 0
+                split.filtered, split.settled = {}, {}
+            for topic in receipt.topics.values():
+                topic.before = 0
+        self._receipts += scan.receipts
+
+    def close(
+        self,
+        context: RunContext,
+        files: Sequence[PlannedFile],
+        left: Pending,
+        before: Mapping[str, int],
+        quarantines: Collection[str],
+    ) -> None:
+        """``files``: the plan's; ``before``: topic → records of files that were not read; ``quarantines``: topics that hold quarantined
+        records."""
+        result, receipts = self._result, self._receipts
+        splits = [split for receipt in receipts for split in receipt.splits.values()]
+        result.topics = topic_accounts(before, receipts, quarantines, self._dropped)
+        result.files = file_accounts(files, left, receipts, context)
+        late = {file.path for file in files if file.late_window}
+        result.late_records = sum(file.delivered for file in result.files if file.path in late)
+        result.filtered = added(file.filtered for file in result.files)
+        result.quarantined = added(file.quarantined for file in result.files)
+        result.settled = added(split.settled for split in splits)
+        if result.checksum is not None:
+            result.checksum_added = write_checksum(sum(split.adjusted for split in splits))
+        if result.ends_before is not None:
+            mine = {topic.topic for topic in result.topics} | set(context.pipeline.needed_topics())
+            result.ends_before = {topic: ends for topic, ends in result.ends_before.items() if topic in mine}
+        result.task_retries = sum(receipt.retries for receipt in receipts)
+        result.lane_reopened = sum(receipt.lane_reopened for receipt in receipts)
+        result.possible_duplicates = sum(receipt.possible_duplicates for receipt in receipts)
+        result.wire_bytes = sum(receipt.wire_bytes for receipt in receipts)
+        result.parked = dict(sum((Counter(receipt.parked) for receipt in receipts), Counter()))
+        for topic, batch_bytes in {topic: size for receipt in receipts for topic, size in receipt.lowered.items()}.items():
+            result.notes.append(
+                f"Batches of {topic} turned out larger than the topic takes and were halved, to {batch_bytes:,} bytes at last (uncompressed)."
+            )
+        starts = [receipt.first_at for receipt in receipts if receipt.first_at]
+        ends = [receipt.last_at for receipt in receipts if receipt.last_at]
+        if starts and ends:
+            result.ship_seconds = max(ends) - min(starts)
+        result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
+
+
+def topic_accounts(
+    before: Mapping[str, int], receipts: Iterable[Receipt], quarantines: Collection[str], parked: Mapping[str, int]
+) -> list[TopicAccount]:
+    """``before``: in files that were not read. ``parked``: topic → records that could not be sent until the end."""
+    topics: dict[str, TopicAccount] = {}
+
+    def account(topic: str) -> TopicAccount:
+        return topics.setdefault(topic, TopicAccount(topic=topic, quarantine=topic in quarantines))
+
+    for topic, count in before.items():
+        account(topic).before += count
+    for receipt in receipts:
+        for topic, counts in receipt.topics.items():
+            mine = account(topic)
+            mine.delivered += counts.delivered
+            mine.delivered_bytes += counts.bytes
+            mine.before += counts.already_there
+    for topic, count in parked.items():
+        account(topic).parked = count
+    return sorted(topics.values(), key=lambda found: found.topic)
+
+
+def file_accounts(
+    files: Sequence[PlannedFile], left: Pending, receipts: Sequence[Receipt], context: RunContext
+) -> list[FileAccount]:
+    by_split: dict[int, list[SplitReceipt]] = {}
+    for receipt in receipts:
+        for split, counts in receipt.splits.items():
+            by_split.setdefault(split, []).append(counts)
+    complete = set(left.complete)
+    accounts = []
+    for planned in files:
+        file = file_id(planned)
+        if file in complete:
+            there = left.records_there[file]
+            accounts.append(FileAccount(path=file.path, records=there, delivered=0, before=there, unread=True))
+            continue
+        starts = context.split_starts(file)
+        found = [counts for start in starts for counts in by_split.get(split_hash(planned.uri, file, start), ())]
+        accounts.append(
+            FileAccount(
+                path=file.path,
+                records=sum(split.records for split in found),
+                delivered=sum(split.delivered for split in found),
+                before=sum(split.already_there for split in found),
+                filtered=added(split.filtered for split in found),
+                quarantined=added(split.quarantined for split in found),
+                seconds=round(sum(split.seconds for split in found), 3),
+                checksums={t: write_checksum(checksum) for t, checksum in added(split.checksums for split in found).items()},
+            )
+        )
+    return accounts
+
+
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for some in counts:
+        found.update(some)
+    return dict(sorted(found.items()))
+
+
+def too_many_quarantined(result: ShipResult, quarantine: Quarantine) -> str | None:
+    """What is wrong if more of the window's records are in quarantine than the pipeline allows; those of earlier runs count, so that
+    trying again is no way around it. Dropped lines are no records."""
+    count = sum(topic.delivered + topic.before for topic in result.topics if topic.quarantine)
+    records = result.read + result.unread - sum(result.filtered.values())
+    if count <= quarantine.max_rate * records:
+        return None
+    reasons = ", ".join(f"{number:,} {reason}" for reason, number in result.quarantined.items())
+    return (
+        f"cluster {result.cluster}: {count:,} of {records:,} records of pipeline {result.pipeline} are in quarantine "
+        f"({count / max(1, records):.2%}), and `quarantine.max_rate` allows {quarantine.max_rate:.2%}"
+        + (f"; this run added {reasons}" if reasons else "")
+        + f". All of them are in {quarantine.topic}, and everything else was sent. Look with `shipper quarantine show "
+        f"{result.pipeline}`: if the source is wrong, have it mended; if these records are to be expected, raise the limit and run again."
+    )

@@ -1,0 +1,80 @@
+"""One run as its steps see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shipper.config import resolve_uri
+from shipper.config.models import Cluster, Pipeline
+from shipper.driver.connections import Connections
+from shipper.driver.engine import Engine
+from shipper.driver.files import split_starts
+from shipper.driver.pieces import file_id
+from shipper.ledger.folder import LedgerFolder
+from shipper.report.phases import Phases
+from shipper.report.results import PlannedFile, RunFolder
+from shipper.runner import JobOptions
+from shipper.types import FileId
+from shipper.windows.window import Window
+
+
+@dataclass
+class RunContext(JobOptions):
+    """The pipeline with its clusters, the window, the folder of the run, and what reads."""
+
+    pipeline: Pipeline
+    clusters: Mapping[str, Cluster]
+    config_dir: Path
+    window: Window
+    folder: RunFolder
+    engine: Engine
+    ships: bool = False
+    """Whether a ship is among the steps that this process runs."""
+    bytes_to_read: int = 0
+    """What is left to ship, unpacked, as far as the plan knows once it is made."""
+    phases: Phases = field(default_factory=Phases, repr=False)
+    """Of the step that is being run."""
+    _connections: dict[str, Connections] = field(default_factory=dict, repr=False)
+
+    def start_spark(self) -> None:
+        """A step that finds nothing to do never pays for it."""
+        with self.phases("starting Spark"):
+            self.engine.start(self.bytes_to_read)
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the results go elsewhere than the pipeline's own, and nothing is to be remembered."""
+        return self.runs_uri is not None
+
+    @property
+    def own_runs_uri(self) -> str:
+        """The pipeline's, wherever this run's results go: `shipper plan` and `gates` leave them in a temporary folder."""
+        return resolve_uri(self.config_dir, self.pipeline.runs_uri)
+
+    def connections(self, cluster: str) -> Connections:
+        """Raises ConfigError, ClusterError."""
+        if cluster not in self._connections:
+            self._connections[cluster] = Connections(self.clusters[cluster], self.pipeline)
+        return self._connections[cluster]
+
+    def ledger_folder(self, cluster: str) -> LedgerFolder:
+        return LedgerFolder(self.own_runs_uri, self.pipeline.name, cluster)
+
+    def common(self, step: str) -> dict[str, Any]:
+        """The fields that every step result begins with."""
+        return {
+            "step": step,
+            "pipeline": self.pipeline.name,
+            "window_start": self.window.start,
+            "window_end": self.window.end,
+            "run_id": self.folder.run_id,
+        }
+
+    def splits_of(self, files: Iterable[PlannedFile]) -> dict[FileId, range]:
+        return {file_id(file): self.split_starts(file_id(file)) for file in files}
+
+    def split_starts(self, file: FileId) -> range:
+        return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)

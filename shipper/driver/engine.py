@@ -1,0 +1,152 @@
+"""What a run asks of Spark and Java, and what comes back: the one border between the driver and the engine that reads.
+
+``spark_jobs.engine.SparkEngine`` is the implementation; ``tests/chaos/ship_numbered.py`` has one that makes records instead of reading them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from shipper.config.checks import SourceCheck
+    from shipper.config.models import Cluster
+    from shipper.driver.files import ListedFile
+    from shipper.driver.pieces import PieceReport
+    from shipper.driver.preflight import Sample
+    from shipper.errors import ShipperError
+    from shipper.report.phases import Phases
+    from shipper.report.results import CheckResult, PlannedFile, PlanResult
+    from shipper.worker.order import ShipOrder
+    from shipper.worker.receipt import Receipt
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a listing found."""
+
+    files: list[ListedFile]
+    too_many: bool = False
+    """The listing stopped when it had found more than asked for."""
+
+
+@dataclass(frozen=True)
+class SourceVerdict:
+    """What the checks of a source gate say."""
+
+    results: list[CheckResult]
+    """One per check, in their order."""
+    scans: int
+    """How often lines were read: once for each scope that a check asks for, if nothing goes wrong."""
+    scope: str = ""
+    """What was looked at, for people."""
+
+
+@dataclass
+class Scan:
+    """What one job over files did, as far as it got. With ``error`` set the receipts say what was done until then."""
+
+    read: int = 0
+    """Lines, by the engine's own count."""
+    checksum: int | None = None
+    """Of the values that are to be shipped, by the engine's own sum, if the pipeline asks for it."""
+    observed: dict[str, int] = field(default_factory=dict)
+    """What rules and reasons took, by the engine's own count; named as in ShipResult."""
+    receipts: list[Receipt] = field(default_factory=list)
+    reports: list[PieceReport] = field(default_factory=list)
+    """What the reader says of each split that it read to an end, good or bad."""
+    error: ShipperError | None = None
+
+    @property
+    def records(self) -> int:
+        """Lines, by the tasks' count."""
+        return sum(split.records for receipt in self.receipts for split in receipt.splits.values())
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Topic → records that were read and not sent, since it could not be written to."""
+        found: dict[str, int] = {}
+        for receipt in self.receipts:
+            for topic, count in receipt.dropped.items():
+                found[topic] = found.get(topic, 0) + count
+        return found
+
+
+class Job(Protocol):
+    """Reads files, turns lines into records, and ships what an order says is missing."""
+
+    def run(self, scan: Scan) -> None:
+        """Fills ``scan`` as far as it gets, the receipts of tasks that are done also when it fails. Raises whatever went wrong first."""
+
+    def stop(self) -> None:
+        """Ends a ``run`` in another thread, which then raises."""
+
+    def read_so_far(self) -> object:
+        """In whatever form: only whether it changes matters. For another thread."""
+
+
+class Engine(Protocol):
+    """Of one pipeline and one process. What asks about files needs Java alone, which starts on first use; what reads lines or analyses SQL
+    needs Spark (:meth:`start`)."""
+
+    version: str
+    """What records are made of the same lines may change with it, so the ledger has it: Spark's minor version."""
+
+    def start_java(self) -> None:
+        """Waits for it, if it is starting."""
+
+    def begin(self, bytes_to_read: int) -> None:
+        """Starts Spark in a thread, for a step that will most likely need it and has something else to wait for. What is wrong with it is
+        said when it is needed. ``bytes_to_read``: unpacked, as far as anyone knows; it decides how Java optimises."""
+
+    def start(self, bytes_to_read: int) -> None:
+        """Starts Spark if nobody has, or waits for it. Raises what Spark raises."""
+
+    def begin_to_stop(self) -> None:
+        """In a thread, when no step needs Spark any more: it takes most of a second."""
+
+    def stop(self) -> None:
+        """Waits for the end of what this engine has started."""
+
+    def abandon(self) -> None:
+        """Ends all that runs, whatever the main thread was in the middle of. Never raises."""
+
+    def list_files(self, paths: Sequence[str], *, most: int) -> Listed:
+        """Files under ``paths`` (folders or globs; one that does not exist holds none), each once, without hidden ones; it stops beyond
+        ``most`` whose name fits `source.include`. Raises SourceError."""
+
+    def qualified_folder(self, folder: str) -> str:
+        """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""
+
+    def look_at(self, files: Sequence[PlannedFile]) -> None:
+        """Notes of each file what it is by its first bytes, and why it cannot be read if it cannot."""
+
+    def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
+        """Looks at the beginning of a few files."""
+
+    def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
+        """Paths of those that unpack to nothing, or to a byte order mark."""
+
+    def refuse_unsafe_sql(self, config_dir: Path) -> None:
+        """Raises ConfigError for expressions that Spark would take and that would break the promises."""
+
+    def judge_source(
+        self, checks: Sequence[SourceCheck], plan: PlanResult, left: Sequence[PlannedFile], runs_uri: str, phases: Phases
+    ) -> SourceVerdict:
+        """Looks at the listing, and at lines of the files ``left``, and has ``checks`` judged. ``runs_uri``: where the reports of earlier
+        runs are; ``phases``: where the time of scans is noted. Never raises for a check
+        that cannot be evaluated: such a check blocks. Notes what is wrong with files that cannot be read."""
+
+    def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[tuple[str, bytes], ...]]:
+        """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a header that depends on the line."""
+
+    def read_through(self, files: Sequence[PlannedFile]) -> None:
+        """Reads files to their end, and notes why those cannot be read that cannot."""
+
+    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> Job:
+        """Made, and not begun."""
+
+    def reason(self, error: Exception) -> str:
+        """Why reading or shipping failed, in words that hold no log content."""

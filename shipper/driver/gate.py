@@ -1,0 +1,84 @@
+"""Whether a gate is open, what to tell people if it is not, and how checks show figures. None of them looks better than it is: a share below
+its limit never looks like it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TypeVar
+
+from shipper.config.units import write_size
+from shipper.report.results import CheckResult, GateResult
+
+G = TypeVar("G", bound=GateResult)
+_MOST_NAMED = 5
+
+
+def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
+    """A check that cannot be evaluated blocks, whatever its severity: nobody knows what it would have said."""
+    return CheckResult(
+        check=check, severity="block", passed=False, expected=expected, observed=f"could not be evaluated, so it blocks: {fault}"
+    )
+
+
+def closed(results: Sequence[CheckResult]) -> list[CheckResult]:
+    """The results that close the gate; empty if it is open. A gate without any result is closed."""
+    if not results:
+        return [CheckResult(check="gate", severity="block", passed=False, expected="≥ 1 check", observed="0 checks evaluated")]
+    return [result for result in results if not result.passed and result.severity == "block"]
+
+
+def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
+    """One paragraph for GateClosed. ``what_it_means`` says which gate and what that did to the records, such as
+    ``before shipping: not one byte was sent``."""
+    named = "; ".join(f"{one.check}: expected {one.expected}, observed {one.observed}" for one in closing[:_MOST_NAMED])
+    more = f"; and {len(closing) - _MOST_NAMED} more" if len(closing) > _MOST_NAMED else ""
+    count = "" if len(closing) == 1 else f"{len(closing)} checks do not hold: "
+    # What decided comes first: whoever shows one line of this shows its beginning.
+    return (
+        f"{count}{named}{more}. The gate is closed {what_it_means}. Clear up what they point to, or correct the checks under "
+        "`gates` in the pipeline's file; then run the window again: it sends what is missing, and nothing twice."
+    )
+
+
+def close_if_needed(result: G, what_it_means: str) -> G:
+    """The result of a gate with its verdict: failed, in words, if a check closes the gate."""
+    result.finished_at = dt.datetime.now(dt.UTC)
+    if closing := closed(result.checks):
+        result.status, result.error = "failed", closed_message(closing, what_it_means)
+    return result
+
+
+def between(fewest: str | None, most: str | None, what: str = "") -> str:
+    """``≥ 1 files``, ``1–3 files``, ``≤ 3 files``, ``3 files``."""
+    unit = f" {what}" if what else ""
+    if fewest is not None and fewest == most:
+        return f"{fewest}{unit}"
+    if fewest is not None and most is not None:
+        return f"{fewest}–{most}{unit}"
+    if most is not None:
+        return f"≤ {most}{unit}"
+    return f"≥ {fewest}{unit}" if fewest is not None else f"any number of {what}"
+
+
+def figure(count: int | None) -> str | None:
+    return None if count is None else f"{count:,}"
+
+
+def size(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else write_size(size_bytes)
+
+
+def share(part: int, whole: int) -> str:
+    """``99.9999 %``, rounded down."""
+    percent = part * 1_000_000 // whole / 10_000
+    # Near an end every digit counts; in the middle four of them would only be read.
+    return f"{int(percent * 100) / 100 if 1 <= percent <= 99 else percent:.12g} %"
+
+
+def rate(value: float) -> str:
+    return f"{100 * value:.12g} %"
+
+
+def listed(items: list[str], most: int = 5) -> str:
+    return ", ".join(items[:most]) + (f" and {len(items) - most:,} more" if len(items) > most else "")

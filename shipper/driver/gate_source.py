@@ -1,0 +1,64 @@
+"""Step `gate_source`: what is wrong with the window's files, before the first byte leaves."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from shipper.config.checks import ContentCheck
+from shipper.config.listing_checks import ListingCheck
+from shipper.driver.context import RunContext
+from shipper.driver.gate import close_if_needed
+from shipper.report.results import CheckResult, GateResult, PlannedFile, PlanResult
+from shipper.runner import GATE_SOURCE, PLAN
+
+
+def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
+    """When every cluster holds everything already, there is nothing to guard: skipped, and said."""
+    planned = context.folder.need(PLAN, PlanResult)
+    result = GateResult(**context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at)
+    result = _judge_source(context, planned, result)
+    if result.status != "failed" or not any(file.left for file in planned.late_files):
+        return result
+    # An old file must not close the gate of each hour that finds it. It stays out, with a warning, if the window's own files are right.
+    own = _judge_source(context, planned.without_late_files(""), result.model_copy(update={"status": "succeeded", "error": None}))
+    if own.status == "failed":
+        return result
+    broken = next((f"{c.check}: expected {c.expected}, observed {c.observed}" for c in result.checks if _closes(c)), result.error)
+    own.late_held_back = f"with the late files the source gate would be closed ({broken}); run their window when it is cleared up"
+    return own
+
+
+def _closes(check: CheckResult) -> bool:
+    return check.severity == "block" and not check.passed
+
+
+def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:
+    result = result.model_copy(update={"checks": [], "scans": 0, "scope": ""})
+    checks = context.pipeline.gates.source
+    may_be_empty = not planned.own_files and context.pipeline.source.when_empty == "succeed"
+    if may_be_empty:
+        # Nothing is wrong with the window. Late files of others are still looked into.
+        checks = tuple(check for check in checks if not isinstance(check, ListingCheck))
+    left = _readable(context, planned)
+    nothing_left = not left and (planned.files or may_be_empty)
+    if nothing_left or not checks:
+        result.status = "skipped"
+        result.scope = "nothing is left to ship" if nothing_left else "late files alone, and no check looks into files"
+        result.finished_at = dt.datetime.now(dt.UTC)
+        return result
+    if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
+        context.bytes_to_read = planned.bytes_to_read
+    context.start_spark()
+    with context.phases("analysing SQL"):
+        context.engine.refuse_unsafe_sql(context.config_dir)
+    judged = context.engine.judge_source(checks, planned, left, context.own_runs_uri, context.phases)
+    result.checks, result.scans, result.scope = judged.results, judged.scans, judged.scope
+    return close_if_needed(result, "before shipping: not one byte was sent")
+
+
+def _readable(context: RunContext, planned: PlanResult) -> list[PlannedFile]:
+    """The files that are left to ship and can be read, as far as their beginning says."""
+    left = [file for file in planned.files if file.left]
+    if unknown := [file for file in left if file.unknown]:
+        context.engine.look_at(unknown)
+    return [file for file in left if not file.problem]

@@ -1,0 +1,70 @@
+"""Pieces of files, which the reader reads as rows, and what it says of them afterwards. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from shipper.driver.files import split_hash, split_starts
+from shipper.report.results import PlannedFile
+from shipper.types import FileId
+
+_ALL_LINES = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """Bytes [start, end) of a file; its lines are those that begin in there."""
+
+    file: PlannedFile
+    start: int
+    end: int
+    split: int
+    """What its rows have in the column `split`."""
+    most_lines: int = _ALL_LINES
+
+
+@dataclass(frozen=True)
+class PieceReport:
+    """What the reader says of a piece."""
+
+    split: int
+    stored: int
+    """Bytes taken from the file, as it is stored; -1 for bzip2."""
+    unpacked: int
+    """Bytes of lines, with their ends."""
+    lines: int
+    problem: str
+    """Why not all of it could be read; empty if it could."""
+
+
+def file_id(file: PlannedFile) -> FileId:
+    return FileId(file.path, file.size_bytes, file.modified_ms)
+
+
+def uri_of(file: PlannedFile) -> str:
+    return file.uri or file.path
+
+
+def file_pieces(files: Iterable[PlannedFile], split_size_bytes: int) -> Iterator[FilePiece]:
+    """All splits of the files, in their order."""
+    for file in files:
+        for start in split_starts(file.path, file.size_bytes, split_size_bytes):
+            yield piece_at(file, start, split_size_bytes)
+
+
+def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
+    starts = split_starts(file.path, file.size_bytes, split_size_bytes)
+    end = file.size_bytes if len(starts) == 1 else min(start + split_size_bytes, file.size_bytes)
+    return FilePiece(file, start, end, split_hash(uri_of(file), file_id(file), start))
+
+
+def broken_files(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> list[PlannedFile]:
+    """Those that could not be read to their end; their problem is noted."""
+    problems = {report.split: report.problem for report in reports if report.problem}
+    found = {}
+    for piece in pieces if problems else ():
+        if piece.split in problems:
+            piece.file.problem = problems[piece.split]
+            found[piece.file.path] = piece.file
+    return list(found.values())

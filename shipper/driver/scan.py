@@ -1,0 +1,50 @@
+"""One scan of files by a job that ships, watched; and why it failed, if it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shipper.config.models import Cluster
+from shipper.driver.engine import Engine, Scan
+from shipper.driver.progress import Progress
+from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
+from shipper.ledger.lease import HeldLease
+from shipper.ledger.log import LedgerLog
+from shipper.report.results import PlannedFile
+from shipper.worker.order import ShipOrder
+from shipper.worker.sealed import unsealed
+
+
+def scan(
+    engine: Engine, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *,
+    long_lines: bool,
+) -> Scan:  # fmt: skip
+    """Runs the job. Never raises: what is committed must be accounted for, whatever happened. The job is stopped when the lease's run is
+    superseded, or when nothing moves any more."""
+    found, stalled = Scan(), None
+    try:
+        job = engine.job(order, cluster, files, long_lines=long_lines)
+        progress = Progress(ledger, order, lease.superseded, job.stop, job.read_so_far)
+        try:
+            with progress:
+                job.run(found)
+        finally:
+            stalled = progress.stalled
+    except Exception as error:
+        found.error = stalled or why_failed(engine, error, order, superseded=lease.superseded.is_set())
+    for receipt in found.receipts:
+        if receipt.error and found.error is None:
+            found.error = of_kind(receipt.error_kind, receipt.error)
+    return found
+
+
+def why_failed(engine: Engine, error: Exception, order: ShipOrder, *, superseded: bool) -> ShipperError:
+    if isinstance(error, ShipperError):
+        return error
+    if superseded:
+        return Superseded(f"a later run of pipeline {order.pipeline} took over; this one stopped, and sends nothing more")
+    if told := unsealed(str(error), order.seal):
+        return told
+    return DeliveryError(
+        f"the Spark job failed: {engine.reason(error)}. What was committed is in the ledger: run again, and only the rest is sent."
+    )

@@ -1,0 +1,91 @@
+"""What the tasks of a ship are told, made of the plan, of what was measured of the cluster, and of what the ledger holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shipper.config.models import Cluster
+from shipper.driver.context import RunContext
+from shipper.driver.dispositions import fixed_topics, reasons, rules
+from shipper.driver.files import split_hash
+from shipper.driver.pieces import file_id
+from shipper.driver.preflight import Preflight
+from shipper.errors import SourceError
+from shipper.ledger.chunks import SplitState
+from shipper.ledger.takeover import Takeover
+from shipper.report.results import PlannedFile, PlanResult
+from shipper.types import SplitId
+from shipper.worker.order import BundleOrder, OrderedSplit, QuarantineOrder, ShipOrder
+
+
+def ship_order(
+    context: RunContext, cluster: Cluster, plan: PlanResult, ready: Preflight, taken: Takeover, files: Sequence[PlannedFile]
+) -> ShipOrder:
+    """``files``: those that are left. Raises ConfigError for a header of a bundle that depends on the line, SourceError."""
+    pipeline = context.pipeline
+    bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
+    return ShipOrder(
+        pipeline=pipeline.name,
+        cluster=cluster.name,
+        run_id=context.folder.run_id,
+        window=str(context.window),
+        digest=plan.transform_digest,
+        generation=taken.generation,
+        chunks_end=taken.chunks_end,
+        ledger_topic=cluster.ledger_topic(pipeline.name),
+        settings=ready.settings,
+        limits=ready.limits,
+        lanes=ready.tuning.lanes,
+        batch_bytes=ready.tuning.batch_bytes,
+        chunk_size_bytes=ready.tuning.chunk_bytes,
+        deadline_seconds=delivery.metadata_wait_seconds,
+        topics=fixed_topics(pipeline),
+        listed=frozenset(pipeline.listed_topics()),
+        max_topics=pipeline.limits.max_topics,
+        splits=_splits(context, taken, files),
+        bundle=BundleOrder(bundle.max_bytes, all_lines=pipeline.records.value == "value") if bundle else None,
+        rules=rules(pipeline),
+        reasons=reasons(pipeline),
+        quarantine=QuarantineOrder(quarantine.topic, quarantine.keep_bytes) if quarantine else None,
+        partitions=delivery.partitions if isinstance(delivery.partitions, tuple) else None,
+        share_partitions=delivery.partitions == "share",
+        tasks=pipeline.tasks,
+        in_order=delivery.ordering == "file",
+        stall_seconds=delivery.stall_seconds,
+        rate_limit_bytes=min((limit for limit in (delivery.rate_limit, cluster.rate_limit) if limit), default=None),
+        ratio=plan.sample_ratio,
+        spark=context.engine.version,
+    )
+
+
+def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) -> dict[int, OrderedSplit]:
+    pipeline = context.pipeline
+    restores_bom, in_order = pipeline.records.value == "value", pipeline.delivery.ordering == "file"
+    headers = context.engine.headers_of_files([file.uri for file in files])
+    found: dict[int, OrderedSplit] = {}
+    count = 0
+    for file in files:
+        starts = context.split_starts(file_id(file))
+        count += len(starts)
+        for start in starts:
+            split = SplitId(file_id(file), start)
+            state = taken.chunks.splits.get(split)
+            topics = {topic for _, topic in state.chunks} if state else set()
+            found[split_hash(file.uri, split.file, start)] = OrderedSplit(
+                split,
+                bom=start == 0 and file.bom and restores_bom,
+                there={topic: state.intervals(topic) for topic in topics} if state else {},
+                partitions=_partitions(state, topics) if state and in_order else {},
+                quarantines=state.quarantines if state else frozenset(),
+                end_known=state is not None and state.end is not None,
+                of=len(starts),
+                window=file.late_window,
+                headers=headers.get(file.uri, ()),
+            )
+    if len(found) != count:
+        raise SourceError("two splits of this window have the same 64-bit hash; ship the window in two halves")
+    return found
+
+
+def _partitions(state: SplitState, topics: set[str]) -> dict[str, int]:
+    return {topic: number for topic in topics if (number := state.partition(topic)) is not None}

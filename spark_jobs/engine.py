@@ -1,0 +1,189 @@
+"""Spark and Java behind :class:`shipper.driver.engine.Engine`: when they start and end, and what is asked of them.
+
+What imports pyspark is imported when it is first needed: a run with nothing to ship asks Java about files, and no more (docs/adr/0014).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shipper.config.checks import SourceCheck
+from shipper.config.models import Cluster, Pipeline
+from shipper.driver.engine import Engine, Job, Listed, SourceVerdict
+from shipper.driver.pieces import broken_files, file_pieces
+from shipper.driver.preflight import Sample
+from shipper.report.phases import Phases
+from shipper.report.results import PlannedFile, PlanResult
+from shipper.worker.order import ShipOrder
+from spark_jobs import listing, reason
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.java import end_java
+from spark_jobs.settings import SPARK_MINOR, set_environment, spark_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STOPS_WITHIN_SECONDS = 4.0
+_MUCH_BYTES = 1 << 30
+"""Above it another JVM pays, which optimises what it runs (docs/adr/0014): 240 MB cost 25 CPU s without and 32 with it."""
+
+
+class SparkEngine(Engine):
+    version = SPARK_MINOR
+
+    def __init__(
+        self, pipeline: Pipeline, *, judges: bool = False, ships: bool = False, spark: SparkSession | None = None
+    ) -> None:
+        """``judges``, ``ships``: whether a source gate, or a ship, is among what this process does, so that what it needs is made ready
+        while Spark starts. ``spark``: somebody else's session, which stays."""
+        self._pipeline = pipeline
+        self._judges, self._ships = judges, ships
+        self._given = spark
+        self._started: SparkSession | None = None
+        self._files: Hadoop | None = None
+        self._begun: threading.Thread | None = None
+        self._stopping: threading.Thread | None = None
+
+    # Begin and end
+
+    @property
+    def _hadoop(self) -> Hadoop:
+        """For whatever is asked about files; it needs no Spark."""
+        if self._begun is not None:
+            self._begun.join()  # there is to be one JVM
+        if self._files is None:
+            if (spark := self._session) is not None:
+                self._files = Hadoop.of(spark)
+            else:
+                set_environment(self._pipeline)
+                self._files = Hadoop.start(spark_settings(self._pipeline))
+        return self._files
+
+    @property
+    def _session(self) -> SparkSession | None:
+        return self._given or self._started
+
+    @property
+    def _spark(self) -> SparkSession:
+        assert self._session is not None, "Spark was not started"
+        return self._session
+
+    def start_java(self) -> None:
+        assert self._hadoop
+
+    def begin(self, bytes_to_read: int) -> None:
+        def try_to_start() -> None:
+            with contextlib.suppress(Exception):
+                self._start(bytes_to_read)
+
+        if self._session is None and self._begun is None:
+            self._begun = threading.Thread(target=try_to_start, name="start Spark", daemon=True)
+            self._begun.start()
+
+    def start(self, bytes_to_read: int) -> None:
+        if self._begun is not None:
+            self._begun.join()
+        if self._session is None:
+            self._start(bytes_to_read)
+
+    def _start(self, bytes_to_read: int) -> None:
+        if self._judges:
+            # Great Expectations takes seconds to import, and so does Java to start, in another process. What is wrong with the
+            # import is said where the gate imports it.
+            threading.Thread(target=_import_gates, name="import gates").start()
+        from spark_jobs.session import session
+
+        self._started = spark = session(self._pipeline, much_work=bytes_to_read > _MUCH_BYTES)
+        if self._ships:
+            from spark_jobs.sink import start_workers
+
+            threading.Thread(target=start_workers, args=(spark, self._pipeline.tasks), name="start workers", daemon=True).start()
+        self._files = None  # it may have been of another JVM
+
+    def begin_to_stop(self) -> None:
+        if self._started is not None:
+            spark, self._started = self._started, None
+            self._stopping = threading.Thread(target=spark.stop, name="stop Spark", daemon=True)
+            self._stopping.start()
+
+    def stop(self) -> None:
+        self.begin_to_stop()
+        if self._stopping is not None:
+            self._stopping.join()
+
+    def abandon(self) -> None:
+        """A call into the JVM that was interrupted leaves its connection in the middle of an answer, so another thread asks, on one of its
+        own."""
+        spark, self._started, self._given = self._session, None, None
+        if spark is None:
+            end_java()
+        else:
+            from spark_jobs.session import end_session
+
+            end_session(spark, _STOPS_WITHIN_SECONDS)
+
+    # Files
+
+    def list_files(self, paths: Sequence[str], *, most: int) -> Listed:
+        source = self._pipeline.source
+        return listing.list_files(self._hadoop, paths, recursive=source.recursive, include=source.include, most=most)
+
+    def qualified_folder(self, folder: str) -> str:
+        return listing.qualified_folder(self._hadoop, folder)
+
+    def look_at(self, files: Sequence[PlannedFile]) -> None:
+        listing.look_at(self._hadoop, files)
+
+    def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
+        return listing.take_sample(self._hadoop, files, self._pipeline.delivery.compression)
+
+    def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
+        return listing.empty_files(self._hadoop, files)
+
+    # Lines
+
+    def refuse_unsafe_sql(self, config_dir: Path) -> None:
+        from spark_jobs.expressions import refuse_unsafe_sql
+
+        refuse_unsafe_sql(self._spark, self._pipeline, config_dir)
+
+    def judge_source(
+        self, checks: Sequence[SourceCheck], plan: PlanResult, left: Sequence[PlannedFile], runs_uri: str, phases: Phases
+    ) -> SourceVerdict:
+        from spark_jobs.gates.source import judge_source  # after Spark was started: with it, a thread that imports the same
+        from spark_jobs.gates.view import SourceView
+
+        return judge_source(checks, SourceView(self._spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases))
+
+    def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[tuple[str, bytes], ...]]:
+        from spark_jobs.frame import headers_of_files
+
+        return headers_of_files(self._spark, self._pipeline, uris)
+
+    def read_through(self, files: Sequence[PlannedFile]) -> None:
+        from spark_jobs.reader import LineLimits, reading
+
+        split_size = self._pipeline.split_size_bytes
+        pieces = list(file_pieces(files, split_size))
+        limits = LineLimits(self._pipeline.records.max_line_bytes)
+        with reading(self._spark, pieces, limits, partition_bytes=split_size) as read:
+            read.frame.count()
+            broken_files(pieces, read.reports())
+
+    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> Job:
+        from spark_jobs.job import SparkJob
+
+        return SparkJob(self._spark, self._pipeline, order, cluster, files, long_lines=long_lines)
+
+    def reason(self, error: Exception) -> str:
+        return reason.of_exception(error)
+
+
+def _import_gates() -> None:
+    with contextlib.suppress(Exception):
+        import_module("spark_jobs.gates.suite")

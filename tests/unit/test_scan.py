@@ -1,0 +1,60 @@
+"""A scan never raises: what its tasks committed must be accounted for."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shipper.driver.engine import Scan
+from shipper.driver.scan import scan
+from shipper.errors import DeliveryError, Superseded
+from shipper.worker.receipt import Receipt
+
+FULL = OSError(errno.ENOSPC, "No space left on device", "/tmp/shipper-1/order")
+
+
+class Failing:
+    """An engine whose job fails when a task is done, or is not even made."""
+
+    def __init__(self, makes_a_job: bool = True) -> None:
+        self._makes_a_job = makes_a_job
+
+    def job(self, *_: Any, **__: Any) -> Any:
+        if not self._makes_a_job:
+            raise FULL
+        return SimpleNamespace(run=self._run, stop=lambda: None, read_so_far=lambda: None)
+
+    def _run(self, found: Scan) -> None:
+        found.receipts = [Receipt(0, wire_bytes=7)]
+        raise FULL
+
+    def reason(self, error: Exception) -> str:
+        return str(error.strerror) if isinstance(error, OSError) else "?"
+
+
+def failed(engine: Failing, *, superseded: bool = False) -> Scan:
+    told = threading.Event()
+    if superseded:
+        told.set()
+    any_other: Any = SimpleNamespace(pipeline="web", seal="", superseded=told, chunks_end=0)
+    given: Any = engine
+    return scan(given, any_other, any_other, any_other, any_other, [], long_lines=False)
+
+
+@pytest.mark.parametrize("makes_a_job", [True, False])
+def test_a_full_disk_is_the_outcome_of_a_scan(makes_a_job: bool) -> None:
+    error = failed(Failing(makes_a_job)).error
+    assert type(error) is DeliveryError
+    assert "the Spark job failed: No space left on device." in error.message
+
+
+def test_what_was_done_before_a_job_failed_is_kept() -> None:
+    assert [receipt.wire_bytes for receipt in failed(Failing()).receipts] == [7]
+
+
+def test_a_job_that_was_stopped_for_a_later_run_says_that() -> None:
+    assert type(failed(Failing(), superseded=True).error) is Superseded
