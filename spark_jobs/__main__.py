@@ -19,19 +19,12 @@ from shipper import job_environment
 from shipper.config import load_all, load_pipeline, resolve_uri
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
-from shipper.config.pipeline import Pipeline, Source
+from shipper.config.pipeline import Pipeline
 from shipper.config.properties import deciding
-from shipper.errors import ShipperError
-from shipper.processes import age_seconds, be_fast
-from shipper.report.phases import STARTING_PYTHON
-from shipper.report.run_folder import RunFolder
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP
-from shipper.config.loading import references
-from shipper.config.models import Pipeline
-from shipper.config.spark_settings import deciding
 from shipper.driver.clusters import Clusters
 from shipper.errors import ShipperError
 from shipper.processes import age_seconds, be_fast
+from shipper.report.phases import STARTING_PYTHON
 from shipper.runner import GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP, JobOptions
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import say
@@ -104,8 +97,7 @@ def _run(arguments: argparse.Namespace) -> int:
         begin_java(spark_settings(pipeline))
     from shipper.driver.context import RunContext
     from shipper.driver.run import run_steps
-    from shipper.report.phases import STARTING_PYTHON
-    from shipper.report.results import RunFolder
+    from shipper.report.run_folder import RunFolder
     from spark_jobs.engine import SparkEngine
 
     runs_uri = resolve_uri(arguments.config, arguments.runs_uri or pipeline.runs_uri)

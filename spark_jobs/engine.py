@@ -12,13 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shipper.config.checks import SourceCheck
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.content_checks import SourceCheck
+from shipper.config.pipeline import Pipeline
 from shipper.driver.engine import Engine, Job, Listed, SourceVerdict
 from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
-from shipper.report.results import PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
 from spark_jobs.hadoop import Hadoop

@@ -13,11 +13,8 @@ from pyspark.sql import functions as F
 from shipper.config import locate
 from shipper.config.content_checks import InWindowCheck, MatchesCheck, RecordCheck
 from shipper.config.pipeline import Pipeline
+from shipper.config.records import Parse
 from shipper.config.rules import sql_column
-from shipper.config.checks import InWindowCheck, MatchesCheck, RecordCheck
-from shipper.config.models import Pipeline
-from shipper.config.parsing import Parse
-from shipper.config.sql import column
 from shipper.errors import ConfigError
 from spark_jobs.frame import LINES, of_line, with_parsed
 from spark_jobs.reason import first_line

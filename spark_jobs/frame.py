@@ -13,18 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import Route
+from shipper.config.records import UNROUTABLE, Parse, Route, regex_groups
 from shipper.config.rules import reserved_topics, sql_column
-from shipper.errors import ConfigError
-from shipper.worker.marks import MARK
-from spark_jobs.dispositions import DISPOSITION, counts, disposition, is_dropped, quarantine_checks
-from spark_jobs.parsing import PARSED, with_parsed
-from shipper.config.models import Pipeline
-from shipper.config.parsing import Parse, regex_groups
-from shipper.config.quarantine import UNROUTABLE
-from shipper.config.route import Route
-from shipper.config.rules import reserved_topics
-from shipper.config.sql import column
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
 from shipper.worker.marks import MARK
@@ -61,10 +51,10 @@ def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
 
 
 def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | None = None, reserved: str = RESERVED) -> DataFrame:
-    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), fate where the pipeline has them.
+    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), disposition where the pipeline has them.
 
     Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that; hence no `topic` for a pipeline
-    with one, an index for one with several fixed ones, and no `fate` where every line is shipped. ``dispositions`` gets Spark's count of
+    with one, an index for one with several fixed ones, and no `disposition` where every line is shipped. ``dispositions`` gets Spark's count of
     these. What is dropped travels without its value. ``reserved``: the cluster's `reserved_topics`.
     """
     frame = with_columns(frame, pipeline)
@@ -72,12 +62,13 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     if mapping.key is not None and quarantine_checks(pipeline):
         frame = frame.withColumn("key", F.expr(mapping.key))
     if decided is not None:
-        frame = frame.withColumn(_DISPOSITION, F.when(F.col(column(MARK)).isNull(), decided))  # a marked row's is decided already
+        # A marked row's is decided already.
+        frame = frame.withColumn(_DISPOSITION, F.when(F.col(sql_column(MARK)).isNull(), decided))
     value = _as_bytes(frame, mapping.value)
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline, reserved))
-    if dispositions is not None and (counted := _counts(pipeline, F.col(column(TOPIC_COLUMN)) if named else None)):
+    if dispositions is not None and (counted := _counts(pipeline, F.col(sql_column(TOPIC_COLUMN)) if named else None)):
         frame = frame.observe(dispositions, *counted)
     if mapping.drop:
         value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
@@ -92,7 +83,7 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     if decided is not None:
-        columns.append(F.col(column(_DISPOSITION)).alias("fate"))
+        columns.append(F.col(sql_column(_DISPOSITION)).alias("disposition"))
     if mapping.value != "value" or mapping.drop:
         # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))
@@ -203,15 +194,15 @@ def disposition(pipeline: Pipeline) -> Column | None:
 
 
 def _is_dropped(pipeline: Pipeline) -> Column:
-    return F.col(column(_DISPOSITION)) < len(pipeline.records.drop)
+    return F.col(sql_column(_DISPOSITION)) < len(pipeline.records.drop)
 
 
 def _counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
     """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name, where that is not known before reading."""
-    decided = F.col(column(_DISPOSITION))
+    decided = F.col(sql_column(_DISPOSITION))
     found = [F.count_if(decided == index).alias(name) for index, name in enumerate(names(pipeline))]
     if topic is not None and pipeline.quarantine is not None:
-        unmarked = F.col(column(MARK)).isNull()
+        unmarked = F.col(sql_column(MARK)).isNull()
         free = decided.isNull() & unmarked if names(pipeline) else unmarked
         found.append(F.count_if(free & topic.isNull()).alias(f"quarantined: {UNROUTABLE}"))
     return found
@@ -241,7 +232,7 @@ def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 def is_parsed(parse: Parse) -> Column:
     """Whether the line could be parsed; never null."""
-    parsed = F.col(column(PARSED))
+    parsed = F.col(sql_column(PARSED))
     return F.coalesce(parsed, F.lit(False)) if parse.regex is not None or parse.json_object is True else parsed.isNotNull()
 
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from shipper.config.delivery_checks import ChecksumCheck
-from shipper.config.models import Cluster, Pipeline
-from shipper.config.sql import column
+from shipper.config.checks import ChecksumCheck
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import sql_column
 from shipper.driver.dispositions import is_counted
 from shipper.driver.engine import Job, Scan
 from shipper.driver.pieces import file_pieces
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK
 from shipper.worker.order import ShipOrder
-from shipper.worker.pool import LaneSample
-from shipper.worker.receipt import Receipt, SplitReceipt, TopicReceipt
 from spark_jobs.frame import records
 from spark_jobs.reader import LineLimits, reading
 from spark_jobs.sink import Sink
@@ -54,7 +52,7 @@ class SparkJob(Job):
                     self._write(read.frame, scan)
                 except Exception as error:
                     failed = error
-                scan.receipts = [_receipt(fields) for fields in self._sink.receipts]
+                scan.receipts = self._sink.receipts
                 scan.reports = read.reports()
         except Exception as error:  # of a JVM that is gone; what it did before says why
             failed = failed or error
@@ -63,7 +61,7 @@ class SparkJob(Job):
 
     def _write(self, frame: DataFrame, scan: Scan) -> None:
         pipeline, observed, dispositions = self._pipeline, Observation("lines"), Observation("dispositions")
-        frame = frame.observe(observed, F.count_if(~F.col(column(MARK)).eqNullSafe(BROKEN)).alias("read"))
+        frame = frame.observe(observed, F.count_if(~F.col(sql_column(MARK)).eqNullSafe(BROKEN)).alias("read"))
         frame, checksums = _with_checksum(records(frame, pipeline, dispositions, self._cluster.reserved_topics), pipeline)
         self._sink.write(frame.coalesce(pipeline.tasks))
         scan.read = observed.get["read"]
@@ -96,8 +94,8 @@ def _with_checksum(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Obs
     if not any(isinstance(check, ChecksumCheck) for check in pipeline.gates.delivery):
         return frame, None
     checksum = F.col("checksum")
-    if "fate" in frame.columns:
-        checksum = F.when(F.col("fate").isNull(), checksum)
+    if "disposition" in frame.columns:
+        checksum = F.when(F.col("disposition").isNull(), checksum)
     parts = [F.shiftrightunsigned(checksum, shift).bitwiseAND(F.lit(_PART)) for shift in _SHIFTS]
     observed = Observation("checksums")
     sums = [F.sum(part).alias(f"part{shift}") for part, shift in zip(parts, _SHIFTS, strict=True)]
@@ -106,10 +104,3 @@ def _with_checksum(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Obs
 
 def _checksum(observed: Observation) -> int:
     return sum((observed.get[f"part{shift}"] or 0) << shift for shift in _SHIFTS) % (1 << 64)
-
-
-def _receipt(fields: dict[str, Any]) -> Receipt:
-    fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
-    fields["samples"] = [LaneSample(**sample) for sample in fields.get("samples", ())]
-    fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
-    return Receipt(**fields)

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Observation
 
 from shipper.config.pipeline import Pipeline
-from shipper.report.plan_result import PlannedFile
-from shipper.config.models import Pipeline
 from shipper.driver.pieces import file_pieces
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from spark_jobs import class_data
 from spark_jobs.expressions import sql_faults
 from spark_jobs.frame import gate_frame, records

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shipper.driver.formats import PLAIN
-from shipper.report.plan_result import PlannedFile
-from shipper.types import FileId
 from shipper.driver.pieces import FilePiece, PieceReport, uri_of
 from spark_jobs import packed
 from spark_jobs.java import afterwards

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shipper.driver.files import split_starts
-from shipper.report.plan_result import PlannedFile
-from spark_jobs.pieces import FilePiece, piece_at
 from shipper.driver.pieces import FilePiece, piece_at
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 
 #: Of a compressed file larger than a piece, which can be read from its beginning only.
 HEAD_LINES = 20_000

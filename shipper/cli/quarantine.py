@@ -18,10 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shipper.cli.console import ClusterName, Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.open_ledger import OpenLedger, open_ledgers, open_to_change
 from shipper.config.pipeline import Pipeline
-from shipper.driver.replay import InQuarantine, KeptValues, Place, Repaired, in_quarantine
-from shipper.cli.console import Config, Json, Terminal, print_json
-from shipper.cli.ledger import ClusterName, Name, OpenLedger, open_ledgers, open_to_change
-from shipper.config.models import Pipeline
 from shipper.driver.replay import InQuarantine, KeptValues, RecordPosition, Repaired, in_quarantine
 from shipper.driver.replay import replay as send_repaired
 from shipper.errors import UsageError
@@ -184,14 +180,16 @@ def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
                 headers = decode_headers(record.headers)
                 if headers is None or headers.pipeline != ledger.pipeline.name:
                     continue
-                place = Place(headers.file, headers.split, headers.record)
+                place = RecordPosition(headers.file, headers.split, headers.record)
                 chunk = known.find(place)
                 if chunk and chunk.value.run_id == headers.run:
                     kept.add(chunk, place, record.value)
                     yield _as_shown(ledger, place, record, headers, known.replay_of(place))
 
 
-def _as_shown(ledger: OpenLedger, place: Place, record: HeadedRecord, headers: QuarantineHeaders, replay: Replay | None) -> Shown:
+def _as_shown(
+    ledger: OpenLedger, place: RecordPosition, record: HeadedRecord, headers: QuarantineHeaders, replay: Replay | None
+) -> Shown:
     keep = ledger.pipeline.quarantine.keep_bytes if ledger.pipeline.quarantine else 0
     return Shown(
         pipeline=headers.pipeline,

@@ -6,19 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shipper.config.records import Quarantine
-from shipper.driver.files import split_hash
-from shipper.driver.pending import Remaining
-from shipper.report.plan_result import PlannedFile
-from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
-from shipper.types import FileId
-from shipper.config.quarantine import Quarantine
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
 from shipper.driver.pending import Pending
 from shipper.driver.pieces import file_id
 from shipper.driver.timelines import lane_accounts, lane_timeline
-from shipper.report.results import FileAccount, PlannedFile, ShipResult, TopicAccount, write_checksum
+from shipper.report.plan_result import PlannedFile
+from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.worker.receipt import Receipt, SplitReceipt
 
 
@@ -46,10 +41,10 @@ class ReceiptAccount:
         self._dropped = scan.dropped if scan.receipts else self._dropped
         for receipt in scan.receipts:
             for split in receipt.splits.values():
-                split.records = split.before = split.adjusted = 0
-                split.filtered, split.settled = {}, {}
+                split.records = split.already_there = split.adjusted = 0
+                split.filtered, split.already_quarantined = {}, {}
             for topic in receipt.topics.values():
-                topic.before = 0
+                topic.already_there = 0
         self._receipts += scan.receipts
 
     def close(
@@ -70,7 +65,7 @@ class ReceiptAccount:
         result.late_records = sum(file.delivered for file in result.files if file.path in late)
         result.filtered = added(file.filtered for file in result.files)
         result.quarantined = added(file.quarantined for file in result.files)
-        result.settled = added(split.settled for split in splits)
+        result.settled = added(split.already_quarantined for split in splits)
         if result.checksum is not None:
             result.checksum_added = write_checksum(sum(split.adjusted for split in splits))
         if result.ends_before is not None:

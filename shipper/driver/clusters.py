@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from shipper.config import load_cluster
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.errors import ConfigError
 
 

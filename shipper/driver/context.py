@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from shipper.config import resolve_uri
-from shipper.config.models import Cluster, Pipeline
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
 from shipper.driver.connections import Connections
 from shipper.driver.engine import Engine
 from shipper.driver.files import split_starts
 from shipper.driver.pieces import file_id
-from shipper.ledger.folder import LedgerFolder
+from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.phases import Phases
-from shipper.report.results import PlannedFile, RunFolder
+from shipper.report.plan_result import PlannedFile
+from shipper.report.run_folder import RunFolder
 from shipper.runner import JobOptions
 from shipper.types import FileId
 from shipper.windows.window import Window

@@ -3,9 +3,9 @@ line (spark_jobs.frame), and the tasks and the account count by the same names."
 
 from __future__ import annotations
 
-from shipper.config.check_base import RecordCheck
-from shipper.config.models import Pipeline
-from shipper.config.quarantine import UNPARSEABLE
+from shipper.config.content_checks import RecordCheck
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import UNPARSEABLE
 
 
 def rules(pipeline: Pipeline) -> tuple[str, ...]:

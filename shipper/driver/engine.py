@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from shipper.config.checks import SourceCheck
-    from shipper.config.models import Cluster
+    from shipper.config.cluster import Cluster
+    from shipper.config.content_checks import SourceCheck
     from shipper.driver.files import ListedFile
     from shipper.driver.pieces import PieceReport
     from shipper.driver.preflight import Sample
     from shipper.errors import ShipperError
     from shipper.report.phases import Phases
-    from shipper.report.results import CheckResult, PlannedFile, PlanResult
+    from shipper.report.plan_result import PlannedFile, PlanResult
+    from shipper.report.results import CheckResult
     from shipper.worker.order import ShipOrder
     from shipper.worker.receipt import Receipt
 

@@ -6,8 +6,6 @@ import datetime as dt
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
-from shipper.config.delivery_checks import ReadBackCheck
-from shipper.config.models import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.gate import close_if_needed
 from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
@@ -40,7 +38,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     with context.phases("reading the ledger"):
         state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
     ledger = figures(state.chunks, [file_id(file) for file in files], shipped.generation)
-    evidence = DeliveryEvidence(account(shipped, [(file_id(file), file) for file in files], ledger))
+    evidence = DeliveryEvidence(reconcile(shipped, [(file_id(file), file) for file in files], ledger))
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"

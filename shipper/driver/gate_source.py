@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 
-from shipper.config.checks import ContentCheck
-from shipper.config.listing_checks import ListingCheck
+from shipper.config.checks import ListingCheck
+from shipper.config.content_checks import ContentCheck
 from shipper.driver.context import RunContext
 from shipper.driver.gate import close_if_needed
-from shipper.report.results import CheckResult, GateResult, PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import CheckResult, GateResult
 from shipper.runner import GATE_SOURCE, PLAN
 
 

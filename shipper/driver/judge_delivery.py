@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from shipper.config.delivery_checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
+from shipper.config.checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.driver.gate import rate, unevaluated
 from shipper.report.results import CheckResult
-from shipper.verify.reconcile import Account, Figure, Sum
+from shipper.verify.reconcile import Observed, Reconciliation, Sum
 
 #: Of thousands of files that do not add up, so many are named.
 _MOST_OPEN = 20
@@ -70,7 +70,7 @@ def _reference(one: Sum) -> int | str:
     return Counter(values).most_common(1)[0][0]
 
 
-def _fits(one: Sum, figure: Figure) -> bool:
+def _fits(one: Sum, figure: Observed) -> bool:
     reference = _reference(one)
     if one.at_least and figure is one.figures[-1] and isinstance(figure.value, int) and isinstance(reference, int):
         return figure.value >= reference
@@ -139,7 +139,7 @@ def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum]) -> list[CheckRes
     return [*shown, rest]
 
 
-def _quarantine_rate(check: QuarantineRateCheck, account: Account) -> CheckResult:
+def _quarantine_rate(check: QuarantineRateCheck, account: Reconciliation) -> CheckResult:
     quarantined = account.quarantined / account.read if account.read else float(account.quarantined > 0)
     # Rounded up, so that a share above the limit never looks like the limit.
     share = -(-account.quarantined * 100_000_000 // account.read) / 1_000_000 if account.read else 0

@@ -16,14 +16,10 @@ from dataclasses import dataclass, field
 
 from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile, NotTaken
-from shipper.driver.pending import Remaining
+from shipper.driver.pending import Pending
 from shipper.report.gaps import beginnings
 from shipper.report.past_runs import not_again
 from shipper.report.plan_result import LeftOut, LookedBack
-from shipper.driver.pending import Pending
-from shipper.report.beginning import beginnings
-from shipper.report.results import LeftOut, LookedBack
-from shipper.report.window_runs import not_again
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, source_paths

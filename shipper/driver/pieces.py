@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shipper.driver.files import split_hash, split_starts
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 
 _ALL_LINES = 2**63 - 1

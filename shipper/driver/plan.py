@@ -23,8 +23,6 @@ from shipper.ledger.fold import Chunks, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
-from shipper.ledger.state import LedgerState
-from shipper.report.results import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks

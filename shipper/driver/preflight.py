@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, Link, Tuning, Wishes, tune
-from shipper.config.models import Cluster, Pipeline
-from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES, LinkProfile, Tuning, TuningOverrides, tune
+from shipper.driver.tuning import (
+    SHORT_BATCH_BYTES,
+    SHORT_CHUNK_BYTES,
+    SHORT_LANES,
+    LinkProfile,
+    Tuning,
+    TuningOverrides,
+    tune,
+)
 from shipper.errors import NoSuchPartition, TopicMissing
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.client import ClusterClient

@@ -13,12 +13,6 @@ from shipper.errors import DeliveryError, ShipperError
 from shipper.ledger.codec import decode
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
-from shipper.types import LogRecord
-from shipper.worker.order import ShipOrder
-from shipper.worker.receipt import LaneSample, Receipt
-from spark_jobs.context import say
-from shipper.ledger.records import ChunkKey, ChunkValue, decode
 from shipper.terminal import say
 from shipper.worker.order import ShipOrder
 

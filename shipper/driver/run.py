@@ -7,8 +7,6 @@ import os
 import traceback
 from collections.abc import Sequence
 
-from shipper.config.checks import ListingCheck
-from shipper.config.content_checks import ContentCheck
 from shipper.driver.context import RunContext
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
@@ -17,20 +15,8 @@ from shipper.report.page import render
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import CheckResult, DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
+from shipper.report.results import DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
 from shipper.report.run_folder import StepResult
-from shipper.report.results import (
-    DeliveryGateResult,
-    Gap,
-    GateResult,
-    PastRun,
-    PlanResult,
-    RunReport,
-    ShipResult,
-    StepResult,
-    as_gated,
-)
-from shipper.report.summary import summary
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.terminal import say

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.driver.engine import Engine, Scan
 from shipper.driver.progress import Progress
 from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.worker.order import ShipOrder
 from shipper.worker.sealed import unsealed
 

@@ -14,8 +14,6 @@ from dataclasses import replace
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
-from shipper.config.delivery_checks import ReadBackCheck
-from shipper.config.models import Cluster
 from shipper.driver.account import ReceiptAccount, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
@@ -38,16 +36,13 @@ from shipper.errors import (
 )
 from shipper.kafka.topics import TopicLookup
 from shipper.ledger.codec import encode_chunk, encode_void
-from shipper.ledger.fold import SplitState
-from shipper.kafka.lookup import TopicLookup
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue, Void
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import GateResult, ShipResult, as_gated, write_checksum
-from shipper.report.results import GateResult, PlannedFile, PlanResult, ShipResult, as_gated
+from shipper.report.results import GateResult, ShipResult, as_gated
 from shipper.stopping import Stopped
 from shipper.terminal import say
 from shipper.types import FileId, SplitId

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shipper.config.models import Cluster
+from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.dispositions import fixed_topics, reasons, rules
 from shipper.driver.files import split_hash
 from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Preflight
 from shipper.errors import SourceError
-from shipper.ledger.chunks import SplitState
+from shipper.ledger.fold import SplitState
 from shipper.ledger.takeover import Takeover
-from shipper.report.results import PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.types import SplitId
 from shipper.worker.order import BundleOrder, OrderedSplit, QuarantineOrder, ShipOrder
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from shipper.ledger.records import ChunkKey, ChunkValue, decode
+from shipper.ledger.codec import decode
+from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
 from shipper.types import LogRecord
-from shipper.worker.pool import LaneSample
-from shipper.worker.receipt import Receipt
+from shipper.worker.receipt import LaneSample, Receipt
 
 _MOST_POINTS = 600
 
@@ -83,12 +83,12 @@ def lane_accounts(receipts: Sequence[Receipt]) -> list[LaneAccount]:
     """Each lane of each task. A task has a receipt for every scan of the files; its lanes are the same ones again."""
     found: dict[tuple[int, int], LaneAccount] = {}
     for receipt in receipts:
-        for lane, (transactions, size, busy, reopened) in enumerate(receipt.lanes):
+        for lane, work in enumerate(receipt.lanes):
             account = found.setdefault(
                 (receipt.task, lane), LaneAccount(task=receipt.task, lane=lane, transactions=0, bytes=0, busy_seconds=0.0)
             )
-            account.transactions += int(transactions)
-            account.bytes += int(size)
-            account.busy_seconds += busy
-            account.reopened += int(reopened)
+            account.transactions += work.transactions
+            account.bytes += work.bytes
+            account.busy_seconds += work.busy_seconds
+            account.reopened += work.reopened
     return [found[key] for key in sorted(found)]

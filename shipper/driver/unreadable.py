@@ -7,12 +7,10 @@ from itertools import groupby
 
 from shipper.driver.context import RunContext
 from shipper.driver.formats import PLAIN, UNREADABLE
+from shipper.driver.pieces import FilePiece, PieceReport, file_id
 from shipper.ledger.codec import encode_doubt
 from shipper.ledger.records import Doubt
 from shipper.report.plan_result import PlannedFile
-from shipper.driver.pieces import FilePiece, PieceReport, file_id
-from shipper.ledger.records import Doubt, encode_doubt
-from shipper.report.results import PlannedFile
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.worker.receipt import Receipt

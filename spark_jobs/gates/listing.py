@@ -20,17 +20,11 @@ from shipper.config.checks import (
     TotalBytesCheck,
 )
 from shipper.config.rules import pattern_of_source
-from shipper.config.units import format_bytes, write_duration, write_size
-from shipper.report.markup import plural
-from shipper.report.plan_result import PlanResult
-from shipper.report.results import PastRun
-from spark_jobs.gates.finding import Bound, Finding
-from spark_jobs.gates.words import between, figure, listed, rate
-from shipper.config.path_time import pattern_of_source
 from shipper.config.units import format_bytes, write_duration
 from shipper.driver.gate import between, figure, listed, rate, size
 from shipper.report.markup import plural
-from shipper.report.results import PastRun, PlanResult
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import PastRun
 from spark_jobs.gates.judging import Bound, CheckFigures
 
 _MOST_PARTS = 100_000

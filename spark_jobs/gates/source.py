@@ -10,7 +10,6 @@ from pyspark.errors import AnalysisException
 
 from shipper.config.checks import ListingCheck
 from shipper.config.content_checks import ContentCheck, SourceCheck
-from shipper.config.checks import ContentCheck, ListingCheck, SourceCheck
 from shipper.driver.engine import SourceVerdict
 from shipper.driver.gate import listed
 from shipper.report.results import CheckResult

@@ -16,20 +16,16 @@ from pyspark.sql import functions as F
 
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.content_checks import Gates
+from shipper.config.pipeline import Pipeline
 from shipper.config.rules import sql_column
-from shipper.errors import SourceError
-from shipper.report.past_runs import past_runs
-from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import PastRun
-from shipper.windows.window import Window
-from shipper.config.models import Gates, Pipeline
-from shipper.config.sql import column
 from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.unreadable import unreadable
 from shipper.errors import SourceError
-from shipper.report.past import past_runs
+from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
-from shipper.report.results import PastRun, PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import PastRun
+from shipper.windows.window import Window
 from shipper.worker.marks import BROKEN, MARK
 from spark_jobs.duplicates import duplicates
 from spark_jobs.frame import gate_frame
@@ -109,7 +105,7 @@ class SourceView:
             pieces, bytes_each = list(file_pieces(self.left, pipeline.split_size_bytes)), pipeline.split_size_bytes
         limits = LineLimits(pipeline.records.max_line_bytes, _KEPT_OF_LONG_LINES_BYTES)
         with reading(self.spark, pieces, limits, partition_bytes=bytes_each) as read:
-            yield read.frame.where(~F.col(column(MARK)).eqNullSafe(BROKEN))
+            yield read.frame.where(~F.col(sql_column(MARK)).eqNullSafe(BROKEN))
             broken_files(pieces, read.reports())
 
     def history(self, check: SizeVsHistoryCheck) -> Sequence[PastRun]:

@@ -32,7 +32,6 @@ import pyarrow as pa
 import xxhash
 
 from shipper.config.cluster import Cluster
-from shipper.config.models import Cluster
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
 from shipper.driver.progress import Progress

@@ -14,14 +14,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from shipper.config.pipeline import Pipeline
-from shipper.driver.files import split_starts
-from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.run_folder import RunFolder
-from shipper.config.models import Pipeline
 from shipper.driver.engine import SourceVerdict
 from shipper.driver.files import split_starts
 from shipper.report.phases import Phases
-from shipper.report.results import PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.runner import READER_JAR
 from spark_jobs.gates.listing import Listing
 from spark_jobs.gates.source import SourceEvidence, evaluate_source

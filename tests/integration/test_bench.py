@@ -16,7 +16,7 @@ from shipper_tools.bench import flink
 from shipper_tools.bench.files import Files
 from shipper_tools.bench.results import Case
 from shipper_tools.bench.world import World
-from shipper_tools.testing.console_consumer import read_topic
+from shipper_tools.dev.console_consumer import read_topic
 
 PEERS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache" / "shipper-peers"))
 needs_flink = pytest.mark.skipif(

@@ -16,12 +16,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from shipper.driver.gate import closed
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
-from spark_jobs.gates.verdict import closed
-from shipper.driver.gate import closed
-from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport
 from tests.integration.source_world import END, Logs, spark_session
 
 pytestmark = pytest.mark.spark

@@ -12,11 +12,9 @@ import pytest
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from shipper.driver.gate import closed
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult
-from spark_jobs.gates.verdict import closed
-from shipper.driver.gate import closed
-from shipper.report.results import CheckResult, PlanResult
 from tests.integration.source_world import Logs, spark_session
 
 pytestmark = pytest.mark.spark

@@ -17,11 +17,10 @@ from confluent_kafka.admin import AdminClient
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config import load_cluster
-from shipper.report.results import DeliveryGateResult
-from shipper.report.run_folder import RunFolder
 from shipper.driver.context import RunContext
 from shipper.driver.run import run_steps
-from shipper.report.results import DeliveryGateResult, RunFolder
+from shipper.report.results import DeliveryGateResult
+from shipper.report.run_folder import RunFolder
 from shipper.windows.window import parse_window
 from spark_jobs.engine import SparkEngine
 

@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 
 from shipper.config.rules import sql_column
 from shipper.driver.formats import HEAD_BYTES, recognise
-from shipper.report.plan_result import PlannedFile
 from shipper.driver.pieces import PieceReport, file_pieces
-from shipper.report.results import PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK, TOO_LONG, unmarked
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import list_files

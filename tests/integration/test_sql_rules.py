@@ -12,15 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shipper.config.pipeline import Pipeline
-from shipper.errors import ConfigError
-from shipper.report.phases import Phases
-from shipper.report.plan_result import PlannedFile, PlanResult
-from spark_jobs import steps
-from shipper.config.models import Pipeline
 from shipper.driver import run as steps
 from shipper.errors import ConfigError
+from shipper.report.account import steps
 from shipper.report.phases import Phases
-from shipper.report.results import PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
 from spark_jobs.expressions import refuse_unsafe_sql, sql_faults
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.session import session

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
-from shipper.driver.pending import remaining
-from shipper.config.models import Cluster
 from shipper.driver.pending import pending
 from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, SourceError
 from shipper.ledger.codec import decode, encode_chunk, encode_dropped, encode_generation, encode_lease

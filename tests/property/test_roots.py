@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
-from shipper.driver.pending import remaining
-from shipper.driver.replay import Place, in_quarantine
-from shipper.config.models import Cluster
 from shipper.driver.pending import pending
 from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.errors import SourceError

@@ -9,12 +9,10 @@ import pytest
 
 from shipper.config import load_cluster, load_pipeline
 from shipper.config.content_checks import Gates
-from shipper.report.results import GateResult, ShipResult
-from shipper.report.run_folder import RunFolder
-from shipper.config.models import Gates
 from shipper.driver.context import RunContext
 from shipper.driver.run import run_steps
-from shipper.report.results import GateResult, RunFolder, ShipResult
+from shipper.report.results import GateResult, ShipResult
+from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
 from spark_jobs.engine import SparkEngine

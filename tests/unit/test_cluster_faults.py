@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from shipper.config.pipeline import Pipeline
-from shipper.report.plan_result import PlanResult
-from shipper.report.run_folder import RunFolder
-from shipper.config.models import Pipeline
 from shipper.driver.clusters import Clusters
 from shipper.driver.context import RunContext
 from shipper.driver.plan import AskedCluster
-from shipper.report.results import PlanResult, RunFolder
+from shipper.report.plan_result import PlanResult
+from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
 

@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev import jars, pins, relock
 from shipper_tools.dev.errors import DevServerError, JarsUnavailable
-from shipper_tools.dev.jars import cache_folder, proxies, resolve_jars
+from shipper_tools.dev.jars import proxies, resolve_jars
 from shipper_tools.dev.pins import Pin, digest, lock_file, read_lock
 from shipper_tools.dev.ports import free_port
+
+from shipper.cache import cache_folder
 
 JARS = {"alpha": b"the first jar", "beta": b"the second jar"}
 GROUP, VERSION = "org.example.things", "1.0"

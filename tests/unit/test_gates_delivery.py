@@ -5,15 +5,9 @@ import time
 import pytest
 
 from shipper.config.checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
-from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Observed, Reconciliation, Sum
-from spark_jobs.gates import suite
-from spark_jobs.gates.delivery import Evidence, evaluate_delivery
-from spark_jobs.gates.question import Answer
-from spark_jobs.gates.verdict import closed
-from shipper.config.delivery_checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.driver.gate import closed
-from shipper.driver.judge_delivery import evaluate_delivery
-from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Account, Figure, Sum
+from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
+from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Observed, Reconciliation, Sum
 
 SUM = SumClosesCheck(check="sum_closes")
 
@@ -23,7 +17,7 @@ def sum_of(name, receipts, ledger, *more, **fields):
 
 
 def evaluate(*sums, check=SUM, files=()):
-    return evaluate_delivery([check], DeliveryEvidence(Account(sums=list(sums), files=list(files))))
+    return evaluate_delivery([check], DeliveryEvidence(Reconciliation(sums=list(sums), files=list(files))))
 
 
 def test_sums_that_close():
@@ -79,7 +73,7 @@ def test_a_figure_that_nobody_counted_blocks_even_if_the_check_would_only_warn()
 
 @pytest.mark.parametrize("check", [SUM, ChecksumCheck(check="checksum"), ReadBackCheck(check="read_back")])
 def test_no_figures_at_all_block(check):
-    (result,) = evaluate_delivery([check], DeliveryEvidence(Account()))
+    (result,) = evaluate_delivery([check], DeliveryEvidence(Reconciliation()))
     assert closed([result])
     assert "no figures to compare" in result.observed
 
@@ -109,7 +103,7 @@ def test_a_file_that_nobody_counted_closes_a_gate_that_would_only_warn():
 
 def read_back(*sums, fault=None, partitions=()):
     check = ReadBackCheck(check="read_back", mode="full")
-    return evaluate_delivery([check], DeliveryEvidence(Account(), list(sums), list(partitions), fault))
+    return evaluate_delivery([check], DeliveryEvidence(Reconciliation(), list(sums), list(partitions), fault))
 
 
 @pytest.mark.parametrize(("found", "passed"), [(999, False), (1000, True), (1016, True)])
@@ -133,7 +127,7 @@ def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
 
 def test_checksums_are_compared_as_they_are_written():
     check = ChecksumCheck(check="checksum")
-    account = Account(checksums=[Sum("values", (Figure("00ff", SPARK), Figure("00fe", LEDGER)))])
+    account = Reconciliation(checksums=[Sum("values", (Observed("00ff", SPARK), Observed("00fe", LEDGER)))])
     (result,) = evaluate_delivery([check], DeliveryEvidence(account))
     assert (result.passed, result.expected, result.observed) == (False, f"00ff {SPARK}", f"00fe {LEDGER}")
 
@@ -151,7 +145,7 @@ def test_checksums_are_compared_as_they_are_written():
 )
 def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
     check = QuarantineRateCheck(check="quarantine_rate", max_rate=0.001)
-    (result,) = evaluate_delivery([check], DeliveryEvidence(Account(read=read, quarantined=quarantined)))
+    (result,) = evaluate_delivery([check], DeliveryEvidence(Reconciliation(read=read, quarantined=quarantined)))
     assert (result.check, result.passed, result.observed) == ("quarantine_rate", passed, observed)
     assert result.expected == "≤ 0.1 % of the lines that were read"
 

@@ -7,14 +7,10 @@ from pyspark.errors import AnalysisException
 
 from shipper.config.checks import FilesCheck
 from shipper.config.content_checks import SourceCheck
+from shipper.driver.gate import closed
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import PastRun
-from spark_jobs.gates import finding
-from shipper.config.checks import FilesCheck, SourceCheck
-from shipper.driver.gate import closed
-from shipper.errors import SourceError
-from shipper.report.results import PastRun, PlannedFile, PlanResult
 from spark_jobs.gates import judging
 from spark_jobs.gates.listing import Listing
 from spark_jobs.gates.source import SourceEvidence, evaluate_source

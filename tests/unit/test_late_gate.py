@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 
 from shipper.config.pipeline import Pipeline
+from shipper.driver import gate_source
+from shipper.driver.context import RunContext
 from shipper.report.gaps import coverage
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult, as_gated
 from shipper.report.run_folder import RunFolder
-from shipper.config.models import Pipeline
-from shipper.driver import gate_source
-from shipper.driver.context import RunContext
-from shipper.report.coverage import coverage
-from shipper.report.results import CheckResult, ClusterPlan, GateResult, PlannedFile, PlanResult, RunFolder, as_gated
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
 

@@ -8,16 +8,10 @@ import pytest
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.pipeline import Pipeline
 from shipper.report.past_runs import past_runs
+from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport, ShipResult
 from shipper.report.run_folder import RunFolder
-from shipper.windows.window import Window
-from spark_jobs.context import RunContext
-from spark_jobs.source_view import SourceView
-from shipper.config.models import Pipeline
-from shipper.report.past import past_runs
-from shipper.report.phases import Phases
-from shipper.report.results import PlannedFile, PlanResult, RunFolder, RunReport, ShipResult
 from spark_jobs.gates.view import SourceView
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)

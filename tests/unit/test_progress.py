@@ -13,20 +13,15 @@ from pydantic import ValidationError
 from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Delivery
-from shipper.ledger.codec import encode_chunk
-from shipper.config.delivery import Delivery
 from shipper.driver import progress
 from shipper.driver.progress import Progress
 from shipper.driver.timelines import lane_timeline
+from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
-from spark_jobs import progress
-from spark_jobs.progress import Progress, lane_timeline
-from shipper.worker.pool import LaneSample
-from shipper.worker.receipt import Receipt
 
 CHUNK = ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t")
 VALUE = ChunkValue(last=10, end=False, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w")

@@ -13,8 +13,6 @@ from shipper.cli.ledger import _cell
 from shipper.config import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.config.records import ddl_names, regex_groups
-from shipper.config.models import Pipeline
-from shipper.config.parsing import ddl_names, regex_groups
 from shipper.driver.account import too_many_quarantined
 from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import RecordPosition, in_quarantine
@@ -30,8 +28,6 @@ from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
 from shipper.worker.assign import RecordLimits
-from spark_jobs.account import too_many_quarantined
-from shipper.worker.assign import Limits
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 WINDOW = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z"

@@ -3,12 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from shipper.report.plan_result import PlannedFile
-from shipper.worker.cut import split_slices
 from shipper.driver.pieces import PieceReport, broken_files, file_pieces
 from shipper.driver.unreadable import wrong_sizes
-from shipper.report.results import PlannedFile
-from shipper.worker.cut import pieces
+from shipper.report.plan_result import PlannedFile
+from shipper.worker.cut import split_slices
 from shipper.worker.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
 from shipper.worker.receipt import Receipt, SplitReceipt
 

@@ -1,8 +1,7 @@
 import pytest
 
 from shipper.report.plan_result import PlannedFile
-from spark_jobs.sample import Piece, pieces
-from shipper.report.results import PlannedFile
+from spark_jobs.sample import SampleRange, sample_ranges
 
 PIECE = 1000
 

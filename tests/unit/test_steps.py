@@ -11,7 +11,6 @@ import pytest
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.config.models import Cluster, Pipeline
 from shipper.driver import run as steps
 from shipper.driver.context import RunContext
 from shipper.errors import Superseded

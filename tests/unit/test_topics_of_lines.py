@@ -8,8 +8,6 @@ import pytest
 from shipper.config import load_all, load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver.replay import Place, Repaired, _check_topics
-from shipper.config.models import Cluster, Pipeline
 from shipper.driver.replay import RecordPosition, Repaired, _check_topics
 from shipper.errors import ConfigError, UsageError
 

@@ -25,19 +25,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config import load_cluster, load_pipeline, resolve_uri
+from shipper.driver.context import RunContext
+from shipper.driver.run import run_steps
 from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
 from shipper_tools.bench.machine import command_of, is_python_worker, process_seconds
-from spark_jobs.context import RunContext
-from shipper.driver.context import RunContext
-from shipper.driver.run import run_steps
-from shipper.processes import descendants
-from shipper.report.results import RunFolder, ShipResult
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP, new_run_id
-from shipper.windows.window import parse_window
-from shipper_tools.bench.machine import process_seconds
 from spark_jobs.engine import SparkEngine
 from spark_jobs.session import session
 
