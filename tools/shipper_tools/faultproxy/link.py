@@ -47,10 +47,6 @@ class Conditions:
     def one_way_seconds(self) -> float:
         return self.rtt_ms / 2000
 
-    @property
-    def request_seconds(self) -> float:
-        return self.request_delay_ms / 1000
-
 
 @dataclass
 class _Item:
@@ -320,12 +316,12 @@ class Pipe:
             if part.head is not None and self._link.exchanges is not None:
                 self._note(part.head, self._link.exchanges)
             hold = part.head is not None and self._wants_to_hold(part.head)
-            slow = part.ends and self._direction == "up" and self._link.shape.request_seconds > 0
+            slow = part.ends and self._direction == "up" and self._link.shape.request_delay_ms > 0
             if hold and part.start > cut:
                 self._put(data[cut : part.start], due)
                 cut = part.start
             if slow:
-                self._request_free_at = max(due, self._request_free_at) + self._link.shape.request_seconds
+                self._request_free_at = max(due, self._request_free_at) + self._link.shape.request_delay_ms / 1000
             if hold or slow:
                 self._put(data[cut : part.stop], math.inf if hold else self._request_free_at)
                 self.held += hold
