@@ -88,8 +88,8 @@ def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
     ClusterClient(numbered.cluster).create_topics({name: 4}, replication_factor=1)
     spans, made = Spans(), ship_numbered._context
 
-    def context(numbered: Numbered) -> Any:
-        found = made(numbered)
+    def context(*given: Any) -> Any:
+        found = made(*given)
         found.phases = spans
         return found
 

@@ -12,9 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shipper.config.pipeline import Pipeline
-from shipper.driver import run as steps
+from shipper.driver.gate_source import gate_source
 from shipper.errors import ConfigError
-from shipper.report.account import steps
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from spark_jobs.expressions import refuse_unsafe_sql, sql_faults
@@ -175,4 +174,4 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(spa
         common=lambda step: {**common, "step": step}, clusters={}, source_only=True, runs_uri=str(tmp_path), reship=False, phases=Phases(),
     )  # fmt: skip
     with pytest.raises(ConfigError, match="may give something else"):
-        steps.gate_source(context, started)
+        gate_source(context, started)
