@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Engine, Job, Listed, SourceVerdict
+from shipper.driver.engine import Engine, Listed, ShipJob, SourceVerdict
 from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
@@ -176,7 +176,7 @@ class SparkEngine(Engine):
             read.frame.count()
             broken_files(pieces, read.reports())
 
-    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> Job:
+    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
         from spark_jobs.job import SparkJob
 
         return SparkJob(self._spark, self._pipeline, order, cluster, files, long_lines=long_lines)

@@ -12,7 +12,7 @@ from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import sql_column
 from shipper.driver.dispositions import is_counted
-from shipper.driver.engine import Job, Scan
+from shipper.driver.engine import Scan, ShipJob
 from shipper.driver.pieces import file_pieces
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK
@@ -29,7 +29,7 @@ _MOST_PARTITION_BYTES = 128 * 2**20
 _PART, _SHIFTS = 2**22 - 1, (0, 22, 44)
 
 
-class SparkJob(Job):
+class SparkJob(ShipJob):
     def __init__(
         self, spark: SparkSession, pipeline: Pipeline, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *,
         long_lines: bool,

@@ -1,5 +1,5 @@
 """What becomes of a line: the parts of a pipeline below `records`, `routes` and `quarantine`. What Spark makes of them is spark_jobs.parsing and
-spark_jobs.records."""
+spark_jobs.frame."""
 
 from __future__ import annotations
 

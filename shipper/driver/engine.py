@@ -75,7 +75,7 @@ class Scan:
         return found
 
 
-class Job(Protocol):
+class ShipJob(Protocol):
     """Reads files, turns lines into records, and ships what an order says is missing."""
 
     def run(self, scan: Scan) -> None:
@@ -146,7 +146,7 @@ class Engine(Protocol):
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         """Reads files to their end, and notes why those cannot be read that cannot."""
 
-    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> Job:
+    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
         """Made, and not begun."""
 
     def reason(self, error: Exception) -> str:

@@ -82,12 +82,9 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     delivery = context.pipeline.delivery
     result = ShipResult(**context.common("ship"), cluster=cluster_name, started_at=started_at, finished_at=started_at)
     lease = HeldLease(
-        ledger,
-        context.folder.run_id,
-        delivery.lease_seconds,
-        delivery.lease_wait_seconds,
+        ledger, context.folder.run_id, delivery.lease_seconds, delivery.lease_wait_seconds,
         lambda text: say(f"{cluster_name}: {text}"),
-    )
+    )  # fmt: skip
     with ThreadPoolExecutor(1, thread_name_prefix="timeline") as meanwhile, ExitStack() as held:
         with context.phases("waiting for the lease"):
             held.enter_context(lease)

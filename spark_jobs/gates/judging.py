@@ -17,6 +17,9 @@ from shipper.driver.gate import unevaluated
 from shipper.report.results import CheckResult
 from spark_jobs.gates.suite import Answer, Question, ask
 
+#: It compares floating-point numbers (9 PB, if they are bytes).
+_TOLD_APART = 2**53
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -82,6 +85,10 @@ def _column(key: tuple[int, int]) -> str:
 def _between(column: str, bound: Bound) -> Expectation:
     if bound.min is None and bound.max is None:
         raise ValueError("it has neither `min` nor `max`, so nothing could fail it; give one of them")
+    if abs(bound.value or 0) >= _TOLD_APART:
+        raise ValueError(
+            f"its figure is not below {_TOLD_APART:,}, beyond which Great Expectations takes neighbours for the same"
+        )
     return gxe.ExpectColumnValuesToBeBetween(column=column, min_value=bound.min, max_value=bound.max)  # type: ignore[attr-defined]
 
 

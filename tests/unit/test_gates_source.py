@@ -433,7 +433,7 @@ def test_great_expectations_decides_and_must_have_looked(monkeypatch):
 
 @pytest.mark.parametrize("value", [-1, 0, 3, 2**53 - 1, 0.1 + 0.2, 0.3, 1e-12, 0.999999])
 def test_great_expectations_compares_as_python_does(value):
-    """Nothing else stands beside its verdict, so this holds it to the very bounds. It compares doubles: exact to 2^53, nine petabytes."""
+    """Nothing else stands beside its verdict, so this holds it to the very bounds."""
     near = [value, value + 1, value - 1, *((value - 2**-40, value + 2**-40) if isinstance(value, float) else ())]
     bounds = [
         judging.Bound(value, low, high) for low in (None, *near) for high in (None, *near) if low is not None or high is not None
@@ -441,6 +441,13 @@ def test_great_expectations_compares_as_python_does(value):
     checks = [judging.Unjudged("c", "block", "?", judging.CheckFigures((bound,), "?")) for bound in bounds if _is_sound(bound)]
     expected = [check.observed.bounds[0].looks_right for check in checks]
     assert [result.passed for result in judging.judged(checks)] == expected
+
+
+def test_a_figure_that_great_expectations_cannot_tell_from_its_neighbour_blocks():
+    bound = judging.Bound(2**53, max=2**53 + 1)
+    (result,) = judging.judged([judging.Unjudged("c", "warn", "?", judging.CheckFigures((bound,), "?"))])
+    assert closed([result]) == [result]
+    assert "not below 9,007,199,254,740,992" in result.observed
 
 
 def _is_sound(bound):
