@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+#: confluent-kafka with which it was tried: where the handle lies is no promise of theirs (docs/upgrading.md).
+_TRIED = ("2.16.",)
 _COPY = 2  # RD_KAFKA_MSG_F_COPY
 _HEADER_BYTES = object.__basicsize__
 
@@ -34,8 +36,11 @@ class PackedValues(Protocol):
 
 
 @cache
-def library(folder: Path, version: int) -> ctypes.CDLL | None:
-    """The librdkafka that comes with confluent-kafka (in ``folder``), if it is ``version``; None where it is linked otherwise."""
+def library(folder: Path, version: int, binding: str) -> ctypes.CDLL | None:
+    """The librdkafka that comes with confluent-kafka (in ``folder``), if it is ``version``; None where it is linked otherwise, and for a
+    confluent-kafka (``binding``: its version) with which this was not tried. Records then go one by one."""
+    if not binding.startswith(_TRIED):
+        return None
     for path in sorted(folder.glob("confluent_kafka.libs/librdkafka-*.so*")):
         found = ctypes.CDLL(str(path))
         found.rd_kafka_topic_new.restype = ctypes.c_void_p
@@ -79,7 +84,9 @@ class PackedProduce:
 
     def _topic(self, name: str) -> int:
         if name not in self._topics:
-            self._topics[name] = self._library.rd_kafka_topic_new(self._handle, name.encode(), None)
+            if not (handle := self._library.rd_kafka_topic_new(self._handle, name.encode(), None)):
+                raise ValueError(f"librdkafka takes no topic named {name!r}")
+            self._topics[name] = handle
         return self._topics[name]
 
     def close(self) -> None:

@@ -112,7 +112,7 @@ class LaneProducer:
         self.produce = self._producer.produce
         # Without a transaction only a report per record tells that a part of a batch was refused, and packed records have none.
         packed = (
-            library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1])
+            library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1], confluent_kafka.__version__)
             if settings.transactional
             else None
         )

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shipper.kafka.packed import PackedProduce, library
+from shipper.kafka.producer import LaneProducer, LaneSettings
 from shipper.worker.payload import LazyColumn
 
 _QUEUE_FULL = -184
 
 
 def found_library() -> ctypes.CDLL | None:
-    return library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1])
+    return library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1], confluent_kafka.__version__)
 
 
 @pytest.fixture
@@ -42,8 +43,16 @@ def packed(producer: confluent_kafka.Producer) -> Iterator[PackedProduce]:
 
 
 def test_a_library_of_another_version_is_not_used() -> None:
-    assert library(Path(confluent_kafka.__file__).parents[1], 1) is None
-    assert library(Path(__file__).parent, confluent_kafka.libversion()[1]) is None
+    version, binding = confluent_kafka.libversion()[1], confluent_kafka.__version__
+    assert library(Path(confluent_kafka.__file__).parents[1], 1, binding) is None
+    assert library(Path(__file__).parent, version, binding) is None
+
+
+def test_a_confluent_kafka_with_which_it_was_not_tried_sends_records_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000)
+    assert LaneProducer(settings, "one")._packed is not None
+    monkeypatch.setattr(confluent_kafka, "__version__", "2.99.0")
+    assert LaneProducer(settings, "two")._packed is None
 
 
 def test_the_handle_is_the_producer_s(packed: PackedProduce, producer: confluent_kafka.Producer) -> None:
