@@ -16,8 +16,8 @@ from shipper.driver.gate_source import gate_source
 from shipper.errors import ConfigError
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
+from spark_jobs.engine import SparkEngine
 from spark_jobs.expressions import refuse_unsafe_sql, sql_faults
-from spark_jobs.hadoop import Hadoop
 from spark_jobs.session import session
 
 pytestmark = [pytest.mark.spark]
@@ -170,8 +170,8 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(spa
         files=[PlannedFile(path="/logs/no such file", uri="file:/logs/no", size_bytes=9, modified_ms=0, splits=1, format="plain")],
     )  # fmt: skip
     context = SimpleNamespace(
-        pipeline=unsafe, spark=spark, hadoop=Hadoop.of(spark), config_dir=tmp_path / "config", folder=SimpleNamespace(need=lambda *_: planned),
-        common=lambda step: {**common, "step": step}, clusters={}, source_only=True, runs_uri=str(tmp_path), reship=False, phases=Phases(),
+        pipeline=unsafe, engine=SparkEngine(unsafe, spark=spark), start_spark=lambda: None, config_dir=tmp_path / "config",
+        folder=SimpleNamespace(need=lambda *_: planned), common=lambda step: {**common, "step": step}, phases=Phases(),
     )  # fmt: skip
     with pytest.raises(ConfigError, match="may give something else"):
         gate_source(context, started)
