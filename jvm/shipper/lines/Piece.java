@@ -11,7 +11,7 @@ record Piece(
         String path, String uri, String name, String format, long size, long modified, long start, long end, long split, long mostLines)
         implements Serializable {
 
-    /** What spark_jobs/pieces.py packed: a count, and for each piece four texts and six numbers. */
+    /** What spark_jobs/reader.py packed: a count, and for each piece four texts and six numbers. */
     static List<Piece> unpack(byte[] packed) throws IOException {
         DataInputStream in = Packed.reader(packed);
         long count = in.readLong();

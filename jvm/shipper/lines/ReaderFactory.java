@@ -17,7 +17,7 @@ record ReaderFactory(
         String[] columns, LineSource.Limits limits, CollectionAccumulator<Report> reports, SerializableConfiguration conf)
         implements PartitionReaderFactory {
 
-    /** A row's mark, and what its split is combined with so that whoever has only that knows it as well (spark_jobs/pieces.py). */
+    /** A row's mark, and what its split is combined with so that whoever has only that knows it as well (spark_jobs/reader.py). */
     static final byte TOO_LONG = 1, BROKEN = 2, UNREADABLE = 3;
     /** A fault of the file system, such as a connection lost, is worth as many tries of the task. */
     private static final int TRIES = 3;
