@@ -142,10 +142,12 @@ class _Demo:
 
     def _report(self) -> RunReport:
         """Of the last run: a run's id begins with the time."""
-        window = RunFolder(str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, "")
-        run_id = max(path.name for path in Path(window.uri).iterdir())
-        folder = RunFolder(str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, run_id)
-        return folder.need("report", RunReport)
+
+        def of(run_id: str) -> RunFolder:
+            return RunFolder(str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, run_id)
+
+        latest = max(path.name for path in Path(of("any").uri).parent.iterdir())  # ids begin with the time
+        return of(latest).need("report", RunReport)
 
     def _count(self, report: RunReport) -> dict[str, _TopicCounts]:
         sent = {topic.topic: topic.delivered for ship in report.ships for topic in ship.topics}

@@ -1,0 +1,19 @@
+"""The demo as a newcomer meets it: Kafka, a scheduler, a DAG run, the report; then the same window again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.scheduler, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+def test_the_demo_ships_every_line_once_and_nothing_the_second_time() -> None:
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "shipper", "demo", "--lines", "20000"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=390)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "0 sent" in done.stdout or "nothing was sent" in done.stdout, done.stdout[-2000:]
