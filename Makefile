@@ -33,8 +33,8 @@ $(STAMP): pyproject.toml uv.lock
 demo: setup  ## Real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
 	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
 
-test: lint unit dags integration scheduler  ## All that CI runs: these, and two minutes of random faults
-	$(CHAOS) --seconds 120
+test: lint unit dags integration scheduler  ## All that CI runs: these, and a minute of random faults
+	$(CHAOS) --seconds 60
 
 lint: setup  ## Style, types, import contracts, generated docs
 	$(RUN)/ruff check .
