@@ -38,6 +38,8 @@ class TopicState:
     """Why there are none."""
     existing: tuple[int, ...] = ()
     """All of them, with a leader or without."""
+    answered: bool = True
+    """False: no broker said anything, and ``reason`` is why. That is no news of a topic that is already known."""
 
 
 class TopicLookup:
@@ -61,7 +63,8 @@ class TopicLookup:
             partitions = answer.result().partitions
         except KafkaException as error:
             self._client.poll(0)
-            return TopicState(reason=self._complaints.explained(fault_of(error.args[0])).text)
+            fault = error.args[0]
+            return TopicState(reason=self._complaints.explained(fault_of(fault)).text, answered=fault.code() >= 0)
         self._complaints.forget()
         led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
         existing = tuple(sorted(partition.id for partition in partitions))
@@ -250,6 +253,10 @@ class Topics:
         now = time.monotonic()
         with self._lock:
             entry = self._topics[name]
+            if not state.answered and entry.state is not None and entry.state.answered:
+                # librdkafka asks one broker, the controller; while that one is away the others still lead their partitions
+                entry.look_at = now + _FIRST_PAUSE_SECONDS
+                return
             entry.state, entry.listed, entry.why = state, self._allowed(state.partitions), self._why(state)
             existing = self._allowed(state.existing or state.partitions)
             if existing and not set(entry.at_first) <= set(existing):

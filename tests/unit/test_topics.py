@@ -95,6 +95,22 @@ def test_a_list_of_partitions_that_a_topic_does_not_have_makes_it_unusable_from_
         assert not topics.any_usable()
 
 
+def test_a_lookup_that_nobody_answers_is_no_news_of_a_topic_that_is_known() -> None:
+    cluster = Cluster()
+    away = TopicState(reason="timed out waiting for the controller", answered=False)
+    cluster.says |= {"t": TopicState((0, 1), existing=(0, 1)), "new": away}
+    with cluster.topics() as topics:
+        topics.learn(["t", "new"], 5)
+        assert topics.why_unusable("new") == away.reason
+        cluster.says["t"] = away
+        look_again(cluster, topics)
+        assert topics.partitions("t") == (0, 1)
+        assert topics.unusable_seconds("t") == 0
+        cluster.says["t"] = TopicState(reason="deleted")
+        wait_until(lambda: not topics.partitions("t"))
+        assert topics.why_unusable("t") == "deleted"
+
+
 def test_a_lookup_that_breaks_is_told_to_whom_it_may_concern() -> None:
     cluster = Cluster()
     with cluster.topics() as topics:
