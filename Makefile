@@ -60,7 +60,7 @@ long: setup  ## The integration tests that `make test` leaves out, to end in tim
 	$(PYTEST) tests/integration -m long
 
 scheduler: setup  ## A real Airflow scheduler
-	$(PYTEST) tests/dags -m "scheduler and not long"
+	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "scheduler and not long"
 
 drill: setup  ## The outage drill: late files, Airflow down, a cluster down; then nothing is missing and nothing doubled
 	$(PYTEST) tests/dags/test_outage_drill.py

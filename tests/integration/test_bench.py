@@ -60,7 +60,7 @@ def the_page(out: Path) -> Page:
 
 
 def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
-    found = bench(tmp_path, "bare", "--rtt", "20ms", "--lanes", "2,4", "--batch", "100kB", "--records", "3000", "--rounds", "2")
+    found = bench(tmp_path, "bare", "--rtt", "20ms", "--lanes", "2,4", "--batch", "100kB", "--records", "3000", "--rounds", "1")
     summaries = {summary["contender"]["name"]: summary for summary in found["summaries"]}
     assert {"shipper, 2 lanes × 100kB", "shipper, 4 lanes × 100kB", "Java producer"} <= set(summaries)
     ours = summaries["shipper, 2 lanes × 100kB"]
@@ -68,7 +68,7 @@ def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
     assert 0 < rate["lowest"] <= rate["median"] <= rate["highest"]
     # A lane has one batch of 98 records in flight, so the distance is really there: without it, two lanes are many times faster.
     assert rate["highest"] < 2 * 98 / 0.02
-    assert ours["rounds"] == 2
+    assert ours["rounds"] == 1
     assert ours["times_best_peer"] > 0
     assert ours["cpu_seconds_per_million"].keys() == {"client", "broker", "proxy"}
     assert not [m for m in found["measurements"] if m.get("error")]
