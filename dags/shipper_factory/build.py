@@ -24,6 +24,7 @@ from airflow.sdk import (
     DeadlineAlert,
     DeadlineReference,
     Param,
+    ParamsDict,
     SyncCallback,
     TaskGroup,
 )
@@ -208,6 +209,9 @@ def pipeline_dag(pipeline: Pipeline, config_dir: Path, faults: Sequence[str] = (
                 task = _operator(spec, pipeline, config_dir, tuple(faults))
             for task_id in spec.after:
                 dag.get_task(task_id) >> task
+            # A copy of the DAG's, to which Airflow turns anyway. To serialise it for every task was four fifths of a parse: each is held
+            # against its JSON Schema, and that against the schema of schemas.
+            task.params = ParamsDict()
     return dag
 
 
