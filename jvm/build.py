@@ -39,7 +39,22 @@ def build(target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = [str(path) for path in sorted(ROOT.rglob("*.java"))]
         subprocess.run(
-            ["javac", "--release", "17", "-Werror", "-nowarn", "-g:lines", "-cp", str(jars), "-d", folder, *files], check=True
+            [
+                "javac",
+                "--release",
+                "17",
+                "-encoding",
+                "UTF-8",
+                "-Werror",
+                "-nowarn",
+                "-g:lines",
+                "-cp",
+                str(jars),
+                "-d",
+                folder,
+                *files,
+            ],
+            check=True,
         )
         target.parent.mkdir(exist_ok=True)
         part = target.with_suffix(".part")  # a Java that has the jar open does not survive its bytes changing

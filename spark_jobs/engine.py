@@ -138,10 +138,10 @@ class SparkEngine(Engine):
         return listing.qualified_folder(self._hadoop, folder)
 
     def look_at(self, files: Sequence[PlannedFile]) -> None:
-        listing.look_at(self._hadoop, files)
+        listing.look_at(self._hadoop, files, self._pipeline.source)
 
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
-        return listing.take_sample(self._hadoop, files, self._pipeline.delivery.compression)
+        return listing.take_sample(self._hadoop, files, self._pipeline)
 
     def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
         return listing.empty_files(self._hadoop, files)
@@ -171,7 +171,7 @@ class SparkEngine(Engine):
 
         split_size = self._pipeline.split_size_bytes
         pieces = list(file_pieces(files, split_size))
-        limits = LineLimits(self._pipeline.records.max_line_bytes)
+        limits = LineLimits.of(self._pipeline)
         with reading(self._spark, pieces, limits, partition_bytes=split_size) as read:
             read.frame.count()
             broken_files(pieces, read.reports())

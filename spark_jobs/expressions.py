@@ -87,6 +87,8 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     patterns = {
         f"routes[{index}].matching": route.matching for index, route in enumerate(pipeline.routes) if route.matching is not None
     }
+    if pipeline.records.starts_with is not None:
+        patterns["records.starts_with"] = pipeline.records.starts_with
     checks = enumerate(pipeline.gates.source)
     patterns |= {f"gates.source[{index}].regex": check.regex for index, check in checks if isinstance(check, MatchesCheck)}
     wrong = {place: why for place, pattern in patterns.items() if (why := regex_fault(spark, pattern))}

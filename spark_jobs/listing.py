@@ -6,9 +6,11 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from shipper.config.formats import TABLES
+from shipper.config.pipeline import Pipeline, Source
 from shipper.driver.engine import Listed
 from shipper.driver.files import ListedFile
-from shipper.driver.formats import HEAD_BYTES, PLAIN, recognise
+from shipper.driver.formats import HEAD_BYTES, PLAIN, recognise, recognise_table, table_in_text
 from shipper.driver.preflight import Sample
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile
@@ -19,6 +21,8 @@ from spark_jobs.reason import first_line
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
+#: In place of a format: the last bytes as they are stored (Folder.java).
+_TAIL = "tail"
 _ARROW_CODECS = {"lz4": "lz4_raw"}
 #: Files with another name than `source.include` wants, of which more are counted only.
 _MOST_OTHERS = 1_000
@@ -66,28 +70,48 @@ def open_file(hadoop: Hadoop, path: str) -> Any:
     return _folder(hadoop).open(hadoop.conf, path)
 
 
-def look_at(hadoop: Hadoop, files: Sequence[PlannedFile]) -> None:
-    """Notes of each file what it is by its first bytes, whether it begins with a byte order mark, and why it cannot be read if it cannot.
-    Costs one open for each, two if it is packed."""
+def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> None:
+    """Notes of each file what it is by its first bytes (and of tables its last), whether it begins with a byte order mark, and why it cannot be
+    read if it cannot. Costs one open for each, two if it is packed or of tables."""
     files = [file for file in files if file.size_bytes]
+    if source.format in TABLES:
+        _look_at_tables(hadoop, files, source.format)
+        return
     for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, PLAIN), strict=True):
         if isinstance(head, str):
             file.problem = head
             continue
-        found = recognise(file.path, head)
+        found = recognise(file.path, head, source.codec)
         file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
+        if source.format != "whole_file":
+            file.problem = file.problem or table_in_text(head)
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
     for file, head in zip(unpacked, _heads(hadoop, unpacked, len(_UTF8_BOM)), strict=True):
         if isinstance(head, str):
             file.problem = f"its beginning cannot be unpacked: damaged or cut off ({head})"
         else:
             file.bom = head == _UTF8_BOM
+    if source.format == "whole_file":
+        for file in files:
+            file.bom = False  # a byte as any other
 
 
-def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], codec: str) -> Sample:
-    """Looks at the beginning of a few files. ``codec``: with which records will be compressed. A file that cannot be read is left out."""
+def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -> None:
+    heads = _heads(hadoop, files, HEAD_BYTES, PLAIN)
+    tails = _heads(hadoop, files, HEAD_BYTES, _TAIL)
+    for file, head, tail in zip(files, heads, tails, strict=True):
+        if isinstance(head, str) or isinstance(tail, str):
+            file.problem = head if isinstance(head, str) else str(tail)
+        else:
+            found = recognise_table(format, head, tail)
+            file.format, file.problem = found.format, found.problem
+
+
+def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline) -> Sample:
+    """Looks at the beginning of a few files. A file that cannot be read is left out."""
+    source, codec = pipeline.source, pipeline.delivery.compression
     chosen = [PlannedFile(**vars(file)) for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]]
-    look_at(hadoop, chosen)
+    look_at(hadoop, chosen, source)
     heads = _heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES)
     found = [head for head in heads if isinstance(head, bytes)]
     size = sum(len(head) for head in found)
@@ -98,7 +122,9 @@ def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], codec: str) -> Sam
     packed_size = (
         size if codec == "none" else sum(len(pa.compress(head, _ARROW_CODECS.get(codec, codec), asbytes=True)) for head in found)
     )
-    return Sample(size / packed_size, any(len(line) > _LONG_LINE_BYTES for head in found for line in head.split(b"\n")))
+    ends = b"" if source.format == "whole_file" else b"\n"
+    long = any(len(record) > _LONG_LINE_BYTES for head in found for record in (head.split(ends) if ends else [head]))
+    return Sample(size / packed_size, long)
 
 
 def empty_files(hadoop: Hadoop, files: Sequence[PlannedFile]) -> set[str]:
@@ -108,7 +134,8 @@ def empty_files(hadoop: Hadoop, files: Sequence[PlannedFile]) -> set[str]:
 
 
 def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None) -> Iterable[bytes | str]:
-    """The first ``count`` bytes of each file's content (of its bytes as stored with ``format=PLAIN``), all if it has fewer; or why not."""
+    """The first ``count`` bytes of each file's content (of its bytes as stored with ``format=PLAIN``, the last of these with _TAIL), all if it has
+    fewer; or why not."""
     if not files:
         return
     wanted = packed.number(len(files))

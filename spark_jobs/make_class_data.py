@@ -76,7 +76,7 @@ def _small_run(folder: Path, options: list[str]) -> None:
         for file in found
     ]
     qualified_folder(hadoop, str(folder))
-    look_at(hadoop, files)
+    look_at(hadoop, files, pipeline.source)
     spark = session(pipeline)
     sql_faults(spark, pipeline)
     with reading(spark, list(file_pieces(files, 1 << 20)), LineLimits(), partition_bytes=1 << 20) as read:

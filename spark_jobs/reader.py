@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from shipper.config.formats import Csv
 from shipper.driver.formats import PLAIN
 from shipper.driver.pieces import FilePiece, PieceReport, uri_of
 from spark_jobs import packed
@@ -15,18 +16,51 @@ from spark_jobs.java import afterwards
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from shipper.config.pipeline import Pipeline
+
 _SOURCE = "shipper.lines.LineSource"
 _NO_LIMIT = 2**31 - 1
+_CSV = Csv()
+
+
+@dataclass(frozen=True)
+class Framing:
+    """How the content of files is cut into records, where a file does not say so itself: jvm/shipper/lines/Framing.java."""
+
+    kind: Literal["lines", "starts_with", "csv", "whole_file"] = "lines"
+    starts_with: str = ""
+    csv: Csv = _CSV
+
+    @staticmethod
+    def of(pipeline: Pipeline) -> Framing:
+        if pipeline.records.starts_with is not None:
+            return Framing("starts_with", pipeline.records.starts_with)
+        match pipeline.source.format:
+            case "csv":
+                return Framing("csv", csv=pipeline.source.csv or _CSV)
+            case "whole_file":
+                return Framing("whole_file")
+        return Framing()
+
+    def packed(self) -> bytes:
+        texts = (self.kind, self.starts_with, self.csv.delimiter, self.csv.quote or "")
+        columns = self.csv.columns or ()
+        return b"".join(map(packed.text, texts)) + packed.number(len(columns)) + b"".join(map(packed.text, columns))
 
 
 @dataclass(frozen=True)
 class LineLimits:
-    """How long lines are read."""
+    """What records are read, and how long ones."""
 
     max_line: int = _NO_LIMIT
     """Longest in bytes. A longer one is marked as TOO_LONG (marks.py)."""
     keep: int = 0
     """How many of its first bytes a longer one keeps as its value."""
+    framing: Framing = Framing()
+
+    @staticmethod
+    def of(pipeline: Pipeline, keep: int = 0) -> LineLimits:
+        return LineLimits(pipeline.records.max_line_bytes, keep, Framing.of(pipeline))
 
 
 class Reading:
@@ -48,7 +82,7 @@ class Reading:
 
 @contextmanager
 def reading(spark: SparkSession, pieces: Sequence[FilePiece], limits: LineLimits, *, partition_bytes: int) -> Iterator[Reading]:
-    """Columns: value (the line), file_path, file_name, split, and MARK (marks.py). A piece that cannot be read to its end ends with a row that is
+    """Columns: value (the record), file_path, file_name, split, and MARK (marks.py). A piece that cannot be read to its end ends with a row that is
     marked as BROKEN, and then the next one is read. Rows are in the order of the pieces; neighbours share a task
     up to ``partition_bytes``. The frame can be read as long as the ``with`` block runs."""
     source: Any = spark._jvm.shipper.lines.LineSource  # type: ignore[union-attr]
@@ -59,6 +93,8 @@ def reading(spark: SparkSession, pieces: Sequence[FilePiece], limits: LineLimits
             content += packed.text(text)
         for number in (file.size_bytes, file.modified_ms, piece.start, piece.end, piece.split, piece.most_lines):
             content += packed.number(number)
-    id = source.begin(spark._jsparkSession, content, limits.max_line, limits.keep, partition_bytes)
+    id = source.begin(
+        spark._jsparkSession, content, limits.max_line, limits.keep, bytearray(limits.framing.packed()), partition_bytes
+    )
     with afterwards(lambda: source.end(id)):
         yield Reading(spark, id)

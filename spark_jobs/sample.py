@@ -22,13 +22,14 @@ class SampleRange:
     head: bool = False
 
 
-def sample_ranges(files: Sequence[PlannedFile], count: int, piece_bytes: int) -> list[SampleRange]:
+def sample_ranges(files: Sequence[PlannedFile], count: int, piece_bytes: int, cut_bytes: int | None = None) -> list[SampleRange]:
     """``count`` ranges, or fewer if there are no more. Of more files than that one each of some, spread evenly over the list,
-    which is in the order of paths and so mostly of time; of fewer files several each, spread evenly over the file."""
+    which is in the order of paths and so mostly of time; of fewer files several each, spread evenly over the file. ``cut_bytes``: where files are
+    cut for it; by default into pieces. One that is not cut gives its first records."""
     chosen = [files[index * len(files) // count] for index in range(count)] if len(files) > count else list(files)
     found = []
     for number, file in enumerate(chosen):
-        slices = len(split_starts(file.path, file.size_bytes, piece_bytes))
+        slices = len(split_starts(file.path, file.size_bytes, cut_bytes or piece_bytes))
         if slices > 1:
             share = (count - number + len(chosen) - 1) // len(chosen)  # of the pieces, as even as it goes
             # One piece each: at another place of each file, so that they are not all beginnings.

@@ -31,8 +31,9 @@ from airflow.sdk import (
 
 from shipper.config import load_all, load_cluster, load_pipeline, load_pipeline_alone
 from shipper.config.environment import EVERYTHING
-from shipper.config.pipeline import Pipeline, Schedule
+from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME as PLATFORM
+from shipper.config.schedule import Schedule
 from shipper.errors import ConfigError, ShipperError
 from shipper.runner import GATE_DELIVERY, REPORT
 from shipper_factory.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks

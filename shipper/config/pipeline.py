@@ -7,7 +7,6 @@ reference are generated from here, so a field's description is the documentation
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import re
@@ -19,6 +18,17 @@ from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validat
 from shipper.config.checks import PipelineFacts
 from shipper.config.cluster import Delivery
 from shipper.config.content_checks import Gates
+from shipper.config.formats import (
+    MADE,
+    ONE_PIECE,
+    Codec,
+    Csv,
+    Format,
+    source_faults,
+    starts_with_fault,
+    with_objects_asked_for,
+)
+from shipper.config.formats import deciding as deciding_format
 from shipper.config.properties import PINNED_PATTERN, deciding, fault_of_setting
 from shipper.config.records import GIVEN_COLUMNS, Quarantine, Records, Route
 from shipper.config.rules import (
@@ -29,68 +39,16 @@ from shipper.config.rules import (
     THE_KEY,
     Fault,
     Model,
-    check_cron,
     check_source_placeholders,
-    check_timezone,
     password_fault,
     refuse,
     suggestion,
 )
-from shipper.config.units import Bytes, Moment, Seconds
+from shipper.config.schedule import Schedule
+from shipper.config.units import Bytes, Seconds
 
-_WHOLE_FILES_BYTES = 2**62
+WHOLE_FILES_BYTES = 2**62
 SMALLEST_SPLIT_BYTES = 64 * 2**10
-
-
-class Schedule(Model):
-    """When a window closes and its run starts. A bare string is taken as `cron`."""
-
-    cron: str = Field(min_length=1, examples=["0 * * * *"])
-    """Cron expression of five fields, or an Airflow preset such as `@hourly`. Each interval between two ticks is one window."""
-    timezone: str = "UTC"
-    """IANA name of the time zone in which `cron` is read. Windows themselves are always UTC."""
-    start: Moment | None = None
-    """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that had
-    closed when Airflow first saw the pipeline."""
-    catchup: StrictBool = True
-    """Whether every window of the schedule is run, in order: those between `start` and now, and those that an outage or a pause left out. Off:
-    after an outage Airflow goes on with the latest window that has closed; `shipper gaps` says which ones are missing."""
-    deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
-    """Time that a run has, from the moment when Airflow queues it (a scheduled one: when its window closes), `source.settle`
-    included. One that has not ended by then is late: `notify` says so with `on: [late]`."""
-
-    give_up_after_seconds: Seconds | None = Field(default=86_400.0, alias="give_up_after", gt=0)
-    """Time that a run has, from when its files have settled. What is at work then is stopped, and the run fails and says so: a run that hangs would
-    hold up every window after it. Nothing is lost: what is in the ledger stays, and the next run ships the rest. `null`: no bound.
-    For a backfill over a wide window that takes longer, run it again, or raise this."""
-
-    @field_validator("cron")
-    @classmethod
-    def _readable_cron(cls, value: str) -> str:
-        check_cron(value)
-        return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_timezone(cls, value: str) -> str:
-        check_timezone(value)
-        return value
-
-    @field_validator("start", mode="before")
-    @classmethod
-    def _date_is_midnight(cls, value: Any) -> Any:
-        if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-            value = dt.date.fromisoformat(value)
-        if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
-            raise ValueError("a date or time is written 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00")
-        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-            return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
-        return value
-
-    @field_validator("start")
-    @classmethod
-    def _start_is_utc(cls, value: dt.datetime | None) -> dt.datetime | None:
-        return value and (value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC))
 
 
 class Source(Model):
@@ -105,9 +63,17 @@ class Source(Model):
     """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, never count."""
     recursive: StrictBool = False
     """Whether files in folders below `path` count too."""
-    format: Literal["text"] = "text"
-    """`text`: every line, cut at `\\n` alone, is one record, byte for byte (a `\\r` stays).
-    A file's first bytes say whether it is packed (gzip, bzip2, zstd, lz4), whatever its name."""
+    format: Format = "text"
+    """`text`: every line, cut at `\\n` alone, is one record, byte for byte (a `\\r` stays); or several, with `records.starts_with`. `jsonl`: the
+    same, and a line that is no JSON object is `unparseable`. `csv`: every row becomes a JSON object, all its fields text; one with another
+    number of fields is `unparseable`, as an array. `parquet`, `orc`, `avro`: every row becomes a JSON object, by the file's own schema.
+    `whole_file`: a file is one record, byte for byte, of `records.max_line` at most. [More](../../docs/guide.md#formats)."""
+    codec: Codec = "auto"
+    """How files are packed. `auto`: their first bytes say it, whatever their name: gzip, bzip2, zstd, lz4 (frames), snappy (frames), or not at
+    all; a name that promises something else is an error. Any other: all of them are packed so, whatever name they have. `none`: their bytes are
+    taken as they are. `hadoop_snappy`: blocks, as Hadoop's SnappyCodec writes them, which nothing in them says."""
+    csv: Csv | None = None
+    """How CSV files are written, with `format: csv`."""
     settle_seconds: Seconds = Field(default=600.0, alias="settle")
     """A file that was modified less than this ago is still being written: the plan leaves it out and says so. A scheduled run waits
     for this long after its window has closed, so that the window's last files are in it."""
@@ -135,6 +101,16 @@ class Source(Model):
     `path` in front of its first placeholder or glob. A file that was shipped from there is not shipped again from here, if its path below,
     its size and its modification time are the same. By default the ledger knows: every ship writes down where the files lay. Needed once, if they
     moved before shipper did so; `[]` if what lies here now is something else than what lay there."""
+
+    @model_validator(mode="after")
+    def _format_fits(self) -> Source:
+        refuse(source_faults(self.format, self.codec, self.csv))
+        return self
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether records are the bytes of the file; else shipper makes them."""
+        return self.format not in MADE
 
     @field_validator("formerly")
     @classmethod
@@ -273,7 +249,7 @@ class Pipeline(Model):
         for key, field in (("schedule", "cron"), ("source", "path")):
             if isinstance(data.get(key), str):
                 data[key] = {field: data[key]}
-        return data
+        return with_objects_asked_for(data)
 
     # What follows are validators of fields and not of the whole, so that a fault elsewhere in the file does not hide
     # theirs. Each sees the fields above its own, if those are right.
@@ -284,6 +260,14 @@ class Pipeline(Model):
         if "lookback_seconds" in source.model_fields_set and source.lookback_seconds and info.data.get("schedule", True) is None:
             refuse([(("lookback",), "needs `schedule`: only a run of the schedule looks back")])
         return source
+
+    @field_validator("records")
+    @classmethod
+    def _records_fit_the_format(cls, records: Records, info: ValidationInfo) -> Records:
+        source: Source | None = info.data.get("source")
+        if source and records.starts_with is not None and (why := starts_with_fault(source.format)):
+            refuse([(("starts_with",), why)])
+        return records
 
     @field_validator("notify")
     @classmethod
@@ -402,7 +386,8 @@ class Pipeline(Model):
     @property
     def split_size_bytes(self) -> int:
         """Where files are cut. Not at all for `ordering: file`: only one task after the other could keep the order of two splits."""
-        return self.source.split_size_bytes if self.delivery.ordering == "none" else _WHOLE_FILES_BYTES
+        cut = self.delivery.ordering == "none" and self.source.format not in ONE_PIECE
+        return self.source.split_size_bytes if cut else WHOLE_FILES_BYTES
 
     @property
     def tasks(self) -> int:
@@ -414,11 +399,11 @@ class Pipeline(Model):
         in part under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5), and what
         goes to quarantine, since the ledger has that record by record (ADR 9); so neither are the topics that a route allows. A part
         that a pipeline does not use is left out, so that a newer shipper takes no older one's file for changed."""
-        unused = {name for name in ("parse", "drop") if not getattr(self.records, name)}
+        unused = {name for name in ("parse", "drop", "starts_with") if not getattr(self.records, name)}
         if self.records.max_line_bytes == Records.model_fields["max_line_bytes"].default:
             unused.add("max_line_bytes")
         decides = {
-            "format": self.source.format,
+            **deciding_format(self.source.format, self.source.codec, self.source.csv),
             "split_size": self.split_size_bytes,
             "records": self.records.model_dump(exclude={"bundle", *unused}),
             "routes": [route.model_dump(include={"topic", "when"}) for route in self.routes],

@@ -165,6 +165,10 @@ class Records(Model):
     """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value` (the line), `file_path`,
     `file_name`, the columns of `parse` and those named before it."""
 
+    starts_with: str | None = Field(default=None, min_length=1, examples=[r"\d{4}-\d\d-\d\d "])
+    """Records of several lines, such as stack traces: a Java regular expression; one begins at each line that begins with what it matches, and
+    goes on, line ends included, up to the next. The lines in front of the first match are a record of their own. For `source.format: text`. No
+    record is longer than `max_line`: of a pattern that never matches, a larger file is one that is too long."""
     parse: Parse | None = None
     """Columns from the line itself, by a regular expression or from JSON; the expressions below may use them."""
     columns: dict[str, str] = Field(default_factory=dict, json_schema_extra={"propertyNames": {"pattern": COLUMN_PATTERN}})
@@ -187,6 +191,19 @@ class Records(Model):
     bundle: Bundle | None = None
     """Ship many lines in one Kafka record. Not with `key` or `timestamp`, which belong to one line. `headers` may then depend on
     the file only (`file_path`, `file_name`, columns made of these): a bundle never holds lines of two files."""
+
+    @field_validator("starts_with")
+    @classmethod
+    def _not_every_line(cls, value: str | None) -> str | None:
+        try:
+            always = value is not None and re.match(value, "") is not None
+        except re.error:  # Java's to judge
+            always = False
+        if always:
+            raise ValueError(
+                "it matches where nothing is, so every line would begin a record; leave it out, or say what such a line begins with"
+            )
+        return value
 
     @field_validator("parse")
     @classmethod

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 #: So many first bytes of a file decide.
 HEAD_BYTES = 16
 
-PLAIN, GZIP, BZIP2, ZSTD, LZ4 = "plain", "gzip", "bzip2", "zstd", "lz4"
+PLAIN, GZIP, BZIP2, ZSTD, LZ4, SNAPPY = "plain", "gzip", "bzip2", "zstd", "lz4", "snappy"
+#: Has no magic: only `source.codec` can say it.
+HADOOP_SNAPPY = "hadoop_snappy"
+PARQUET, ORC, AVRO = "parquet", "orc", "avro"
 #: No format, but what the reader takes for a file that is quarantined whole: one row, and no look at the file.
 UNREADABLE = "unreadable"
 #: What the reader unpacks.
-READABLE = frozenset({PLAIN, GZIP, BZIP2, ZSTD, LZ4})
+READABLE = frozenset({PLAIN, GZIP, BZIP2, ZSTD, LZ4, SNAPPY, HADOOP_SNAPPY})
 
 _BZIP2_BLOCKS = (b"\x31\x41\x59\x26\x53\x59", b"\x17\x72\x45\x38\x50\x90")  # a block, or the end of a stream without any
 _MAGIC = (
@@ -23,7 +26,7 @@ _MAGIC = (
     (b"\x28\xb5\x2f\xfd", ZSTD),
     (b"\x04\x22\x4d\x18", LZ4),
     (b"\x02\x21\x4c\x18", "lz4 (legacy frames)"),
-    (b"\xff\x06\x00\x00sNaPpY", "snappy"),
+    (b"\xff\x06\x00\x00sNaPpY", SNAPPY),
     (b"\xfd7zXZ\x00", "xz"),
     (b"\x89LZO\x00\r\n\x1a\n", "lzop"),
     (b"\x1f\x9d", "compress"),
@@ -36,8 +39,8 @@ _SUFFIXES = {
     ".bz2": BZIP2,
     ".zst": ZSTD,
     ".lz4": LZ4,
-    ".snappy": "snappy",
-    ".sz": "snappy",
+    ".snappy": SNAPPY,
+    ".sz": SNAPPY,
     ".deflate": "deflate",
     ".xz": "xz",
     ".lzma": "lzma",
@@ -48,7 +51,11 @@ _SUFFIXES = {
     ".7z": "7-Zip",
     ".lz": "lzip",
 }
-_ADVICE = "pack it with gzip, bzip2, zstd or lz4, or not at all"
+_ADVICE = "pack it with gzip, bzip2, zstd, lz4 or snappy, or not at all"
+#: Of text nobody would begin so.
+_TABLES = ((b"Obj\x01", AVRO), (b"PAR1\x15", PARQUET))
+_DAMAGED = "it is damaged, cut off, or something else"
+_NAMES = {PARQUET: "Parquet", ORC: "ORC", AVRO: "Avro"}
 
 
 @dataclass(frozen=True)
@@ -59,24 +66,55 @@ class Recognised:
     problem: str = ""
 
 
-def recognise(name: str, head: bytes) -> Recognised:
-    """``head``: the file's first HEAD_BYTES, or all if it has fewer."""
-    named = next((format for suffix, format in _SUFFIXES.items() if name.lower().endswith(suffix)), PLAIN)
+def recognise(name: str, head: bytes, codec: str = "auto") -> Recognised:
+    """``head``: the file's first HEAD_BYTES, or all if it has fewer; ``codec``: `source.codec`."""
     found = _by_magic(head)
-    if not head:
+    if not head or codec == "none":
         return Recognised(PLAIN)
+    if codec == HADOOP_SNAPPY:
+        return Recognised(HADOOP_SNAPPY)
+    if codec not in ("auto", found):
+        return Recognised(
+            found, f"it does not begin as a file of {codec} does, and `source.codec` says that it is one: {_DAMAGED}"
+        )
     if found not in READABLE:
-        return Recognised(found, f"it is a file of {found}, which shipper does not read: {_ADVICE}")
+        return Recognised(
+            found,
+            f"it is a file of {found}, which shipper does not read: {_ADVICE}; `source.codec: none` takes its bytes as they are",
+        )
+    named = PLAIN if codec == found else _by_name(name)
     if named not in READABLE:
         return Recognised(
             found, f"its name says {named}, which shipper does not read: {_ADVICE}, or rename it if it is something else"
         )
     if found == PLAIN != named:
-        return Recognised(
-            found,
-            f"its name says {named}, and it does not begin as a file of {named} does: it is damaged, cut off, or something else",
-        )
+        advice = "; if Hadoop wrote it, set `source.codec: hadoop_snappy`" if named == SNAPPY else ""
+        return Recognised(found, f"its name says {named}, and it does not begin as a file of {named} does: {_DAMAGED}{advice}")
     return Recognised(found)
+
+
+def recognise_table(format: str, head: bytes, tail: bytes) -> Recognised:
+    """A file that `source.format` says is Parquet, ORC or Avro, by its first and last HEAD_BYTES: a file that is cut off has no end. (An Avro file
+    has none to be known by.)"""
+    if format == PARQUET and tail[-4:] == b"PARE":
+        return Recognised(format, "it is an encrypted Parquet file, which shipper does not read")
+    begins = {PARQUET: b"PAR1", ORC: b"ORC", AVRO: b"Obj\x01"}[format]
+    # The last byte of an ORC file is the length of what is in front of it, which ends with the name.
+    ends = {PARQUET: tail[-4:] == b"PAR1", ORC: tail[-4:-1] == b"ORC", AVRO: True}[format]
+    if head.startswith(begins) and ends:
+        return Recognised(format)
+    how = "begin" if not head.startswith(begins) else "end"
+    return Recognised(format, f"it does not {how} as {_NAMES[format]} files do: {_DAMAGED}")
+
+
+def table_in_text(head: bytes) -> str:
+    """Why a file cannot be read as text, if it begins as one of tables does; else empty."""
+    found = next((format for magic, format in _TABLES if head.startswith(magic)), "")
+    return f"it is a file of {_NAMES[found]}: set `source.format: {found}`, in a pipeline of its own" if found else ""
+
+
+def _by_name(name: str) -> str:
+    return next((format for suffix, format in _SUFFIXES.items() if name.lower().endswith(suffix)), PLAIN)
 
 
 def _by_magic(head: bytes) -> str:

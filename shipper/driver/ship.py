@@ -24,7 +24,7 @@ from shipper.driver.preflight import Preflight, Sample, preflight
 from shipper.driver.scan import scan
 from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
-from shipper.driver.unreadable import doubts, quarantine_whole, unreadable, wrong_sizes
+from shipper.driver.unreadable import doubts, empty_files, quarantine_whole, unreadable, wrong_sizes
 from shipper.errors import (
     DeliveryError,
     OutcomeUnknown,
@@ -406,7 +406,7 @@ class ClusterShip:
             if file.size_bytes and not any(self._hash(file, start) in seen for start in self._context.split_starts(file))
         ]
         files = [file for file in files if not file.problem]
-        empty = self._context.engine.empty_files(files) if files else set()
+        empty = empty_files(self._context, files, done.reports)
         if empty:
             self._result.notes.append(
                 f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."
@@ -423,7 +423,7 @@ class ClusterShip:
         pieces = list(file_pieces(self._planned(left.left), self._context.pipeline.split_size_bytes))
         self._unreadable += broken_files(pieces, done.reports)
         if done.error is None:
-            wrong = wrong_sizes(pieces, done.reports, done.receipts)
+            wrong = wrong_sizes(pieces, done.reports, done.receipts, verbatim=self._context.pipeline.source.verbatim)
             if wrong:
                 run_id = self._context.folder.run_id
                 self._ledger.write_control(doubts(self._ledger.pipeline, wrong, taken.generation, run_id))

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from shipper.driver.context import RunContext
 from shipper.driver.formats import PLAIN, UNREADABLE
-from shipper.driver.pieces import FilePiece, PieceReport, file_id
+from shipper.driver.pieces import FilePiece, PieceReport, file_id, file_pieces
 from shipper.ledger.codec import encode_doubt
 from shipper.ledger.records import Doubt
 from shipper.report.plan_result import PlannedFile
@@ -32,7 +32,8 @@ def _named(files: Sequence[PlannedFile]) -> str:
 def quarantine_whole(context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]) -> list[str]:
     """Lets one record stand for each of ``files`` that cannot be read; those that are packed are read for it. Not for what was begun: its lines are
     in their topic already. Returns notes."""
-    doubtful = [file for file in files if not file.problem and file.format not in (PLAIN, "")]
+    surely_read = (PLAIN, "") if context.pipeline.source.verbatim else ("",)
+    doubtful = [file for file in files if not file.problem and file.format not in surely_read]
     if doubtful:
         say(f"reading {len(doubtful)} packed files, to quarantine those that cannot be read")
         context.start_spark()
@@ -44,11 +45,14 @@ def quarantine_whole(context: RunContext, files: Sequence[PlannedFile], begun: C
     return [said] if bad else []
 
 
-def wrong_sizes(pieces: Sequence[FilePiece], reports: Sequence[PieceReport], receipts: Sequence[Receipt]) -> list[PlannedFile]:
+def wrong_sizes(
+    pieces: Sequence[FilePiece], reports: Sequence[PieceReport], receipts: Sequence[Receipt], *, verbatim: bool = True
+) -> list[PlannedFile]:
     """Files whose lines, as the tasks saw them, are not all of the file; their problem is noted.
 
     The tasks and the listing share no code with the reader. Of plain text the bytes of all lines with their ends are the file's size (one more
-    if the last line has no end). Of a packed file they are what the reader says it unpacked, and what it took is the file's size."""
+    if the last line has no end). Of a packed file, and of records that were made (not ``verbatim``), they are what the reader says it unpacked, and
+    what its pieces account for is the file's size."""
     said = {report.split: report for report in reports}
     seen: dict[int, int | None] = {}
     for receipt in receipts:
@@ -60,10 +64,10 @@ def wrong_sizes(pieces: Sequence[FilePiece], reports: Sequence[PieceReport], rec
         read = [seen.get(split, 0) for split in splits]
         if file.problem or file.format == UNREADABLE or None in read or any(split not in said for split in splits):
             continue
-        lines = sum(size or 0 for size in read) + 3 * file.bom
+        lines = sum(size or 0 for size in read) + (3 * file.bom if verbatim else 0)
         unpacked = sum(said[split].unpacked for split in splits)
         stored = [said[split].stored for split in splits if said[split].stored >= 0]
-        if file.format == PLAIN:
+        if file.format == PLAIN and verbatim:
             fault = _differs(lines, file.size_bytes, "is the file's size")
         else:
             fault = _differs(lines, unpacked, "were unpacked")
@@ -73,6 +77,15 @@ def wrong_sizes(pieces: Sequence[FilePiece], reports: Sequence[PieceReport], rec
             file.problem = f"{fault}. Do not trust what was shipped of it, and report this as a bug of shipper"
             found.append(file)
     return found
+
+
+def empty_files(context: RunContext, files: Sequence[PlannedFile], reports: Sequence[PieceReport]) -> set[str]:
+    """Paths of those that hold no record: they unpack to nothing; or, of records that are made, the reader says of each piece that it has none."""
+    if context.pipeline.source.verbatim:
+        return context.engine.empty_files(files) if files else set()
+    none = {report.split for report in reports if not report.lines and not report.problem}
+    of_files = _by_file(list(file_pieces(files, context.pipeline.split_size_bytes)))
+    return {of_file[0].file.path for of_file in of_files if none.issuperset(piece.split for piece in of_file)}
 
 
 def doubts(pipeline: str, wrong: Sequence[PlannedFile], generation: int, run_id: str) -> Iterator[tuple[bytes, bytes]]:

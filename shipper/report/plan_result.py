@@ -27,7 +27,7 @@ class PlannedFile(Result):
     late_for: list[str] = []
     """The clusters that lack a part of it and are to get it in this run, of a file that came late. The others leave it alone."""
     format: str = ""
-    """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`. Empty: nobody looked, since no cluster lacks it."""
+    """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, …. Empty: nobody looked, since no cluster lacks it."""
     bom: bool = False
     """Whether its content begins with a UTF-8 byte order mark."""
     problem: str = ""

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from croniter import croniter
 
-from shipper.config.pipeline import Schedule
 from shipper.config.rules import CRON_PRESETS
+from shipper.config.schedule import Schedule
 from shipper.windows.window import Window
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.content_checks import Gates
-from shipper.config.pipeline import Pipeline
+from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.config.rules import sql_column
 from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.unreadable import unreadable
@@ -60,7 +60,9 @@ class SourceView:
     def sample(self) -> list[SampleRange]:
         gates: Gates = self.pipeline.gates
         files = [file for file in self.left if file.size_bytes] or self.left
-        return sample_ranges(files, gates.sample_files, gates.sample_piece_bytes)
+        at_any_line = self.pipeline.source.format in ("text", "jsonl") and self.pipeline.records.starts_with is None
+        cut_bytes = gates.sample_piece_bytes if at_any_line else WHOLE_FILES_BYTES
+        return sample_ranges(files, gates.sample_files, gates.sample_piece_bytes, cut_bytes)
 
     def measure(self, scope: Literal["sample", "full"], figures: Mapping[str, str]) -> dict[str, Any]:
         """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot be read if the pipeline wants all or nothing;
@@ -103,7 +105,7 @@ class SourceView:
             )
         else:
             pieces, bytes_each = list(file_pieces(self.left, pipeline.split_size_bytes)), pipeline.split_size_bytes
-        limits = LineLimits(pipeline.records.max_line_bytes, _KEPT_OF_LONG_LINES_BYTES)
+        limits = LineLimits.of(pipeline, _KEPT_OF_LONG_LINES_BYTES)
         with reading(self.spark, pieces, limits, partition_bytes=bytes_each) as read:
             yield read.frame.where(~F.col(sql_column(MARK)).eqNullSafe(BROKEN))
             broken_files(pieces, read.reports())

@@ -11,7 +11,7 @@ import pytest
 from dag_world import Config
 from test_dag_bag import bag, serialized
 
-from shipper.config.pipeline import Schedule
+from shipper.config.schedule import Schedule
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 

@@ -91,7 +91,7 @@ class Logs:
         gates = {"source": written, **self.pipeline.get("gates", {})}
         model = Pipeline.model_validate({**self.pipeline, "gates": gates})
         hadoop, left = Hadoop.of(self.spark), [file for file in plan.files if file.left]
-        look_at(hadoop, [file for file in left if file.unknown])
+        look_at(hadoop, [file for file in left if file.unknown], model.source)
         left = [file for file in left if not file.problem]
         return SourceView(self.spark, hadoop, model, plan, left, str(self.root / "runs"), Phases())
 

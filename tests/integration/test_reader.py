@@ -53,9 +53,15 @@ def planned(path: Path) -> PlannedFile:
 
 
 def read(
-    spark: SparkSession, files: list[PlannedFile], split: int = 2**25, limits: LineLimits | None = None
+    spark: SparkSession,
+    files: list[PlannedFile],
+    split: int = 2**25,
+    limits: LineLimits | None = None,
+    partition_bytes: int | None = None,
 ) -> tuple[list[Row], list[PieceReport]]:
-    with reading(spark, list(file_pieces(files, split)), limits or LineLimits(), partition_bytes=split) as found:
+    with reading(
+        spark, list(file_pieces(files, split)), limits or LineLimits(), partition_bytes=partition_bytes or split
+    ) as found:
         frame = found.frame.select(F.col("value").cast("binary").alias("value"), F.col(sql_column(MARK)).alias("mark"), "split")
         rows = [(None if row.value is None else bytes(row.value), row.mark, row.split) for row in frame.collect()]
         return rows, found.reports()
@@ -70,7 +76,7 @@ def test_files_of_the_real_tools_are_read_whole(spark, tmp_path):
     files = [planned(path) for path in paths]
     rows, reports = read(spark, files)
     assert lines(rows) == LINES * len(paths)
-    assert len(paths) == 12
+    assert len(paths) == 14
     assert {report.problem for report in reports} == {""}
     assert [report.stored for report in reports if report.stored >= 0] == [f.size_bytes for f in files if f.format != "bzip2"]
     assert {report.unpacked for report in reports} == {(FILES / "lines.log").stat().st_size}
@@ -100,7 +106,7 @@ def test_a_damaged_file_is_never_read_in_part_without_a_word(spark, tmp_path):
             files.append(planned(damaged_file))
             files[-1].format = recognise("", path.read_bytes()[:HEAD_BYTES]).format
             cases.append(f"{path.name}: {what}")
-    assert len(cases) == 11 * 8
+    assert len(cases) == 13 * 8
     rows, reports = read(spark, [*files, planned(FILES / "gzip.log.gz")])
     splits = {report.split: report for report in reports}
     of_split: dict[int, list[Row]] = {split: [] for split in splits}

@@ -30,7 +30,7 @@ def test_a_file_of_a_real_tool_is_what_its_bytes_say(path):
         ("a.log.gz", b"2026-11-01 plain text\n", "its name says gzip, and it does not begin as a file of gzip does"),
         ("a.log.gz", b"\0" * 16, "does not begin as a file of gzip"),
         ("a.log.GZ", b"plain", "does not begin as"),
-        ("a.log.snappy", b"\0\0\1\0\0\0\0\x80abc", "its name says snappy, which shipper does not read"),
+        ("a.log.snappy", b"\0\0\1\0\0\0\0\x80abc", "its name says snappy, and it does not begin as a file of snappy does"),
         ("a.log.deflate", b"\x78\x9c", "its name says deflate"),
         ("a.log.zip", b"PK\x03\x04", "it is a file of zip"),
     ],

@@ -11,6 +11,7 @@ import java.util.concurrent.ExecutionException;
 import net.jpountz.lz4.LZ4FrameInputStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
@@ -19,6 +20,7 @@ import org.apache.hadoop.io.compress.BZip2Codec;
 import org.apache.hadoop.io.compress.DecompressorStream;
 import org.apache.hadoop.io.compress.zlib.BuiltInGzipDecompressor;
 import org.apache.hadoop.security.AccessControlException;
+import org.xerial.snappy.SnappyFramedInputStream;
 
 /** A file's bytes, as they are stored and as they unpack. Pure Java or libraries with their native part inside: no Hadoop installation. */
 final class Content {
@@ -34,7 +36,27 @@ final class Content {
         return found instanceof LocalFileSystem ? ((LocalFileSystem) found).getRawFileSystem() : found;
     }
 
-    static Stored open(FileSystem fs, FileStatus status) throws IOException {
+    /** Raises {@link Changed} if it is not the file that was planned. */
+    static Stored open(Piece piece, Configuration conf) throws IOException {
+        Path path = new Path(piece.path());
+        FileSystem fs = fileSystem(path, conf);
+        FileStatus status = fs.getFileStatus(path);
+        if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified()) {
+            throw new Changed();
+        }
+        return open(fs, status);
+    }
+
+    /** The file is not the one that was planned. */
+    static final class Changed extends IOException {
+        private static final long serialVersionUID = 1L;
+
+        Changed() {
+            super("it was replaced or written to after it was planned: run the window again, the plan is made anew");
+        }
+    }
+
+    private static Stored open(FileSystem fs, FileStatus status) throws IOException {
         try {
             return new Stored(fs.openFile(status.getPath()).withFileStatus(status).build().get());
         } catch (ExecutionException error) {
@@ -59,9 +81,35 @@ final class Content {
                 return frames.checked(new ZstdInputStreamNoFinalizer(frames).setLongMax(ZSTD_WINDOW_LOG));
             case "lz4":
                 return new LZ4FrameInputStream(stored);
+            case "snappy":
+                return new SnappyFramedInputStream(stored);
+            case "hadoop_snappy":
+                return new HadoopSnappy(stored);
             default:
                 throw new IOException("no reader for format " + format);
         }
+    }
+
+    /** The content of a file that is read as one piece, from its beginning to its end; null for any further piece of it. */
+    static InputStream fromStart(Stored stored, Piece piece, Configuration conf) throws IOException {
+        if (piece.start() > 0) {
+            return null;
+        }
+        try {
+            if (piece.format().equals("bzip2")) {
+                Bzip2Blocks.check(stored);
+                stored.stream().seek(0);
+            }
+            return unpacked(stored, piece.format(), conf);
+        } catch (Throwable error) {
+            stored.close();
+            throw error;
+        }
+    }
+
+    /** What such a piece took from the file. */
+    static long takenOf(Stored stored, Piece piece) {
+        return piece.format().equals("bzip2") ? -1 : stored.count();
     }
 
     static BZip2Codec bzip2(Configuration conf) {
@@ -134,6 +182,44 @@ final class Content {
                 failed = true;
                 throw error;
             }
+        }
+    }
+    /** The same for libraries that want Hadoop's kind of stream. */
+    static final class Positioned extends FSInputStream {
+        private final Stored stored;
+
+        Positioned(Stored stored) {
+            this.stored = stored;
+        }
+
+        @Override
+        public void seek(long position) throws IOException {
+            stored.stream().seek(position);
+        }
+
+        @Override
+        public long getPos() throws IOException {
+            return stored.stream().getPos();
+        }
+
+        @Override
+        public boolean seekToNewSource(long position) throws IOException {
+            return stored.stream().seekToNewSource(position);
+        }
+
+        @Override
+        public int read() throws IOException {
+            return stored.read();
+        }
+
+        @Override
+        public int read(byte[] bytes, int offset, int length) throws IOException {
+            return stored.read(bytes, offset, length);
+        }
+
+        @Override
+        public void close() throws IOException {
+            stored.close();
         }
     }
 }

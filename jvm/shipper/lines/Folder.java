@@ -1,11 +1,13 @@
 package shipper.lines;
 
+import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -198,8 +200,10 @@ public final class Folder {
     /**
      * The beginnings of files, in their order.
      *
-     * @param files packed: a count, and for each two texts: its path, and its format or `plain` for the bytes as they are stored
-     * @return packed: for each a number, 1 if it could be read, and its first `count` bytes (or all, if it has fewer) or else why not
+     * @param files packed: a count, and for each two texts: its path, and its format, or `plain` for the bytes as they are stored, or `tail` for the
+     *     last of these
+     * @return packed: for each a number, 1 if it could be read, and its first (last) `count` bytes (or all, if it has fewer) or else why not. Those of a
+     *     file of tables are its rows, as lines
      */
     public static String heads(Configuration conf, byte[] files, int count) throws IOException {
         DataInputStream in = Packed.reader(files);
@@ -225,12 +229,39 @@ public final class Folder {
     private static Object head(Configuration conf, Path path, String format, int count) {
         try {
             FileSystem fs = Content.fileSystem(path, conf);
+            if (TableRecords.reads(format)) {
+                return rows(fs.getFileStatus(path), format, conf, count);
+            }
+            if (format.equals("tail")) {
+                return tail(fs, fs.getFileStatus(path), count);
+            }
             try (InputStream stored = fs.open(path); InputStream content = Content.unpacked(stored, format, conf)) {
                 return content.readNBytes(count);
             }
         } catch (IOException | RuntimeException error) {
             return Content.why(error);
         }
+    }
+
+    private static byte[] tail(FileSystem fs, FileStatus file, int count) throws IOException {
+        byte[] found = new byte[(int) Math.min(count, file.getLen())];
+        try (FSDataInputStream stored = fs.open(file.getPath())) {
+            stored.readFully(file.getLen() - found.length, found);
+        }
+        return found;
+    }
+
+    private static byte[] rows(FileStatus file, String format, Configuration conf, int count) throws IOException {
+        Piece all = new Piece(
+                file.getPath().toString(), "", "", format, file.getLen(), file.getModificationTime(), 0, file.getLen(), 0, Long.MAX_VALUE);
+        ByteArrayOutputStream found = new ByteArrayOutputStream();
+        try (PieceRecords rows = PieceRecords.open(all, new LineSource.Limits(count, count, null), conf)) {
+            while (found.size() < count && rows.next()) {
+                found.write(rows.bytes(), 0, Math.min(rows.size(), count));
+                found.write('\n');
+            }
+        }
+        return Arrays.copyOf(found.toByteArray(), Math.min(found.size(), count));
     }
 
     private interface Step<T> {

@@ -26,7 +26,7 @@ import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * A Spark source that reads the lines of given pieces of files, and nothing else: it lists no folder, expands no pattern and trusts no
+ * A Spark source that reads the records of given pieces of files (lines, where nobody says otherwise), and nothing else: it lists no folder, expands no pattern and trusts no
  * suffix. `spark.read.format("shipper.lines.LineSource").option("read", id)`, with an id of {@link #begin}.
  */
 public final class LineSource implements TableProvider {
@@ -49,13 +49,14 @@ public final class LineSource implements TableProvider {
      * @param packed see {@link Piece#unpack}
      * @param maxLine longest line in bytes
      * @param keep how many of the first bytes of a longer one become its value
+     * @param framing see {@link Framing#unpack}
      * @param partitionBytes small pieces are read by one task, up to so many bytes
      */
-    public static String begin(SparkSession spark, byte[] packed, int maxLine, int keep, long partitionBytes)
+    public static String begin(SparkSession spark, byte[] packed, int maxLine, int keep, byte[] framing, long partitionBytes)
             throws IOException {
         String id = Long.toString(IDS.incrementAndGet());
         READS.put(id, new Read(
-                Piece.unpack(packed), new Limits(maxLine, keep), partitionBytes,
+                Piece.unpack(packed), new Limits(maxLine, keep, Framing.unpack(framing)), partitionBytes,
                 spark.sparkContext().collectionAccumulator("shipper pieces read")));
         return id;
     }
@@ -180,5 +181,5 @@ public final class LineSource implements TableProvider {
     record Pieces(Piece[] pieces) implements InputPartition {}
 
     /** See {@link #begin}. */
-    record Limits(int maxLine, int keep) implements java.io.Serializable {}
+    record Limits(int maxLine, int keep, Framing framing) implements java.io.Serializable {}
 }

@@ -6,7 +6,10 @@ import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Bytes [start, end) of a file, as the plan cut it. Its lines are those that begin in there; of a packed file that cannot be cut, all. */
+/**
+ * Bytes [start, end) of a file, as the plan cut it. Its lines are those that begin in there; of a packed file that cannot be cut, all; of a file of
+ * tables, those of the parts that lie in there (docs/adr/0020).
+ */
 record Piece(
         String path, String uri, String name, String format, long size, long modified, long start, long end, long split, long mostLines)
         implements Serializable {

@@ -1,12 +1,8 @@
 package shipper.lines;
 
-import java.io.Closeable;
 import java.io.IOException;
 import java.io.InputStream;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
-import org.apache.hadoop.fs.FileSystem;
-import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.Seekable;
 import org.apache.hadoop.io.Text;
 import org.apache.hadoop.io.compress.SplitCompressionInputStream;
@@ -20,7 +16,7 @@ import org.apache.hadoop.util.LineReader;
  *
  * <p>Memory is bounded by the longest line allowed, whatever a file unpacks to: of a longer line only the beginning is kept.
  */
-final class PieceLines implements Closeable {
+final class PieceLines implements PieceRecords {
     private static final byte[] LINE_END = {'\n'};
     private static final int BUFFER = 64 * 1024;
 
@@ -34,32 +30,16 @@ final class PieceLines implements Closeable {
     private long end;
     private boolean first;
     private long unpacked;
-    private int length;
 
     PieceLines(Piece piece, int maxLine, Configuration conf) throws IOException {
         this.piece = piece;
         this.maxLine = maxLine;
-        Path path = new Path(piece.path());
-        FileSystem fs = Content.fileSystem(path, conf);
-        FileStatus status = fs.getFileStatus(path);
-        if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified()) {
-            throw new Changed();
-        }
-        stored = Content.open(fs, status);
+        stored = Content.open(piece, conf);
         try {
             begin(conf);
         } catch (Throwable error) {
             stored.close();
             throw error;
-        }
-    }
-
-    /** The file is not the one that was planned. */
-    static final class Changed extends IOException {
-        private static final long serialVersionUID = 1L;
-
-        Changed() {
-            super("it was replaced or written to after it was planned: run the window again, the plan is made anew");
         }
     }
 
@@ -97,8 +77,8 @@ final class PieceLines implements Closeable {
         }
     }
 
-    /** Goes to the next line; false if there is none. */
-    boolean next() throws IOException {
+    @Override
+    public boolean next() throws IOException {
         if (!mayHaveMore()) {
             return false;
         }
@@ -106,7 +86,7 @@ final class PieceLines implements Closeable {
         int read = lines.readLine(text, room, Integer.MAX_VALUE);
         position += read;
         unpacked += read;
-        length = read;
+        int length = read;
         if (first) {
             first = false;
             byte[] bytes = text.getBytes();
@@ -125,35 +105,34 @@ final class PieceLines implements Closeable {
         return position <= end;
     }
 
-    /** The line's bytes; valid until the next one. */
-    byte[] bytes() {
+    @Override
+    public byte[] bytes() {
         return text.getBytes();
     }
 
-    /** How many of the bytes are the line's: of one that is too long, more than the longest allowed. */
-    int size() {
+    /** Of a line that is too long, more than the longest allowed. */
+    @Override
+    public int size() {
         return text.getLength();
     }
 
-    /** Bytes of the whole line, however long, with its end. */
-    int length() {
-        return length;
-    }
-
-    boolean tooLong() {
+    @Override
+    public boolean tooLong() {
         return text.getLength() > maxLine;
     }
 
-    long stored() {
+    @Override
+    public long stored() {
         return packedPosition != null ? -1 : stored.count();
     }
 
-    long unpacked() {
+    @Override
+    public long unpacked() {
         return unpacked;
     }
 
-    /** Whether the file system failed, rather than what unpacks the file. */
-    boolean sourceFailed() {
+    @Override
+    public boolean sourceFailed() {
         return stored.failed();
     }
 

@@ -33,7 +33,7 @@ record ReaderFactory(
         private final GenericInternalRow row = new GenericInternalRow(columns.length);
         private final int value = column("value");
         private int at = -1;
-        private PieceLines lines;
+        private PieceRecords records;
         private long count;
         private boolean marked;
 
@@ -59,9 +59,9 @@ record ReaderFactory(
 
         @Override
         public boolean next() throws IOException {
-            while (lines != null || at + 1 < pieces.length) {
+            while (records != null || at + 1 < pieces.length) {
                 try {
-                    if (lines == null) {
+                    if (records == null) {
                         Piece piece = pieces[++at];
                         if (piece.format().equals("unreadable")) {
                             if (standsForFile(piece)) {
@@ -71,9 +71,9 @@ record ReaderFactory(
                         }
                         begin(piece);
                     }
-                    if (count < pieces[at].mostLines() && lines.next()) {
+                    if (count < pieces[at].mostLines() && records.next()) {
                         count++;
-                        line();
+                        record();
                         return true;
                     }
                     end(null);
@@ -96,12 +96,12 @@ record ReaderFactory(
             if (task != null && task.isInterrupted() || Thread.currentThread().isInterrupted()) {
                 return true;
             }
-            return lines != null && lines.sourceFailed() && task != null && task.attemptNumber() + 1 < TRIES;
+            return records != null && records.sourceFailed() && task != null && task.attemptNumber() + 1 < TRIES;
         }
 
         private void begin(Piece piece) throws IOException {
             count = 0;
-            lines = new PieceLines(piece, limits.maxLine(), configuration);
+            records = PieceRecords.open(piece, limits, configuration);
             set("file_path", UTF8String.fromString(piece.uri()));
             set("file_name", UTF8String.fromString(piece.name()));
             plain(piece);
@@ -113,10 +113,10 @@ record ReaderFactory(
             set("mark!", null);
         }
 
-        private void line() {
+        private void record() {
             Piece piece = pieces[at];
-            int size = lines.size();
-            if (lines.tooLong()) {
+            int size = records.size();
+            if (records.tooLong()) {
                 size = Math.min(limits.keep(), size);
                 set("split", ~piece.split());
                 set("mark!", TOO_LONG);
@@ -125,7 +125,7 @@ record ReaderFactory(
                 plain(piece);
             }
             if (value >= 0) {
-                row.update(value, UTF8String.fromBytes(lines.bytes(), 0, size));
+                row.update(value, UTF8String.fromBytes(records.bytes(), 0, size));
             }
         }
 
@@ -152,8 +152,8 @@ record ReaderFactory(
         }
 
         private void end(String problem) {
-            long stored = lines == null ? 0 : lines.stored();
-            long unpacked = lines == null ? 0 : lines.unpacked();
+            long stored = records == null ? 0 : records.stored();
+            long unpacked = records == null ? 0 : records.unpacked();
             reports.add(new Report(pieces[at].split(), stored, unpacked, count, problem));
             close();
         }
@@ -165,13 +165,13 @@ record ReaderFactory(
 
         @Override
         public void close() {
-            if (lines != null) {
+            if (records != null) {
                 try {
-                    lines.close();
+                    records.close();
                 } catch (IOException error) {
                     // All that was wanted of the file has been read.
                 } finally {
-                    lines = null;
+                    records = null;
                 }
             }
         }

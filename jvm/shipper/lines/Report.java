@@ -5,8 +5,8 @@ import java.io.Serializable;
 /**
  * What became of a piece.
  *
- * @param stored bytes that were taken from the file, as it is stored; -1 for bzip2, whose pieces overlap
- * @param unpacked bytes of lines, with their ends
+ * @param stored bytes of the file, as it is stored, that this piece accounts for; -1 for bzip2, whose pieces overlap
+ * @param unpacked bytes of records, with one for the end of each
  * @param problem why not all of it could be read; null if it could
  */
 record Report(long split, long stored, long unpacked, long lines, String problem) implements Serializable {}

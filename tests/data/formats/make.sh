@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the files of this folder anew from lines.log, with the real tools: gzip, bzip2, zstd, pzstd, lz4, xz, brotli, lzop (Debian 12).
+# Makes the files of this folder anew from lines.log, with the real tools: gzip, bzip2, zstd, pzstd, lz4, xz, brotli, lzop (Debian 12),
+# and the snappy of `pip install python-snappy`.
 set -euo pipefail
 cd "$(dirname "$0")"
 part=$(mktemp -d)
@@ -23,3 +24,6 @@ xz -c < lines.log > refused-xz.log.xz
 brotli -c < lines.log > refused-brotli.log.br
 lzop -c < lines.log > refused-lzop.log.lzo
 compress -c < lines.log > refused-compress.log.Z
+python3 -m snappy -c lines.log snappy.log.sz
+for part_of in a b; do python3 -m snappy -c "$part/$part_of" "$part/$part_of.sz"; done
+cat "$part/a.sz" "$part/b.sz" > snappy-streams.log.sz

@@ -1,0 +1,256 @@
+package shipper.lines;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
+
+/**
+ * The rows of a CSV file (RFC 4180), each as a JSON object of its fields, all of them text. A row ends at '\n' or "\r\n" outside of quotes; a quote
+ * inside of quotes is written twice, and one inside an unquoted field is itself. An empty line is no row. A row with another number of
+ * fields than there are names, or with something behind a closing quote, or without one, is a JSON array of its fields, which no
+ * `records.parse: {json: …}` takes for an object.
+ */
+final class CsvRecords implements PieceRecords {
+    private enum At { START, PLAIN, QUOTED, BEHIND_QUOTE, RETURN_BEHIND_QUOTE }
+
+    private final Piece piece;
+    private final int maxLine;
+    private final Framing framing;
+    private final Content.Stored stored;
+    private final InputStream in;
+    private final byte[] buffer = new byte[64 * 1024];
+    private int at;
+    private int filled;
+    private final JsonBytes json;
+    private byte[][] names;
+    /** The fields of the row, one behind the other, and where each ends. */
+    private byte[] row = new byte[1024];
+    private int length;
+    private int[] ends = new int[16];
+    private int fields;
+    private boolean quoted;
+    private boolean malformed;
+    private boolean dropped;
+    private long unpacked;
+
+    CsvRecords(Piece piece, int maxLine, Framing framing, Configuration conf) throws IOException {
+        this.piece = piece;
+        this.maxLine = maxLine;
+        this.framing = framing;
+        json = new JsonBytes(maxLine == Integer.MAX_VALUE ? maxLine - 8 : maxLine + 1);
+        stored = Content.open(piece, conf);
+        in = Content.fromStart(stored, piece, conf);
+    }
+
+    @Override
+    public boolean next() throws IOException {
+        if (in == null) {
+            return false;
+        }
+        if (names == null) {
+            skipMark();
+            names = framing.columns().isEmpty() ? header() : utf8(framing.columns().toArray(new String[0]));
+        }
+        if (!row()) {
+            return false;
+        }
+        json.clear();
+        if (malformed || dropped || fields != names.length) {
+            json.openArray();
+            for (int i = 0; i < fields; i++) {
+                field(i);
+            }
+            json.closeArray();
+        } else {
+            json.openObject();
+            for (int i = 0; i < fields; i++) {
+                json.name(names[i]);
+                field(i);
+            }
+            json.closeObject();
+        }
+        unpacked += json.size() + 1;
+        return true;
+    }
+
+    private void field(int i) {
+        int start = i == 0 ? 0 : ends[i - 1];
+        json.string(row, start, ends[i] - start);
+    }
+
+    private byte[][] header() throws IOException {
+        if (!row()) {
+            return new byte[0][];
+        }
+        if (malformed || dropped) {
+            throw new IOException("its first row, which names the fields, is " + (dropped ? "longer than `records.max_line`" : "not well quoted"));
+        }
+        String[] found = new String[fields];
+        Set<String> seen = new HashSet<>();
+        for (int i = 0; i < fields; i++) {
+            int start = i == 0 ? 0 : ends[i - 1];
+            found[i] = new String(row, start, ends[i] - start, StandardCharsets.UTF_8);
+            if (!seen.add(found[i])) {
+                throw new IOException("its first row names field " + (i + 1) + " as another one; say in `source.csv.columns` what the fields are");
+            }
+        }
+        return utf8(found);
+    }
+
+    private static byte[][] utf8(String[] texts) {
+        byte[][] found = new byte[texts.length][];
+        for (int i = 0; i < texts.length; i++) {
+            found[i] = texts[i].getBytes(StandardCharsets.UTF_8);
+        }
+        return found;
+    }
+
+    private int read() throws IOException {
+        if (at == filled) {
+            filled = Math.max(0, in.read(buffer));
+            at = 0;
+            if (filled == 0) {
+                return -1;
+            }
+        }
+        return buffer[at++] & 0xff;
+    }
+
+    private void skipMark() throws IOException {
+        filled = in.readNBytes(buffer, 0, buffer.length);
+        if (filled >= 3 && buffer[0] == (byte) 0xEF && buffer[1] == (byte) 0xBB && buffer[2] == (byte) 0xBF) {
+            at = 3;
+        }
+    }
+
+    /** Goes to the next row that is no empty line; false at the end of the file. */
+    private boolean row() throws IOException {
+        do {
+            length = 0;
+            fields = 0;
+            quoted = false;
+            malformed = false;
+            dropped = false;
+            if (!fields()) {
+                return false;
+            }
+        } while (fields == 1 && length == 0 && !quoted && !dropped);
+        return true;
+    }
+
+    private boolean fields() throws IOException {
+        int delimiter = framing.delimiter() & 0xff;
+        int quote = framing.quote();
+        At state = At.START;
+        for (int one = read(), count = 0; ; one = read(), count++) {
+            if (one < 0) {
+                malformed |= state == At.QUOTED;
+                if (count > 0) {
+                    endField();
+                }
+                return count > 0;
+            }
+            if (state == At.RETURN_BEHIND_QUOTE && one != '\n') {
+                malformed = true;
+                keep('\r');
+                state = At.PLAIN;
+            }
+            if (state == At.QUOTED) {
+                if (one == quote) {
+                    state = At.BEHIND_QUOTE;
+                } else {
+                    keep(one);
+                }
+            } else if (state == At.BEHIND_QUOTE && one == quote) {
+                keep(one);
+                state = At.QUOTED;
+            } else if (one == delimiter) {
+                endField();
+                state = At.START;
+            } else if (one == '\n') {
+                int start = fields == 0 ? 0 : ends[fields - 1];
+                if (state == At.PLAIN && length > start && row[length - 1] == '\r') {
+                    length--;
+                }
+                endField();
+                return true;
+            } else if (state == At.START && one == quote) {
+                quoted = true;
+                state = At.QUOTED;
+            } else if (state == At.BEHIND_QUOTE && one == '\r') {
+                state = At.RETURN_BEHIND_QUOTE;
+            } else {
+                malformed |= state == At.BEHIND_QUOTE;
+                keep(one);
+                state = At.PLAIN;
+            }
+        }
+    }
+
+    private void keep(int one) {
+        if (length > maxLine) {
+            dropped = true;
+            return;
+        }
+        if (length == row.length) {
+            row = Arrays.copyOf(row, (int) Math.min(length * 2L, Integer.MAX_VALUE - 8));
+        }
+        row[length++] = (byte) one;
+    }
+
+    private void endField() {
+        if (fields > maxLine) {
+            dropped = true; // nothing but delimiters takes memory too
+            return;
+        }
+        if (fields == ends.length) {
+            ends = Arrays.copyOf(ends, fields * 2);
+        }
+        ends[fields++] = length;
+    }
+
+    @Override
+    public byte[] bytes() {
+        return json.bytes();
+    }
+
+    @Override
+    public int size() {
+        return json.kept();
+    }
+
+    @Override
+    public boolean tooLong() {
+        return dropped || json.size() > maxLine;
+    }
+
+    @Override
+    public long stored() {
+        return Content.takenOf(stored, piece);
+    }
+
+    @Override
+    public long unpacked() {
+        return unpacked;
+    }
+
+    @Override
+    public boolean sourceFailed() {
+        return stored.failed();
+    }
+
+    @Override
+    public void close() throws IOException {
+        try {
+            if (in != null) {
+                in.close();
+            }
+        } finally {
+            stored.close();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+package shipper.lines;
+
+import java.io.IOException;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.parquet.HadoopReadOptions;
+import org.apache.parquet.column.page.PageReadStore;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.parquet.hadoop.util.HadoopStreams;
+import org.apache.parquet.io.ColumnIOFactory;
+import org.apache.parquet.io.InputFile;
+import org.apache.parquet.io.MessageColumnIO;
+import org.apache.parquet.io.RecordReader;
+import org.apache.parquet.io.SeekableInputStream;
+import org.apache.parquet.schema.MessageType;
+
+/** The rows of a Parquet file. A row group belongs to the piece that its middle lies in, as in Spark. */
+final class ParquetRecords extends TableRecords {
+    private final Content.Stored stored;
+    private final Configuration conf;
+    private ParquetFileReader reader;
+    private List<BlockMetaData> groups;
+    private MessageColumnIO columns;
+    private ParquetJson rows;
+    private int group = -1;
+    private RecordReader<Boolean> current;
+    private long left;
+    private long taken;
+
+    ParquetRecords(Piece piece, int maxLine, Configuration conf) throws IOException {
+        super(piece, maxLine);
+        this.conf = conf;
+        stored = Content.open(piece, conf);
+    }
+
+    @Override
+    void begin() throws IOException {
+        reader = ParquetFileReader.open(
+                new Input(), HadoopReadOptions.builder(conf).usePageChecksumVerification(true).withUseHadoopVectoredIo(false).build());
+        groups = reader.getRowGroups();
+        MessageType schema = reader.getFileMetaData().getSchema();
+        columns = new ColumnIOFactory(reader.getFileMetaData().getCreatedBy()).getColumnIO(schema);
+        rows = new ParquetJson(schema, json);
+        if (piece.start() == 0) {
+            taken = piece.size();
+            for (BlockMetaData one : groups) {
+                taken -= one.getCompressedSize();
+            }
+        }
+    }
+
+    @Override
+    boolean row() throws IOException {
+        while (left == 0) {
+            if (!nextGroup()) {
+                return false;
+            }
+        }
+        current.read();
+        left--;
+        return true;
+    }
+
+    private boolean nextGroup() throws IOException {
+        while (++group < groups.size()) {
+            BlockMetaData found = groups.get(group);
+            if (holds(found.getStartingPos() + found.getCompressedSize() / 2)) {
+                taken += found.getCompressedSize();
+                left = found.getRowCount();
+                if (left > 0) {
+                    PageReadStore pages = reader.readRowGroup(group);
+                    if (pages == null || pages.getRowCount() != left) {
+                        throw new IOException("row group " + group + " has not the rows that the file's footer says");
+                    }
+                    current = columns.getRecordReader(pages, rows);
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
+
+    @Override
+    public long stored() {
+        return taken;
+    }
+
+    @Override
+    public boolean sourceFailed() {
+        return stored.failed();
+    }
+
+    @Override
+    public void close() throws IOException {
+        try {
+            if (reader != null) {
+                reader.close();
+            }
+        } finally {
+            stored.close();
+        }
+    }
+
+    private final class Input implements InputFile {
+        /** For the library's messages. */
+        @Override
+        public String toString() {
+            return "it";
+        }
+
+        @Override
+        public long getLength() {
+            return piece.size();
+        }
+
+        @Override
+        public SeekableInputStream newStream() {
+            return HadoopStreams.wrap(new FSDataInputStream(new Content.Positioned(stored)));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+package shipper.lines;
+
+import java.io.IOException;
+
+/**
+ * The rows of a piece of a Parquet, ORC or Avro file, each as one JSON object, by the file's own schema. A field that is null is left out; inside
+ * of lists and maps a null is a null. The file is opened with the first row, so that a file system that fails then is asked again.
+ */
+abstract class TableRecords implements PieceRecords {
+    /** Whether a format is one of these; shipper/driver/formats.py names them too. */
+    static boolean reads(String format) {
+        return format.equals("parquet") || format.equals("orc") || format.equals("avro");
+    }
+
+    final Piece piece;
+    final JsonBytes json;
+    private final int maxLine;
+    private boolean begun;
+    private long unpacked;
+
+    TableRecords(Piece piece, int maxLine) {
+        this.piece = piece;
+        this.maxLine = maxLine;
+        json = new JsonBytes(maxLine == Integer.MAX_VALUE ? maxLine - 8 : maxLine + 1);
+    }
+
+    /** Opens the file. */
+    abstract void begin() throws IOException;
+
+    /** Writes the next row into `json`; false if there is none. */
+    abstract boolean row() throws IOException;
+
+    /** Whether a part of the file that has its place at `position` belongs to this piece. */
+    final boolean holds(long position) {
+        return position >= piece.start() && position < piece.end();
+    }
+
+    @Override
+    public final boolean next() throws IOException {
+        try {
+            if (!begun) {
+                begin();
+                begun = true;
+            }
+            json.clear();
+            if (!row()) {
+                return false;
+            }
+        } catch (OutOfMemoryError error) {
+            // What damaged bytes say of a length is asked of the heap at once, and not there; the heap is as it was.
+            throw new IOException("a part of it says that it is larger than memory: it is damaged, or `runner.driver_memory` is too small for it");
+        } catch (LinkageError | StackOverflowError error) {
+            throw new IOException("it needs what this reader does not have (" + error.getClass().getSimpleName() + ")");
+        }
+        unpacked += json.size() + 1;
+        return true;
+    }
+
+    @Override
+    public final byte[] bytes() {
+        return json.bytes();
+    }
+
+    @Override
+    public final int size() {
+        return json.kept();
+    }
+
+    @Override
+    public final boolean tooLong() {
+        return json.size() > maxLine;
+    }
+
+    @Override
+    public final long unpacked() {
+        return unpacked;
+    }
+}

@@ -1,0 +1,90 @@
+"""What files hold and how they are packed: the parts of `source` and `records` that decide how a file is cut into records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from shipper.config.rules import Fault, Model, refuse
+
+Format = Literal["text", "jsonl", "csv", "parquet", "orc", "avro", "whole_file"]
+Codec = Literal["auto", "none", "gzip", "bzip2", "zstd", "lz4", "snappy", "hadoop_snappy"]
+
+#: Formats that know themselves where their parts begin, and are packed inside.
+TABLES = frozenset({"parquet", "orc", "avro"})
+#: Those whose records are made by shipper; of all others they are the file's bytes.
+MADE = TABLES | {"csv"}
+#: Those that cannot be read from the middle.
+ONE_PIECE = frozenset({"csv", "whole_file"})
+_OBJECTS = ("jsonl", "csv")
+
+
+class Csv(Model):
+    """How CSV files are written. RFC 4180: a quote inside of quotes is written twice, and a quoted field may hold line ends."""
+
+    columns: tuple[str, ...] | None = Field(default=None, min_length=1, examples=[["time", "service", "status"]])
+    """Names of the fields, for files without a header; then the first row is a record. By default the first row of each file names them."""
+    delimiter: str = Field(default=",", min_length=1, max_length=1, examples=["\t"])
+    """Between fields: one ASCII character."""
+    quote: str | None = Field(default='"', min_length=1, max_length=1)
+    """Around fields that hold the delimiter, a quote or a line end: one ASCII character. `null`: nothing is quoted."""
+
+    @field_validator("delimiter", "quote")
+    @classmethod
+    def _one_plain_character(cls, value: str | None) -> str | None:
+        if value is not None and (not value.isascii() or value in "\r\n\0"):
+            raise ValueError("one ASCII character, and no line end")
+        return value
+
+    @field_validator("quote")
+    @classmethod
+    def _quote_is_no_delimiter(cls, value: str | None, info: Any) -> str | None:
+        if value is not None and value == info.data.get("delimiter"):
+            raise ValueError(f"`quote` and `delimiter` contradict each other: both are {value!r}")
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _columns_differ(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        refuse(((i,), f"{name!r} is named twice") for i, name in enumerate(value or ()) if name in (value or ())[:i])
+        return value
+
+
+def source_faults(format: Format, codec: Codec, csv: Csv | None) -> Iterator[Fault]:
+    """Contradictions between the fields of `source`."""
+    if csv is not None and format != "csv":
+        yield ("csv",), f"`csv` and `format: {format}` contradict each other: set `format: csv`, or remove `csv`"
+    if codec != "auto" and format in TABLES:
+        yield (
+            ("codec",),
+            f"`codec` and `format: {format}` contradict each other: such files are packed inside, and say how; remove `codec`",
+        )
+
+
+def starts_with_fault(format: Format) -> str:
+    """Why records cannot begin by a pattern; empty if they can."""
+    return (
+        ""
+        if format == "text"
+        else f"`starts_with` and `source.format: {format}` contradict each other: it is for text; remove one"
+    )
+
+
+def with_objects_asked_for(data: dict[str, Any]) -> dict[str, Any]:
+    """A pipeline as it was written, with the default of `records.parse` for formats whose records are to be JSON objects: that they are."""
+    source, records = data.get("source"), data.get("records", {})
+    if isinstance(source, dict) and source.get("format") in _OBJECTS and isinstance(records, dict) and "parse" not in records:
+        return {**data, "records": {"parse": {"json": True}, **records}}
+    return data
+
+
+def deciding(format: Format, codec: Codec, csv: Csv | None) -> dict[str, Any]:
+    """What of this decides which records a file becomes, for the digest; what was not there before `format` is left out at its default."""
+    found: dict[str, Any] = {"format": format}
+    if codec != "auto":
+        found["codec"] = codec
+    if format == "csv":
+        found["csv"] = (csv or Csv()).model_dump()
+    return found

@@ -1,0 +1,63 @@
+"""When windows close, and how long a run has."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any
+
+from pydantic import Field, StrictBool, field_validator
+
+from shipper.config.rules import Model, check_cron, check_timezone
+from shipper.config.units import Moment, Seconds
+
+
+class Schedule(Model):
+    """When a window closes and its run starts. A bare string is taken as `cron`."""
+
+    cron: str = Field(min_length=1, examples=["0 * * * *"])
+    """Cron expression of five fields, or an Airflow preset such as `@hourly`. Each interval between two ticks is one window."""
+    timezone: str = "UTC"
+    """IANA name of the time zone in which `cron` is read. Windows themselves are always UTC."""
+    start: Moment | None = None
+    """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that had
+    closed when Airflow first saw the pipeline."""
+    catchup: StrictBool = True
+    """Whether every window of the schedule is run, in order: those between `start` and now, and those that an outage or a pause left out. Off:
+    after an outage Airflow goes on with the latest window that has closed; `shipper gaps` says which ones are missing."""
+    deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
+    """Time that a run has, from the moment when Airflow queues it (a scheduled one: when its window closes), `source.settle`
+    included. One that has not ended by then is late: `notify` says so with `on: [late]`."""
+
+    give_up_after_seconds: Seconds | None = Field(default=86_400.0, alias="give_up_after", gt=0)
+    """Time that a run has, from when its files have settled. What is at work then is stopped, and the run fails and says so: a run that hangs would
+    hold up every window after it. Nothing is lost: what is in the ledger stays, and the next run ships the rest. `null`: no bound.
+    For a backfill over a wide window that takes longer, run it again, or raise this."""
+
+    @field_validator("cron")
+    @classmethod
+    def _readable_cron(cls, value: str) -> str:
+        check_cron(value)
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_timezone(cls, value: str) -> str:
+        check_timezone(value)
+        return value
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _date_is_midnight(cls, value: Any) -> Any:
+        if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            value = dt.date.fromisoformat(value)
+        if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
+            raise ValueError("a date or time is written 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00")
+        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+            return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
+        return value
+
+    @field_validator("start")
+    @classmethod
+    def _start_is_utc(cls, value: dt.datetime | None) -> dt.datetime | None:
+        return value and (value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC))

@@ -1,0 +1,160 @@
+"""Every format with every codec, from files to what an independent reader finds in the topic: bytes in are bytes out. `make long`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+
+from .test_kill import Ship
+from .world import World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
+
+DATA = Path(__file__).parents[1] / "data"
+STREAMS = {"none": "", "gzip": ".gz", "bz2": ".bz2", "zstd": ".zst", "lz4": ".lz4", "snappy": ".sz"}
+ROWS = 3_000
+
+
+@pytest.fixture
+def world(tmp_path, kafka):
+    return World(tmp_path, kafka.bootstrap)
+
+
+def packed(content: bytes, codec: str) -> bytes:
+    """Two members, frames or streams one behind the other."""
+    half = len(content) // 2
+    return b"".join(one(part, codec) for part in (content[:half], content[half:]))
+
+
+def one(content: bytes, codec: str) -> bytes:
+    if codec == "none":
+        return content
+    if codec == "snappy":
+        return snappy_frames(content)
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(content)
+    return bytes(sink.getvalue())
+
+
+def snappy_frames(content: bytes) -> bytes:
+    """google/snappy, framing_format.txt."""
+    found = b"\xff\x06\0\0sNaPpY"
+    for at in range(0, len(content), 65_536):
+        part = content[at : at + 65_536]
+        body = masked_crc32c(part).to_bytes(4, "little") + pa.compress(part, "snappy", asbytes=True)
+        found += b"\0" + len(body).to_bytes(3, "little") + body
+    return found
+
+
+def masked_crc32c(content: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def rows(cell: str) -> list[dict[str, Any]]:
+    rng = random.Random(cell)
+    texts = ['a"b', "two\nlines", "é📜", "", "x" * 300, "\\", "\t"]
+    return [{"cell": cell, "n": n, "text": rng.choice(texts) + str(rng.random()), "flag": n % 3 == 0} for n in range(ROWS)]
+
+
+def compact(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def of_text(format: str, name: str) -> tuple[bytes, Counter[bytes]]:
+    """A file's content, and its records."""
+    made = rows(name)
+    if format == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(made[0])
+        writer.writerows([row.values() for row in made])
+        return text.getvalue().encode(), Counter(compact({key: str(value) for key, value in row.items()}) for row in made)
+    if format == "jsonl":
+        return b"".join(compact(row) + b"\n" for row in made), Counter(compact(row) for row in made)
+    content = "".join(f"2026-11-01 {row['n']} {name} {row['text']}\r\n" for row in made).encode() + b"\xff and no end"
+    return content, Counter([content]) if format == "whole_file" else lines_of(content)
+
+
+def text_files(format: str) -> Iterator[tuple[str, bytes, Counter[bytes]]]:
+    for codec, suffix in STREAMS.items():
+        content, records = of_text(format, f"{format}-{codec}")
+        yield f"{codec}.{format}{suffix}", packed(content, codec), records
+
+
+def table_files(format: str, folder: Path) -> Iterator[tuple[str, bytes, Counter[bytes]]]:
+    codecs = (
+        ("none", "snappy", "gzip", "zstd", "lz4") if format == "parquet" else ("uncompressed", "snappy", "zlib", "zstd", "lz4")
+    )
+    for codec in codecs:
+        made = rows(f"{format}-{codec}")
+        path = folder / "table"
+        if format == "parquet":
+            pq.write_table(pa.Table.from_pylist(made), path, compression=codec, row_group_size=500)
+        else:
+            orc.write_table(pa.Table.from_pylist(made), path, compression=codec, stripe_size=64_000, batch_size=256)
+        yield f"{codec}.{format}", path.read_bytes(), Counter(compact(row) for row in made)
+
+
+def avro_files() -> Iterator[tuple[str, bytes, Counter[bytes]]]:
+    for path in sorted((DATA / "tables").glob("codec-*.avro")):
+        yield path.name, path.read_bytes(), Counter(compact({"n": n, "text": f"line {n}"}) for n in range(200))
+
+
+@pytest.mark.parametrize("format", ["text", "jsonl", "csv", "whole_file", "parquet", "orc", "avro"])
+def test_every_codec_of_a_format(world, tmp_path, format):
+    files = {"parquet": table_files, "orc": table_files}.get(format)
+    cells = list(files(format, tmp_path) if files else avro_files() if format == "avro" else text_files(format))
+    expected: Counter[bytes] = Counter()
+    for name, content, records in cells:
+        world.write_log(name, content)
+        expected += records
+    world.write_pipeline(source={"path": "logs", "settle": "0s", "format": format, "split_size": "64KiB"})
+    began = time.monotonic()
+    assert world.run()["delivered"] == expected.total()
+    print(f"{format}: {len(cells)} files, {expected.total():,} records, {time.monotonic() - began:.1f} s")
+    assert world.read() == expected
+    assert world.run()["delivered"] == 0
+
+
+def test_a_run_over_split_parquet_that_is_killed_is_finished_by_the_next_one(world):
+    made = pa.table({"n": list(range(600_000)), "text": [f"row {n} {n * 7919 % 600_011}" for n in range(600_000)]})
+    path = world.write_log("a.parquet", b"")
+    pq.write_table(made, path, row_group_size=20_000)
+    world.write_log("a.parquet", path.read_bytes())
+    delivery = {
+        "chunk_size": "300kB", "lanes": 2, "lease": "2s", "lease_wait": "60s", "transaction_timeout": "20s", "metadata_wait": "30s",
+    }  # fmt: skip
+    world.write_pipeline(source={"path": "logs", "settle": "0s", "format": "parquet", "split_size": "1MiB"}, delivery=delivery)
+    world.steps_done("r1", "plan", "gate_source")
+    killed = 0
+    for seed in range(12):
+        ship, rng = Ship(world, "r1"), random.Random(seed)
+        ship.wait_for("shipping")
+        while ship.running and world.ledger_count() < 100_000 * (killed + 1):
+            time.sleep(0.1)
+        killed += ship.kill("all" if killed else "jvm", rng)
+        ship.wait()
+        if killed == 2 or world.ledger_count() == 600_000:
+            break
+    assert killed
+    world.run()
+    assert world.read() == Counter(f'{{"n":{n},"text":"row {n} {n * 7919 % 600_011}"}}'.encode() for n in range(600_000))

@@ -1,0 +1,170 @@
+"""Files of every format through the commands that users have, from the file to what an independent reader finds in the topic."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+
+from .world import World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture
+def world(tmp_path, kafka):
+    return World(tmp_path, kafka.bootstrap, topics={"": 3, ".q": 1, ".odd": 1})
+
+
+def source(format: str, **more: Any) -> dict[str, Any]:
+    return {"path": "logs", "settle": "0s", "format": format, **more}
+
+
+def numbered(first: int, end: int) -> pa.Table:
+    """Of about 500 bytes a row that do not compress, so that a few thousand are many splits."""
+    return pa.table({"n": list(range(first, end)), "text": [os.urandom(250).hex() for _ in range(first, end)]})
+
+
+def objects(table: pa.Table) -> Counter[bytes]:
+    return Counter(json.dumps(row, separators=(",", ":")).encode() for row in table.to_pylist())
+
+
+def write_parquet(world: World, name: str, table: pa.Table, **more: Any) -> Path:
+    path = world.write_log(name, b"")
+    pq.write_table(table, path, **more)
+    world.write_log(name, path.read_bytes())  # with its age
+    return path
+
+
+def flip(path: Path, at: int) -> None:
+    """Another byte, the same size and time: for shipper the same file."""
+    status, content = path.stat(), bytearray(path.read_bytes())
+    content[at] ^= 0xFF
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_parquet_file_of_which_one_row_group_is_damaged_is_finished_when_it_is_mended(world):
+    """Its other splits are shipped, and no row of them again."""
+    table = numbered(0, 1200)
+    path = write_parquet(world, "a.parquet", table, row_group_size=200, write_page_checksum=True, use_dictionary=False)
+    write_parquet(world, "none.parquet", table.slice(0, 0))
+    groups = pq.ParquetFile(path).metadata
+    assert groups.num_row_groups == 6
+    world.write_pipeline(source=source("parquet", split_size="128KiB"))
+    at = groups.row_group(3).column(1).data_page_offset + 1000
+    flip(path, at)
+    world.fails(code=1, says=r"1 file cannot be read: \S*a\.parquet: .*Everything else was sent")
+    there = world.read()
+    assert 600 <= there.total() < 1200
+    assert there <= objects(table)
+    flip(path, at)
+    run = world.run()
+    assert run["delivered"] == 1200 - there.total()
+    assert run["topics"][world.topic()]["ledger"] == 1200
+    assert world.read() == objects(table)
+    assert world.run()["delivered"] == 0
+    # One that is cut off is seen by the plan already.
+    world.write_log("cut.parquet", path.read_bytes()[:-5])
+    world.fails(code=1, says=r"cut\.parquet: it does not end as Parquet files do")
+    assert world.read() == objects(table)
+
+
+def test_columns_of_tables_choose_topic_key_and_value(world):
+    """ORC and Avro; the schema of each file is its own."""
+    rows = [{"n": n, "level": "odd" if n % 2 else "even", "text": None if n == 4 else f"line {n}"} for n in range(50)]
+    for name, content in (("a.orc", pa.Table.from_pylist(rows)), ("b.orc", pa.table({"n": [100], "more": ["x"]}))):
+        path = world.write_log(name, b"")
+        orc.write_table(content, path)
+        world.write_log(name, path.read_bytes())
+    world.write_pipeline(
+        source=source("orc"),
+        records={
+            "parse": {"json": "n INT, level STRING, text STRING"},
+            "value": "coalesce(text, 'none')",
+            "drop": {"first": "n < 2"},
+        },
+        topic=None,
+        routes=[{"when": "level = 'odd'", "topic": world.topic(".odd")}, {"topic": world.topic()}],
+        gates={"source": [{"check": "not_null", "column": "n"}, {"check": "rows", "min": 51, "on": "full"}]},
+    )
+    run = world.run()
+    assert run["filtered"] == {"first": 2}
+    assert world.read(".odd") == Counter(f"line {n}".encode() for n in range(3, 50, 2))
+    assert world.read() == Counter([*(f"line {n}".encode() for n in range(2, 50, 2) if n != 4), b"none", b"none"])
+
+
+def test_avro_of_another_writer_is_shipped_and_what_is_no_avro_is_named(world):
+    for name in ("blocks.avro", "codec-zstandard.avro", "empty.avro"):
+        world.write_log(name, (DATA / "tables" / name).read_bytes())
+    world.write_pipeline(source=source("avro", split_size="64KiB"), records={"value": "get_json_object(value, '$.text')"})
+    run = world.run()
+    assert world.read() == Counter(f"line {n}".encode() for n in range(3000)) + Counter(f"line {n}".encode() for n in range(200))
+    assert any("1 files have bytes and hold no line" in note for note in run["notes"])
+    world.write_log("text.avro", b"2026-11-01 a log line\n")
+    world.fails(code=1, says=r"text\.avro: it does not begin as Avro files do")
+
+
+def test_csv_and_json_lines_that_are_not_what_they_should_be_go_to_quarantine(world):
+    world.write_log("a.csv", b'time,text\r\n1,"two\nlines, ""quoted"""\r\n2\r\n3,\xc3\xa9\r\n')
+    world.write_log("b.csv.gz", gzip.compress(b"text,more,time\nx,y,4\n"))
+    world.write_log("head.csv", b"time,text\n")
+    quarantine = {"topic": world.topic(".q"), "max_rate": 1.0, "keep": "100B"}
+    world.write_pipeline(source=source("csv"), quarantine=quarantine)
+    assert world.run()["quarantined"] == {"unparseable": 1}
+    first = [
+        b'{"time":"1","text":"two\\nlines, \\"quoted\\""}', b'{"time":"3","text":"\xc3\xa9"}', b'{"text":"x","more":"y","time":"4"}',
+    ]  # fmt: skip
+    assert world.read() == Counter(first)
+    assert world.read(".q") == Counter([b'["2"]'])
+    shutil.rmtree(world.logs)
+    world.write_log("c.jsonl", b'{"a": 1}\n[1]\nno object\n{"a":\n{"b":{"c":[2]}}')
+    world.write_pipeline(source=source("jsonl"), quarantine=quarantine)
+    assert world.run()["quarantined"] == {"unparseable": 3}
+    assert world.read() == Counter([*first, b'{"a": 1}', b'{"b":{"c":[2]}}'])
+    assert world.read(".q") == Counter([b'["2"]', b"[1]", b"no object", b'{"a":'])
+    world.write_pipeline(source=source("jsonl"))
+    world.write_log("d.jsonl", b'{"a": 2}\nnothing\n')
+    world.fails(code=1, says=r"d\.jsonl \(split at byte 0\), record 2")
+
+
+def test_stack_traces_and_whole_files_are_one_record_each(world):
+    traces = [f"2026-11-01 {n} failed\n" + "\tat here\n" * (n % 4) for n in range(4000)]
+    content = "".join(["...\n", *traces])
+    world.write_log("a.log", content.encode())
+    world.write_log("b.log.gz", gzip.compress(content.encode()))
+    records = {"starts_with": r"\d{4}-\d\d-\d\d ", "headers": {"file": "file_name"}}
+    world.write_pipeline(source=source("text", split_size="64KiB"), records=records)
+    run = world.run()
+    expected = Counter(record.removesuffix("\n").encode() for record in ["...\n", *traces])
+    assert run["delivered"] == 8002
+    assert world.read() == expected + expected
+    shutil.rmtree(world.logs)
+    whole = (DATA / "formats" / "lines.log").read_bytes()
+    for name in ("lines.log", "snappy.log.sz", "bzip2-streams.log.bz2"):
+        world.write_log(name, (DATA / "formats" / name).read_bytes())
+    world.write_log("odd.bin", b"\xef\xbb\xbf\0\xff\n\n")
+    world.write_log("nothing.bin", b"")
+    world.write_pipeline(source=source("whole_file"), topic=world.topic(".odd"))
+    assert world.run()["delivered"] == 4
+    assert world.read(".odd") == Counter({whole: 3, b"\xef\xbb\xbf\0\xff\n\n": 1})
+
+
+def test_the_codec_that_a_pipeline_says_is_the_one_that_is_read(world):
+    lines = (DATA / "formats" / "lines.log").read_bytes()
+    world.write_log("part-0.snappy", (DATA / "tables" / "hadoop.snappy").read_bytes())
+    world.fails(code=1, says=r"part-0\.snappy: its name says snappy.*source\.codec: hadoop_snappy")
+    world.write_pipeline(source=source("text", codec="hadoop_snappy"))
+    world.run()
+    assert world.read() == lines_of(lines)

@@ -1,0 +1,351 @@
+"""Parquet, ORC, Avro, CSV, records of several lines and whole files by the reader alone: each record is there once, with exact values."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import datetime as dt
+import gzip
+import io
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from shipper.config.formats import Csv
+from shipper.driver.pieces import PieceReport
+from shipper.report.plan_result import PlannedFile
+from shipper.worker.marks import BROKEN, TOO_LONG
+from spark_jobs.reader import Framing, LineLimits
+
+from .source_world import spark_session
+from .test_reader import Row, lines, planned, read
+
+pytestmark = pytest.mark.spark
+
+IN_ONE_TASK = 2**30
+HAVE_CHECKSUMS = ("a.parquet", "codec-snappy.avro")
+AVRO = Path(__file__).parents[1] / "data" / "tables"
+PACKED = Path(__file__).parents[1] / "data" / "formats"
+MOMENT = dt.datetime(2026, 11, 1, 6, 0, 0, 123456, tzinfo=dt.UTC)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("tables") as session:
+        yield session
+
+
+def table(path: Path, format: str = "") -> PlannedFile:
+    """``format``: by its suffix, unless given."""
+    return planned(path).model_copy(update={"format": format or path.suffix[1:]})
+
+
+def framed(framing: Framing, max_line: int = 2**20, keep: int = 5) -> LineLimits:
+    return LineLimits(max_line, keep, framing)
+
+
+DATED = framed(Framing("starts_with", r"\d{4}-\d\d-\d\d "))
+
+
+def accounted(file: PlannedFile, reports: Sequence[PieceReport]) -> bool:
+    """Whether all pieces together took all of the file, and nothing twice."""
+    return sum(report.stored for report in reports) == file.size_bytes and not any(report.problem for report in reports)
+
+
+COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "i": (pa.int32(), [1, None, -3]),
+    "l": (pa.int64(), [2**62, None, 3]),
+    "f": (pa.float32(), [1.5, float("nan"), None]),
+    "d": (pa.float64(), [0.1, float("inf"), 1e300]),
+    "s": (pa.string(), ['a"\\\n\x01é', None, ""]),
+    "b": (pa.bool_(), [True, False, None]),
+    "raw": (pa.binary(), [b"\x00\xff", None, b""]),
+    "money": (pa.decimal128(30, 2), [Decimal("1.20"), None, Decimal("-12345678901234567890.12")]),
+    "day": (pa.date32(), [dt.date(2026, 11, 1), None, dt.date(1969, 12, 31)]),
+    "at": (pa.timestamp("us", "UTC"), [MOMENT, None, dt.datetime(1960, 1, 1, tzinfo=dt.UTC)]),
+    "clock": (pa.timestamp("us"), [MOMENT.replace(tzinfo=None), None, None]),
+    "list": (pa.list_(pa.int32()), [[1, None, 3], None, []]),
+    "map": (pa.map_(pa.string(), pa.int64()), [[("k", 1), ("n", None)], None, []]),
+    "keys": (pa.map_(pa.int32(), pa.string()), [[(1, "x")], None, []]),
+    "in": (pa.struct([("x", pa.int32()), ("y", pa.string())]), [{"x": 1, "y": None}, None, {"x": None, "y": "z"}]),
+    "lists": (pa.list_(pa.list_(pa.int32())), [[[1], [], None], None, []]),
+    "rows": (pa.list_(pa.struct([("x", pa.int32())])), [[{"x": 1}, None], None, []]),
+}
+ROWS = [
+    '{"i":1,"l":4611686018427387904,"f":1.5,"d":0.1,"s":"a\\"\\\\\\n\\u0001é","b":true,"raw":"AP8=","money":1.20,"day":"2026-11-01",'
+    '"at":"2026-11-01T06:00:00.123456Z","clock":"2026-11-01T06:00:00.123456","list":[1,null,3],"map":{"k":1,"n":null},"keys":{"1":"x"},'
+    '"in":{"x":1},"lists":[[1],[],null],"rows":[{"x":1},null]}',
+    '{"f":"NaN","d":"Infinity","b":false}',
+    '{"i":-3,"l":3,"d":1.0E300,"s":"","raw":"","money":-12345678901234567890.12,"day":"1969-12-31","at":"1960-01-01T00:00:00Z",'
+    '"list":[],"map":{},"keys":{},"in":{"y":"z"},"lists":[],"rows":[]}',
+]
+
+
+def write(content: pa.Table, path: Path, **more: Any) -> PlannedFile:
+    if path.suffix == ".orc":
+        orc.write_table(content, path, **more)
+    else:
+        pq.write_table(content, path, **more)
+    return table(path)
+
+
+def numbered(count: int) -> pa.Table:
+    return pa.table({"n": pa.array(range(count), pa.int64()), "text": pa.array([f"row {n}" for n in range(count)], pa.string())})
+
+
+def numbers(rows: Sequence[Row]) -> list[int]:
+    return [json.loads(value)["n"] for value in lines(list(rows)) if value is not None]
+
+
+def test_every_type_of_parquet_and_orc_is_written_exactly(spark, tmp_path):
+    content = pa.table({name: pa.array(values, kind) for name, (kind, values) in COLUMNS.items()})
+    for path in (tmp_path / "all.parquet", tmp_path / "all.orc"):
+        file = write(content, path)
+        rows, reports = read(spark, [file])
+        assert [value.decode() for value in lines(rows)] == ROWS, path
+        assert accounted(file, reports)
+    more = pa.table(
+        {
+            "u64": pa.array([2**64 - 1], pa.uint64()),
+            "u32": pa.array([2**32 - 1], pa.uint32()),
+            "ms": pa.array([dt.time(1, 2, 3, 4000)], pa.time32("ms")),
+            "us": pa.array([dt.time(1, 2, 3, 4)], pa.time64("us")),
+            "half": pa.array([1.5], pa.float16()),
+            "short": pa.array([Decimal("-1.5")], pa.decimal128(9, 1)),
+        }
+    )
+    old = pa.table({"ns": pa.array([1], pa.timestamp("ns", "UTC"))})
+    files = [write(more, tmp_path / "more.parquet"), write(old, tmp_path / "96.parquet", use_deprecated_int96_timestamps=True)]
+    rows, _ = read(spark, files)
+    assert [value.decode() for value in lines(rows)] == [
+        '{"u64":18446744073709551615,"u32":4294967295,"ms":"01:02:03.004","us":"01:02:03.000004","half":1.5,"short":-1.5}',
+        '{"ns":"1970-01-01T00:00:00.000000001Z"}',
+    ]
+
+
+def test_every_type_and_codec_of_avro_is_written_exactly(spark):
+    rows, _ = read(spark, [table(AVRO / "all.avro")])
+    assert [value.decode() for value in lines(rows)] == [
+        '{"i":1,"l":4611686018427387904,"f":1.5,"d":0.1,"b":true,"s":"a\\"\\\\\\n\\u0001é","raw":"AP8=","kind":"HIGH","four":"YWJjZA==",'
+        '"list":[1,null,3],"map":{"k":1,"n":null},"in":{"x":7},"any":["p","q"],"day":"2026-11-01","at":"2026-11-01T06:00:00.123456Z",'
+        '"at_ms":"2026-11-01T06:00:00.123Z","local":"2026-11-01T06:00:00.123456","time":"01:02:03.000004",'
+        '"money":-12345678901234567890.10,"id":"00112233-4455-6677-8899-aabbccddeeff"}',
+        '{"l":4611686018427387904,"f":1.5,"d":"NaN","b":true,"raw":"AP8=","kind":"HIGH","four":"YWJjZA==","list":[],"map":{},"in":{},'
+        '"day":"1969-12-31","at":"1960-01-01T00:00:00Z","at_ms":"2026-11-01T06:00:00.123Z","local":"2026-11-01T06:00:00.123456",'
+        '"time":"01:02:03.000004","money":0.00,"id":"00112233-4455-6677-8899-aabbccddeeff"}',
+    ]
+    files = [table(path) for path in sorted(AVRO.glob("codec-*.avro"))]
+    assert len(files) == 6
+    rows, reports = read(spark, [*files, table(AVRO / "empty.avro"), table(AVRO / "strings.avro")])
+    expected = [f'{{"n":{n},"text":"line {n}"}}'.encode() for n in range(200)]
+    assert lines(rows) == expected * 6 + [b'{"value":"one"}', b'{"value":"two"}']
+    assert not any(report.problem for report in reports)
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
+def test_wherever_a_table_is_cut_each_row_is_in_one_piece(spark, tmp_path, format):
+    if format == "avro":
+        file = table(AVRO / "blocks.avro")
+    else:
+        more = {"row_group_size": 100} if format == "parquet" else {"stripe_size": 1000, "batch_size": 100}
+        file = write(numbered(3000), tmp_path / f"a.{format}", **more)
+    for split in (file.size_bytes, file.size_bytes // 2, 20_011, 4_999, 777):
+        rows, reports = read(spark, [file], split, partition_bytes=IN_ONE_TASK)
+        assert numbers(rows) == list(range(3000)), split
+        assert accounted(file, reports), split
+        assert split > 5_000 or sum(report.lines > 0 for report in reports) > 3
+        assert sum(report.unpacked for report in reports) == sum(len(value or b"") + 1 for value in lines(rows))
+
+
+def test_a_table_without_rows_is_read_and_has_none(spark, tmp_path):
+    files = [write(numbered(0), tmp_path / "0.parquet"), write(numbered(0), tmp_path / "0.orc"), table(AVRO / "empty.avro")]
+    rows, reports = read(spark, files)
+    assert rows == []
+    assert [(report.stored, report.lines, report.problem) for report in reports] == [(file.size_bytes, 0, "") for file in files]
+
+
+def test_a_damaged_table_is_never_read_in_part_without_a_word(spark, tmp_path):
+    """What has checksums is known wherever it is wrong; what has none, wherever a length or an end is."""
+    whole = [
+        write(numbered(3000), tmp_path / "a.parquet", row_group_size=500, write_page_checksum=True),
+        write(numbered(3000), tmp_path / "a.orc", compression="zlib"),
+        table(AVRO / "codec-snappy.avro"),
+        table(AVRO / "blocks.avro"),
+    ]
+    cases, files = [], []
+    for file in whole:
+        content = Path(file.path).read_bytes()
+        at = len(content) * 3 // 4
+        damaged = {
+            "its end is missing": content[:-9],
+            "half is missing": content[: len(content) // 2],
+            "it is empty of sense": b"\x07" * len(content),
+        }
+        if file.path.endswith(HAVE_CHECKSUMS):
+            damaged["a bit is wrong"] = content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :]
+            damaged["zeros in it"] = content[:at] + bytes(64) + content[at + 64 :]
+        for what, bad in damaged.items():
+            path = tmp_path / f"{len(cases)}"
+            path.write_bytes(bad)
+            cases.append(f"{file.path}: {what}")
+            files.append(table(path, file.format))
+    rows, reports = read(spark, [*files, whole[0]])
+    problems = {case: report.problem for case, report in zip(cases, reports, strict=False)}
+    assert [case for case, problem in problems.items() if not problem] == []
+    assert len(problems) == 4 * 3 + 2 * 2
+    assert [mark for _, mark, _ in rows if mark] == [BROKEN] * len(cases)
+    assert numbers(rows[-3000:]) == list(range(3000)), "the one behind them is read"
+    assert not any("row 2" in problem or "line 2" in problem for problem in problems.values())
+
+
+def test_a_row_that_is_too_long_is_marked_and_the_next_one_is_read(spark, tmp_path):
+    content = pa.table({"n": [1, 2, 3], "text": ["a", "x" * 5000, "b"]})
+    for file in (write(content, tmp_path / "a.parquet"), write(content, tmp_path / "a.orc")):
+        rows, reports = read(spark, [file], limits=LineLimits(1000, 5))
+        assert [(value, mark) for value, mark, _ in rows] == [
+            (b'{"n":1,"text":"a"}', None), (b'{"n":', TOO_LONG), (b'{"n":3,"text":"b"}', None),
+        ]  # fmt: skip
+        assert accounted(file, reports)
+
+
+# CSV
+
+
+def csv_rows(spark: SparkSession, path: Path, of: Csv | None = None, max_line: int = 2**20) -> tuple[list[Any], PieceReport]:
+    rows, (report,) = read(spark, [planned(path)], limits=framed(Framing("csv", csv=of or Csv()), max_line))
+    return [mark or json.loads(value or b"null") for value, mark, _ in rows], report
+
+
+@pytest.mark.parametrize(("delimiter", "quote"), [(",", '"'), ("\t", "'")])
+def test_a_csv_file_has_the_rows_that_pythons_own_reader_finds(spark, tmp_path, delimiter, quote):
+    rng = random.Random(5)
+    alphabet = ["a", "é", " ", delimiter, quote, quote * 2, "\n", "\r\n", "\\", "{", "x" * 40, ""]
+    header = ["time", f"odd {quote}name{quote}", "", "last"]
+    made = [["".join(rng.choices(alphabet, k=rng.randrange(5))) for _ in header] for _ in range(4000)]
+    for packed in (False, True):
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter=delimiter, quotechar=quote, lineterminator=rng.choice(["\n", "\r\n"]))
+        writer.writerows([header, *made])
+        content = b"\xef\xbb\xbf" + text.getvalue().encode()
+        path = tmp_path / f"{packed}.csv"
+        path.write_bytes(gzip.compress(content) if packed else content)
+        rows, report = csv_rows(spark, path, Csv(delimiter=delimiter, quote=quote))
+        assert rows == [dict(zip(header, row, strict=True)) for row in made]
+        assert (report.stored, report.lines) == (path.stat().st_size, len(made))
+
+
+def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a,b\n1,2\n1\n1,2,3\n\n\r\n"x"y,2\n"",\n"1" ,2\nq"u"o,t\n{},\n"never closed,\n2\n')
+    rows, _ = csv_rows(spark, path)
+    assert rows == [
+        {"a": "1", "b": "2"}, ["1"], ["1", "2", "3"], ["xy", "2"], {"a": "", "b": ""}, ["1 ", "2"], {"a": 'q"u"o', "b": "t"},
+        {"a": "{}", "b": ""}, ["never closed,\n2\n"],
+    ]  # fmt: skip
+    path.write_bytes(b"1,2\n3,4")
+    assert csv_rows(spark, path, Csv(columns=("x", "y")))[0] == [{"x": "1", "y": "2"}, {"x": "3", "y": "4"}]
+    path.write_bytes(b'a,b\n1,"2\n')
+    assert csv_rows(spark, path, Csv(quote=None))[0] == [{"a": "1", "b": '"2'}]
+    path.write_bytes(b"a,b\n" + b"x" * 3000 + b",1\n3,4\n")
+    assert csv_rows(spark, path, max_line=1000)[0] == [TOO_LONG, {"a": "3", "b": "4"}]
+    for content, says in ((b"a,b,a\n1,2,3\n", "names field 3 as another one"), (b'"a"b\n1\n', "not well quoted")):
+        path.write_bytes(content)
+        rows, report = csv_rows(spark, path)
+        assert rows == [BROKEN]
+        assert says in report.problem
+    for content in (b"a,b\n", b"\n\r\n", b"\xef\xbb\xbf"):
+        path.write_bytes(content)
+        rows, report = csv_rows(spark, path)
+        assert (rows, report.stored, report.problem) == ([], len(content), "")
+    path.write_bytes(b"a\n\xff\xe9\n")
+    (row,), _ = read(spark, [planned(path)], limits=framed(Framing("csv")))
+    assert row[0] == b'{"a":"\xff\xe9"}', "what is no UTF-8 stays as it is"
+
+
+# Records of several lines, and whole files
+
+
+def records_of(content: bytes, pattern: bytes) -> list[bytes]:
+    """What they are by their definition: lines, each with its end, put together."""
+    found: list[bytes] = []
+    for line in content.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True):
+        if not found or re.match(pattern, line):
+            found.append(b"")
+        found[-1] += line
+    return [record.removesuffix(b"\n") for record in found]
+
+
+def test_a_record_begins_at_each_line_that_matches_wherever_the_file_is_cut(spark, tmp_path):
+    rng = random.Random(3)
+    for case in range(3):
+        content = b"\xef\xbb\xbf" if case == 1 else b""
+        content += b"no record begins here\n\n" if case % 2 else b""
+        for n in range(300):
+            content += b"2026-11-01 %d\n" % n + b"".join(
+                rng.choice([b"\n", b"  at x\n", b"Caused by: y\n", b"2026 and no date\n", b"z" * rng.randrange(900) + b"\n"])
+                for _ in range(rng.choice([0, 0, 1, 3, 12]))
+            )
+        content += b"the last line has no end" if case == 2 else b""
+        expected = records_of(content, rb"\d{4}-\d\d-\d\d ")
+        packings = {"log": content, "gz": gzip.compress(content), "bz2": bz2.compress(content)}
+        for suffix, stored in packings.items():
+            path = tmp_path / f"{case}.{suffix}"
+            path.write_bytes(stored)
+            for split in (2**25, 16_384, 1_500, 333) if suffix == "log" else (2**25, 16_384):
+                rows, reports = read(spark, [planned(path)], split, DATED, IN_ONE_TASK)
+                assert lines(rows) == expected, (case, suffix, split)
+                assert sum(report.unpacked for report in reports) == len(content)
+                assert suffix != "log" or split > 10_000 or sum(report.lines > 0 for report in reports) > 5
+
+
+def test_a_record_of_several_lines_is_bounded(spark, tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(b"> one\n" + b"y" * 600 + b"\n" + b"z" * 600 + b"\n> two\n> " + b"x" * 3000 + b"\n> three")
+    rows, _ = read(spark, [planned(path)], limits=framed(Framing("starts_with", "> "), 1000))
+    assert [(value, mark) for value, mark, _ in rows] == [
+        (b"> one", TOO_LONG), (b"> two", None), (b"> xxx", TOO_LONG), (b"> three", None),
+    ]  # fmt: skip
+
+
+def test_a_whole_file_is_one_record_byte_for_byte(spark, tmp_path):
+    content = (PACKED / "lines.log").read_bytes()
+    paths = [path for path in sorted(PACKED.glob("*.log*")) if not path.name.startswith("refused")]
+    rows, reports = read(spark, [planned(path) for path in paths], limits=framed(Framing("whole_file")))
+    assert [value for value, _, _ in rows] == [content] * len(paths)
+    assert {report.unpacked for report in reports} == {len(content)}
+    odd = tmp_path / "odd"
+    odd.write_bytes(b"\xef\xbb\xbf\0\xff\r\n")
+    rows, _ = read(spark, [planned(odd)], limits=framed(Framing("whole_file"), max_line=100))
+    assert [value for value, _, _ in rows] == [b"\xef\xbb\xbf\0\xff\r\n"]
+    odd.write_bytes(b"x" * 101)
+    rows, _ = read(spark, [planned(odd)], limits=framed(Framing("whole_file"), max_line=100))
+    assert [(value, mark) for value, mark, _ in rows] == [(b"xxxxx", TOO_LONG)]
+
+
+def test_a_file_of_hadoops_own_snappy_is_read_whole_or_refused(spark, tmp_path):
+    content = (AVRO / "hadoop.snappy").read_bytes()
+    expected = (PACKED / "lines.log").read_bytes().split(b"\n")[:-1]
+    wrong = {
+        "cut": content[:-1],
+        "half": content[:9000],
+        "behind": content + b"x",
+        "text": b"2026-11-01 text\n",
+        "head": content[:3],
+    }
+    files = [table(AVRO / "hadoop.snappy", "hadoop_snappy")]
+    for name, bad in wrong.items():
+        (tmp_path / name).write_bytes(bad)
+        files.append(table(tmp_path / name, "hadoop_snappy"))
+    rows, reports = read(spark, files)
+    assert lines(rows[: len(expected)]) == expected
+    assert [bool(report.problem) for report in reports] == [False] + [True] * len(wrong)

@@ -1,0 +1,169 @@
+"""`source.format`, `source.codec`, `source.csv` and `records.starts_with`: what goes together, and what it decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shipper.config import load_pipeline
+from shipper.config.formats import Csv
+from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
+from shipper.driver.formats import HEAD_BYTES, recognise, recognise_table, table_in_text
+from shipper.driver.pieces import PieceReport, file_pieces
+from shipper.driver.unreadable import empty_files, wrong_sizes
+from shipper.errors import ConfigError
+from shipper.report.plan_result import PlannedFile
+from shipper.worker.receipt import Receipt, SplitReceipt
+from spark_jobs.reader import Framing, LineLimits
+from spark_jobs.sample import SampleRange, sample_ranges
+
+TABLES = Path(__file__).parents[1] / "data" / "tables"
+DIGEST_BEFORE = "1b755588faf2"
+SHORTEST = {"pipeline": "web", "topic": "logs.web", "clusters": ["c"]}
+
+
+def pipeline(source: dict[str, Any] | None = None, **more: Any) -> Pipeline:
+    return Pipeline.model_validate({**SHORTEST, "source": {"path": "logs", **(source or {})}, **more})
+
+
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        ("source: {path: logs, csv: {}}", r"web\.yaml:\d+:\d+: source\.csv: `csv` and `format: text` contradict each other"),
+        ("source: {path: logs, format: orc, codec: gzip}", r"source\.codec: `codec` and `format: orc` contradict each other"),
+        ("source: {path: logs, format: cvs}", r"source\.format.*did you mean 'csv'"),
+        ("source: {path: logs, format: csv, csv: {delimiter: '||'}}", r"source\.csv\.delimiter"),
+        ("source: {path: logs, format: csv, csv: {quote: ','}}", r"source\.csv\.quote: .*contradict each other"),
+        ("source: {path: logs, format: csv, csv: {columns: [a, a]}}", r"source\.csv\.columns\[1\]: 'a' is named twice"),
+        (
+            "source: {path: logs, format: jsonl}\nrecords: {starts_with: x}",
+            r"records\.starts_with: .*`source\.format: jsonl` contradict",
+        ),
+        ("source: logs\nrecords: {starts_with: '\\d*'}", r"records\.starts_with: .*every line would begin a record"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_its_place(tmp_path, monkeypatch, yaml, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config" / "pipelines").mkdir(parents=True)
+    (tmp_path / "config" / "pipelines" / "web.yaml").write_text(f"pipeline: web\ntopic: t\nclusters: [c]\n{yaml}\n")
+    with pytest.raises(ConfigError, match=says):
+        load_pipeline(Path("config"), "web")
+
+
+def test_a_pipeline_from_before_there_were_formats_has_the_digest_that_it_had():
+    """What is half shipped is finished after an upgrade. The digits are those of the version before."""
+    assert pipeline().transform_digest() == DIGEST_BEFORE
+    digests = {
+        given.transform_digest()
+        for given in (
+            pipeline(), pipeline({"format": "jsonl"}), pipeline({"format": "csv"}), pipeline({"format": "csv", "csv": {"delimiter": ";"}}),
+            pipeline({"format": "whole_file"}), pipeline({"format": "parquet"}), pipeline({"codec": "none"}),
+            pipeline(records={"starts_with": "x"}), pipeline({"format": "jsonl"}, records={"parse": None}),
+        )
+    }  # fmt: skip
+    assert len(digests) == 9
+    assert pipeline({"format": "csv", "csv": {}}).transform_digest() == pipeline({"format": "csv"}).transform_digest()
+
+
+def test_records_that_are_to_be_objects_are_asked_for_it_unless_somebody_says_otherwise():
+    for format, asked in (("jsonl", True), ("csv", True), ("text", False), ("parquet", False), ("whole_file", False)):
+        parse = pipeline({"format": format}).records.parse
+        assert (parse is not None and parse.json_object is True) == asked, format
+    own = pipeline({"format": "csv"}, records={"parse": {"json": "a STRING"}, "key": "a"}).records
+    assert own.parse is not None
+    assert own.parse.columns == ("a",)
+    assert pipeline({"format": "csv"}, records={"key": "value"}).records.parse is not None
+    assert pipeline({"format": "jsonl"}, records={"parse": None}).records.parse is None
+
+
+def test_what_cannot_be_read_from_its_middle_is_one_piece():
+    for format in ("csv", "whole_file"):
+        assert pipeline({"format": format}).split_size_bytes == WHOLE_FILES_BYTES
+    for format in ("text", "jsonl", "parquet", "orc", "avro"):
+        assert pipeline({"format": format}).split_size_bytes == 32 * 2**20
+    assert LineLimits.of(pipeline(records={"starts_with": "x"})).framing == Framing("starts_with", "x")
+    given = pipeline({"format": "csv", "csv": {"columns": ["a"], "delimiter": "\t", "quote": None}})
+    assert LineLimits.of(given).framing == Framing("csv", csv=Csv(columns=("a",), delimiter="\t", quote=None))
+
+
+def test_of_a_file_that_is_not_cut_a_sample_has_the_first_records():
+    file = PlannedFile(path="a.parquet", size_bytes=10_000, modified_ms=0, splits=1)
+    assert sample_ranges([file], 4, 1000, WHOLE_FILES_BYTES) == [SampleRange("a.parquet", head=True)]
+    assert len(sample_ranges([file], 4, 1000)) == 4
+
+
+@pytest.mark.parametrize(
+    ("codec", "name", "head", "format", "says"),
+    [
+        ("none", "a.log.gz", b"\x1f\x8b", "plain", ""),
+        ("none", "a.zip", b"PK\x03\x04", "plain", ""),
+        ("gzip", "a.log.zst", b"\x1f\x8b", "gzip", ""),
+        ("gzip", "a.log.gz", b"text", "plain", "`source.codec` says that it is one"),
+        ("gzip", "a.log.gz", b"", "plain", ""),
+        ("hadoop_snappy", "part-0.snappy", b"\0\0\1\0", "hadoop_snappy", ""),
+        ("auto", "a.log.sz", b"\xff\x06\0\0sNaPpY", "snappy", ""),
+        ("auto", "a.log", b"\xff\x06\0\0sNaPpY", "snappy", ""),
+        ("auto", "part-0.snappy", b"\0\0\1\0", "plain", "if Hadoop wrote it, set `source.codec: hadoop_snappy`"),
+        ("zstd", "a.log", b"\x1f\x8b", "gzip", "does not begin as a file of zstd"),
+    ],
+)
+def test_the_codec_is_what_the_bytes_say_or_what_the_pipeline_says(codec, name, head, format, says):
+    found = recognise(name, head, codec)
+    assert found.format == format
+    assert says in found.problem
+    assert bool(says) == bool(found.problem)
+
+
+def test_a_table_is_known_by_both_its_ends_and_never_read_as_text():
+    avro = (TABLES / "all.avro").read_bytes()
+    assert not recognise_table("avro", avro[:HEAD_BYTES], avro[-HEAD_BYTES:]).problem
+    assert "set `source.format: avro`" in table_in_text(avro[:HEAD_BYTES])
+    assert table_in_text(b"PAR1 is a word in a log\n") == ""
+    for format, head, tail, says in (
+        ("parquet", b"PAR1xxxx", b"xxxxPAR1", ""),
+        ("parquet", b"PAR1xxxx", b"xxxxxxxx", "it does not end as Parquet files do"),
+        ("parquet", b"PAR1xxxx", b"xxxxPARE", "encrypted"),
+        ("parquet", b"\x1f\x8bxx", b"xxxxPAR1", "it does not begin as Parquet files do"),
+        ("orc", b"ORCxxxxx", b"xxxxORC\x17", ""),
+        ("orc", b"ORCxxxxx", b"xxxxxORC", "it does not end as ORC files do"),
+        ("avro", b"a log line", b"its end", "it does not begin as Avro files do"),
+    ):
+        problem = recognise_table(format, head, tail).problem
+        assert says in problem
+        assert bool(says) == bool(problem)
+
+
+class Asked:
+    """Of a run's context what :func:`empty_files` looks at."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+
+def test_a_table_is_empty_if_the_reader_says_so_of_every_piece_of_it():
+    given = pipeline({"format": "parquet", "split_size": "64KiB"})
+    files = [
+        PlannedFile(path=f"/l/{n}", uri=f"file:/l/{n}", size_bytes=150_000, modified_ms=0, splits=3, format="parquet")
+        for n in range(4)
+    ]
+    pieces = [list(file_pieces([file], given.split_size_bytes)) for file in files]
+    reports = [PieceReport(piece.split, 0, 0, 0, "") for piece in (*pieces[0], *pieces[1][:2], *pieces[2][:2], *pieces[3][:2])]
+    reports += [PieceReport(pieces[1][2].split, 0, 9, 1, ""), PieceReport(pieces[2][2].split, 0, 0, 0, "cut off")]
+    assert empty_files(Asked(given), files, reports) == {"/l/0"}  # type: ignore[arg-type]
+
+
+def test_of_made_records_the_bytes_are_compared_with_what_the_reader_made_and_the_pieces_with_the_file():
+    file = PlannedFile(path="/l/a", uri="file:/l/a", size_bytes=100, modified_ms=0, splits=1, format="plain", bom=True)
+    (piece,) = file_pieces([file], 1000)
+    for stored, lines, says in (
+        (100, 500, ""),
+        (100, 499, "its lines have 499 bytes"),
+        (90, 500, "90 of its 100 bytes were read"),
+    ):
+        file.problem = ""
+        receipt = Receipt(0, splits={piece.split: SplitReceipt(read=lines)})
+        wrong_sizes([piece], [PieceReport(piece.split, stored, 500, 3, "")], [receipt], verbatim=False)
+        assert file.problem.startswith(says)
+        assert bool(says) == bool(file.problem)
