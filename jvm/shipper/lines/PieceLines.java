@@ -41,9 +41,12 @@ final class PieceLines implements Closeable {
         this.maxLine = maxLine;
         Path path = new Path(piece.path());
         FileSystem fs = Content.fileSystem(path, conf);
-        FileStatus status = fs.getFileStatus(path);
+        FileStatus status = status(fs, path, conf);
+        if (Hdfs.isOpen(status)) {
+            throw new Changed("somebody opened it for writing after it was planned: a later run takes it, when it is closed");
+        }
         if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified()) {
-            throw new Changed();
+            throw new Changed("it was replaced or written to after it was planned: run the window again, the plan is made anew");
         }
         stored = Content.open(fs, status);
         try {
@@ -54,12 +57,20 @@ final class PieceLines implements Closeable {
         }
     }
 
+    private static FileStatus status(FileSystem fs, Path path, Configuration conf) throws IOException {
+        try {
+            return Hdfs.file(fs, path, conf);
+        } catch (IOException error) {
+            throw Content.Unreachable.orFault(error);
+        }
+    }
+
     /** The file is not the one that was planned. */
     static final class Changed extends IOException {
         private static final long serialVersionUID = 1L;
 
-        Changed() {
-            super("it was replaced or written to after it was planned: run the window again, the plan is made anew");
+        Changed(String what) {
+            super(what);
         }
     }
 
@@ -68,7 +79,7 @@ final class PieceLines implements Closeable {
         position = piece.start();
         end = piece.end();
         if (piece.format().equals("plain")) {
-            stored.stream().seek(position);
+            stored.seek(position);
             lines = new LineReader(stored, BUFFER, LINE_END);
             if (position > 0) {
                 // A line that goes over the whole piece is not read to its end by each piece that it goes over.
@@ -88,7 +99,7 @@ final class PieceLines implements Closeable {
     /** From block to block. What is no block is passed over, hence the check before, by whoever reads the first piece of a file. */
     private void beginBzip2(Configuration conf) throws IOException {
         SplitCompressionInputStream in = Content.bzip2(conf).createInputStream(
-                stored.stream(), null, piece.start(), end, SplittableCompressionCodec.READ_MODE.BYBLOCK);
+                stored.seekable(), null, piece.start(), end, SplittableCompressionCodec.READ_MODE.BYBLOCK);
         lines = new CompressedSplitLineReader(in, conf, LINE_END);
         packedPosition = in;
         end = in.getAdjustedEnd();
@@ -150,11 +161,6 @@ final class PieceLines implements Closeable {
 
     long unpacked() {
         return unpacked;
-    }
-
-    /** Whether the file system failed, rather than what unpacks the file. */
-    boolean sourceFailed() {
-        return stored.failed();
     }
 
     @Override
