@@ -20,6 +20,7 @@ from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
 from spark_jobs.hadoop import Hadoop
@@ -130,9 +131,11 @@ class SparkEngine(Engine):
 
     # Files
 
-    def list_files(self, paths: Sequence[str], *, most: int) -> Listed:
+    def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
         source = self._pipeline.source
-        return listing.list_files(self._hadoop, paths, recursive=source.recursive, include=source.include, most=most)
+        return listing.list_files(
+            self._hadoop, paths, recursive=source.recursive, include=source.include, most=most, modified=modified
+        )
 
     def qualified_folder(self, folder: str) -> str:
         return listing.qualified_folder(self._hadoop, folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from shipper.config.formats import TABLES
 from shipper.config.pipeline import Pipeline, Source
@@ -15,6 +15,7 @@ from shipper.driver.preflight import Sample
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
+from shipper.windows.window import Window, to_ms
 from spark_jobs import packed
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.reason import first_line
@@ -26,14 +27,26 @@ _TAIL = "tail"
 _ARROW_CODECS = {"lz4": "lz4_raw"}
 #: Files with another name than `source.include` wants, of which more are counted only.
 _MOST_OTHERS = 1_000
+#: Py4J hands a number to Java as a long if it needs one.
+_ALWAYS_MS = 2**62
 
 
-def list_files(hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include: str, most: int) -> Listed:
-    """Files under ``paths`` (folders or globs; one that does not exist holds none), each once. Hidden files (``_…``, ``.…``) are left out.
-    Stops when it has found more than ``most`` whose name fits ``include``. Raises SourceError."""
+class _Unread(NamedTuple):
+    """Why there is no beginning of a file, and whether another run may read it."""
+
+    why: str
+    passing: bool
+
+
+def list_files(
+    hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include: str, most: int, modified: Window | None = None
+) -> Listed:
+    """Files under ``paths`` (folders or globs; one that does not exist holds none), each once. Hidden files (``_…``, ``.…``) are left out, and
+    what was not last modified in ``modified``. Stops when it has found more than ``most`` whose name fits ``include``. Raises SourceError."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
+    since, before = (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
     try:
-        content = _folder(hadoop).list(hadoop.conf, wanted, recursive, _java_regex(include), most, _MOST_OTHERS)
+        content = _folder(hadoop).list(hadoop.conf, wanted, recursive, _java_regex(include), most, _MOST_OTHERS, since, before)
     except Exception as error:
         raise SourceError(
             f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {first_line(error)}. Check the path, the scheme and the credentials."
@@ -41,8 +54,8 @@ def list_files(hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include
     found = packed.Unpacker(content)
     files = []
     for _ in found:
-        path, uri, size, modified_ms = found.text(), found.text(), found.number(), found.number()
-        files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()]))
+        path, uri, size, modified_ms, is_open = found.text(), found.text(), found.number(), found.number(), found.number()
+        files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], open=bool(is_open)))
     wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
     return Listed(files, too_many=wanted_files > most)
 
@@ -78,8 +91,8 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
         _look_at_tables(hadoop, files, source.format)
         return
     for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, PLAIN), strict=True):
-        if isinstance(head, str):
-            file.problem = head
+        if isinstance(head, _Unread):
+            file.problem, file.passing = head
             continue
         found = recognise(file.path, head, source.codec)
         file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
@@ -87,8 +100,9 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
             file.problem = file.problem or table_in_text(head)
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
     for file, head in zip(unpacked, _heads(hadoop, unpacked, len(_UTF8_BOM)), strict=True):
-        if isinstance(head, str):
-            file.problem = f"its beginning cannot be unpacked: damaged or cut off ({head})"
+        if isinstance(head, _Unread):
+            why = head.why if head.passing else f"its beginning cannot be unpacked: damaged or cut off ({head.why})"
+            file.problem, file.passing = why, head.passing
         else:
             file.bom = head == _UTF8_BOM
     if source.format == "whole_file":
@@ -100,8 +114,10 @@ def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -
     heads = _heads(hadoop, files, HEAD_BYTES, PLAIN)
     tails = _heads(hadoop, files, HEAD_BYTES, _TAIL)
     for file, head, tail in zip(files, heads, tails, strict=True):
-        if isinstance(head, str) or isinstance(tail, str):
-            file.problem = head if isinstance(head, str) else str(tail)
+        if isinstance(head, _Unread):
+            file.problem, file.passing = head
+        elif isinstance(tail, _Unread):
+            file.problem, file.passing = tail
         else:
             found = recognise_table(format, head, tail)
             file.format, file.problem = found.format, found.problem
@@ -133,7 +149,7 @@ def empty_files(hadoop: Hadoop, files: Sequence[PlannedFile]) -> set[str]:
     return {file.path for file, head in zip(files, heads, strict=True) if head in (b"", _UTF8_BOM)}
 
 
-def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None) -> Iterable[bytes | str]:
+def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None) -> Iterable[bytes | _Unread]:
     """The first ``count`` bytes of each file's content (of its bytes as stored with ``format=PLAIN``, the last of these with _TAIL), all if it has
     fewer; or why not."""
     if not files:
@@ -142,5 +158,5 @@ def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str
     wanted += b"".join(packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files)
     found = packed.Unpacker(_folder(hadoop).heads(hadoop.conf, wanted, count))
     for _ in files:
-        readable, content = found.number(), found.bytes()
-        yield content if readable else content.decode()
+        what, content = found.number(), found.bytes()
+        yield content if what == 1 else _Unread(content.decode(), passing=what == 2)

@@ -75,7 +75,10 @@ class Reading:
         """Of the pieces that tasks that succeeded have read."""
         found = packed.Unpacker(self._source.reports(self._id))
         return [
-            PieceReport(found.number(), found.number(), found.number(), found.number(), " ".join(found.text().split()))
+            PieceReport(
+                *(found.number(), found.number(), found.number(), found.number(), " ".join(found.text().split())),
+                passing=bool(found.number()),
+            )
             for _ in found
         ]
 

@@ -61,6 +61,10 @@ class Source(Model):
     `%-m %-d %-j %-H %-M %-S` for numbers without a leading zero (`hour=6`). `${NAME}` and `${NAME:-default}` are taken from the environment."""
     include: str = "*"
     """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, never count."""
+    window_by: Literal["path", "modified"] = "path"
+    """Which files belong to a window. `path`: those in the folders that `path` names for it; all, if it names none. `modified`: those under
+    `path` that were last modified in the window, by the clock of the file system, for writers that put everything into one folder. A file
+    then belongs to one window, and one that is written to again to another one. `path` is listed whole each time, and has no placeholder."""
     recursive: StrictBool = False
     """Whether files in folders below `path` count too."""
     format: Format = "text"
@@ -118,6 +122,16 @@ class Source(Model):
         why = "write the whole folder, with scheme: hdfs://host:8020/logs/, s3a://bucket/logs/ or file:/mnt/logs/"
         refuse(((index,), why) for index, root in enumerate(value or ()) if not SCHEME.match(root))
         return value and tuple(re.sub(r"^file:/+", "file:/", root).rstrip("/") + "/" for root in value)
+
+    @field_validator("window_by")
+    @classmethod
+    def _one_way_to_find_a_window(cls, value: str, info: ValidationInfo) -> str:
+        why = (
+            "`modified` and the placeholder in `path` contradict each other: a file would have to be in the window's folder and be modified "
+            "in the window too; remove the one or the other"
+        )
+        refuse([((), why)] if value == "modified" and "{window_" in info.data.get("path", "") else [])
+        return value
 
     @field_validator("path")
     @classmethod

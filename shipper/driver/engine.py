@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.results import CheckResult
+    from shipper.windows.window import Window
     from shipper.worker.order import ShipOrder
     from shipper.worker.receipt import Receipt
 
@@ -114,9 +115,9 @@ class Engine(Protocol):
     def abandon(self) -> None:
         """Ends all that runs, whatever the main thread was in the middle of. Never raises."""
 
-    def list_files(self, paths: Sequence[str], *, most: int) -> Listed:
+    def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
         """Files under ``paths`` (folders or globs; one that does not exist holds none), each once, without hidden ones; it stops beyond
-        ``most`` whose name fits `source.include`. Raises SourceError."""
+        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError."""
 
     def qualified_folder(self, folder: str) -> str:
         """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""

@@ -25,6 +25,8 @@ class ListedFile:
     uri: str
     under: str = ""
     """The one of the folders or globs that were listed which it lies in."""
+    open: bool = False
+    """Whether somebody has it open for writing, as far as its file system knows such things: HDFS does."""
 
     @property
     def name(self) -> str:
@@ -55,8 +57,8 @@ class NotTaken(NamedTuple):
 
     file: ListedFile
     reason: str
-    state: Literal["unwanted", "unfinished", "unsettled"]
-    """Nobody wants it; it is being written, by its name; it may be, by its age."""
+    state: Literal["unwanted", "unfinished", "open", "unsettled"]
+    """Nobody wants it; it is being written, by its name; it is, by what the file system knows; it may be, by its age."""
 
 
 def select(
@@ -71,6 +73,8 @@ def select(
             left_out.append(NotTaken(file, "still being written, by its name", state="unfinished"))
         elif not fnmatch.fnmatchcase(file.name, include):
             left_out.append(NotTaken(file, f"does not match include {include!r}", state="unwanted"))
+        elif file.open:
+            left_out.append(NotTaken(file, "open for writing, says HDFS", state="open"))
         elif file.id.modified_ms > youngest_ms:
             reason = f"modified less than {settle_seconds:g} s before the plan: may still be written"
             left_out.append(NotTaken(file, reason, state="unsettled"))

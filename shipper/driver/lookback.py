@@ -22,7 +22,7 @@ from shipper.report.past_runs import not_again
 from shipper.report.plan_result import LeftOut, LookedBack
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window, source_paths
+from shipper.windows.window import Window, source_paths, to_ms
 
 
 @dataclass
@@ -35,17 +35,31 @@ class LookBack:
     folders_of: list[tuple[Window, frozenset[str]]]
     since: Mapping[str, dt.datetime]
     """Cluster → begin of the first window that it is asked about; later than all of them for one that came only now."""
+    by_modified: bool = False
+    """Whether a file's window is the one in which it was last modified, wherever it lies."""
     listed: set[str] = field(default_factory=set)
-    """Folders with a file in them."""
+    """Folders with a file in them; windows, where folders do not tell."""
     files: dict[FileId, ListedFile] = field(default_factory=dict)
     """Done being written."""
     left_out: list[LeftOut] = field(default_factory=list)
 
+    def holds(self, file: ListedFile) -> bool:
+        """Whether it is of one of these windows, and not of the run's own."""
+        return file.id.modified_ms < to_ms(self.windows[-1].end) if self.by_modified else file.under in self.folders
+
+    def note(self, listed: Iterable[ListedFile]) -> None:
+        """What was found, of whatever window."""
+        if self.by_modified:
+            self.listed = {str(self.window_of(file)) for file in listed if self.holds(file)}
+        else:
+            self.listed = {file.under for file in listed}
+
     def take(self, files: Iterable[ListedFile], left_out: Iterable[NotTaken]) -> None:
-        """Of what is left out only what may be complete later is of interest: a name that nobody wants is nothing new."""
+        """Of what is left out only what may be complete later is of interest: a name that nobody wants is nothing new. What is open is modified
+        once more when it is closed, and then of a later window where that decides."""
         self.files = {file.id: file for file in files}
         for found in left_out:
-            if found.state == "unsettled":
+            if found.state == "unsettled" or (found.state == "open" and not self.by_modified):
                 window = str(self.window_of(found.file))
                 file = found.file.id
                 self.left_out.append(
@@ -53,6 +67,9 @@ class LookBack:
                 )
 
     def window_of(self, file: ListedFile) -> Window:
+        """Raises StopIteration, KeyError for a file of no window before the run's own."""
+        if self.by_modified:
+            return next(window for window in reversed(self.windows) if to_ms(window.start) <= file.id.modified_ms)
         return self.folders[file.under]
 
     def for_cluster(self, cluster: str) -> list[FileId]:
@@ -92,11 +109,12 @@ def look_back(context: RunContext, pattern: str, own: Sequence[str]) -> LookBack
     ]
     if not windows:
         return None
+    since = {cluster: max(windows[0].start, began[cluster]) for cluster in pipeline.clusters}
+    if pipeline.source.window_by == "modified":
+        return LookBack(windows, {}, [(found, frozenset({str(found)})) for found in windows], since, by_modified=True)
     folders_of = [(found, frozenset(source_paths(pattern, found))) for found in windows]
     folders = {path: found for found, paths in folders_of for path in sorted(paths) if path not in own}
-    return LookBack(
-        windows, folders, folders_of, {cluster: max(windows[0].start, began[cluster]) for cluster in pipeline.clusters}
-    )
+    return LookBack(windows, folders, folders_of, since)
 
 
 @dataclass

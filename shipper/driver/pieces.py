@@ -36,6 +36,8 @@ class PieceReport:
     lines: int
     problem: str
     """Why not all of it could be read; empty if it could."""
+    passing: bool = False
+    """Whether another run may read it: no fault of the file."""
 
 
 def file_id(file: PlannedFile) -> FileId:
@@ -61,10 +63,10 @@ def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
 
 def broken_files(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> list[PlannedFile]:
     """Those that could not be read to their end; their problem is noted."""
-    problems = {report.split: report.problem for report in reports if report.problem}
+    problems = {report.split: report for report in reports if report.problem}
     found = {}
     for piece in pieces if problems else ():
-        if piece.split in problems:
-            piece.file.problem = problems[piece.split]
+        if report := problems.get(piece.split):
+            piece.file.problem, piece.file.passing = report.problem, report.passing
             found[piece.file.path] = piece.file
     return list(found.values())

@@ -16,7 +16,7 @@ from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
-from shipper.driver.unreadable import unreadable
+from shipper.driver.unreadable import cannot_be_read
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, LedgerState
@@ -26,7 +26,7 @@ from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanRe
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import source_paths, source_root
+from shipper.windows.window import Window, source_paths, source_root
 
 _CLUSTERS_AT_ONCE = 16
 
@@ -78,7 +78,8 @@ def _begin_to_connect(context: RunContext) -> None:
 
 
 def _and_back(back: LookBack | None) -> str:
-    return f", and {len(back.folders)} folders of the {len(back.windows)} windows before" if back else ""
+    folders = f"{len(back.folders)} folders of " if back and back.folders else ""
+    return f", and {folders}the {len(back.windows)} windows before" if back else ""
 
 
 def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tuple[list[ListedFile], list[NotTaken]]:
@@ -86,7 +87,9 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tup
     source = context.pipeline.source
     most = context.pipeline.limits.max_files * (1 + len(back.windows) if back else 1)
     paths = [*own, *(back.folders if back else ())]
-    found = context.engine.list_files(paths, most=most)
+    start = back.windows[0].start if back else context.window.start
+    modified = Window(start, context.window.end) if source.window_by == "modified" else None
+    found = context.engine.list_files(paths, most=most, modified=modified)
     if found.too_many:
         raise SourceError(
             f"pipeline {context.pipeline.name}: at least {most + 1} files in window {context.window}"
@@ -100,21 +103,24 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tup
     }  # fmt: skip
     if back is None:
         return select(listed, **settings)
-    back.listed = {file.under for file in listed}
-    back.take(*select((file for file in listed if file.under in back.folders), **settings))
-    return select((file for file in listed if file.under not in back.folders), **settings)
+    earlier = [file for file in listed if back.holds(file)]
+    back.note(listed)
+    back.take(*select(earlier, **settings))
+    return select((file for file in listed if not back.holds(file)), **settings)
 
 
 def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str) -> list[LeftOut]:
-    """What is still being written in a folder that the next window has as well is that window's, and no reason to worry anybody."""
+    """What is still being written in a folder that the next window has as well is that window's, and no reason to worry anybody. So is what
+    will be modified once more, where that decides."""
     schedule, coming = context.pipeline.schedule, set[str]()
-    if context.scheduled and schedule is not None:
+    by_modified = context.pipeline.source.window_by == "modified"
+    if context.scheduled and schedule is not None and not by_modified:
         coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
     return [
         LeftOut(
             path=found.file.id.path,
             reason=found.reason,
-            warns=found.state != "unwanted" and found.file.under not in coming,
+            warns=found.state != "unwanted" and found.file.under not in coming and not (by_modified and found.state == "open"),
             modified_ms=found.file.id.modified_ms,
         )
         for found in left_out
@@ -161,7 +167,7 @@ def _look_at_files(context: RunContext, result: PlanResult) -> None:
         result.files = [file for file in result.files if file not in late]
         result.left_out += [file.left_out(file.problem) for file in late]
     if context.pipeline.source.on_unreadable == "fail" and (bad := [file for file in result.files if file.problem]):
-        raise SourceError(f"{unreadable(bad)} Nothing was sent.")
+        raise cannot_be_read(bad, "Nothing was sent.")
 
 
 def _planned(context: RunContext, file: ListedFile) -> PlannedFile:

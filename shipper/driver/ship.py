@@ -24,12 +24,11 @@ from shipper.driver.preflight import Preflight, Sample, preflight
 from shipper.driver.scan import scan
 from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
-from shipper.driver.unreadable import doubts, empty_files, quarantine_whole, unreadable, wrong_sizes
+from shipper.driver.unreadable import cannot_be_read, doubts, empty_files, quarantine_whole, wrong_sizes
 from shipper.errors import (
     DeliveryError,
     OutcomeUnknown,
     ShipperError,
-    SourceError,
     StepResultError,
     TooManyQuarantined,
     TopicMissing,
@@ -227,7 +226,7 @@ class ClusterShip:
                 f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread:,} records of {len(left.complete)} files"
             )
         if self._unreadable and result.status != "failed":
-            self._failed(SourceError(f"{unreadable(self._unreadable)} Everything else was sent."))
+            self._failed(cannot_be_read(self._unreadable, "Everything else was sent."))
         self._close_account(left, before, taken)
 
     def _there(self, taken: Takeover) -> str:

@@ -8,6 +8,7 @@ from itertools import groupby
 from shipper.driver.context import RunContext
 from shipper.driver.formats import PLAIN, UNREADABLE
 from shipper.driver.pieces import FilePiece, PieceReport, file_id, file_pieces
+from shipper.errors import SourceError, SourceUnreachable
 from shipper.ledger.codec import encode_doubt
 from shipper.ledger.records import Doubt
 from shipper.report.plan_result import PlannedFile
@@ -21,7 +22,15 @@ _MOST_NAMED = 50
 def unreadable(files: Sequence[PlannedFile]) -> str:
     """One paragraph that names each, with its reason and the remedy."""
     count = "1 file cannot be read" if len(files) == 1 else f"{len(files):,} files cannot be read"
-    return f"{count}: {_named(files)}. Repair or remove {'it' if len(files) == 1 else 'them'}, and run the window again."
+    faulty = [file for file in files if not file.passing]
+    repair = f"Repair or remove {'it' if len(faulty) == 1 else 'them'}, and run" if faulty else "Run"
+    return f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} the window again."
+
+
+def cannot_be_read(files: Sequence[PlannedFile], sent: str) -> SourceError:
+    """``sent``: what was, as a sentence. Another run may go better if it is for no fault of a file's."""
+    kind = SourceUnreachable if all(file.passing for file in files) else SourceError
+    return kind(f"{unreadable(files)} {sent}")
 
 
 def _named(files: Sequence[PlannedFile]) -> str:
@@ -31,14 +40,14 @@ def _named(files: Sequence[PlannedFile]) -> str:
 
 def quarantine_whole(context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]) -> list[str]:
     """Lets one record stand for each of ``files`` that cannot be read; those that are packed are read for it. Not for what was begun: its lines are
-    in their topic already. Returns notes."""
+    in their topic already; nor for what another run may read. Returns notes."""
     surely_read = (PLAIN, "") if context.pipeline.source.verbatim else ("",)
     doubtful = [file for file in files if not file.problem and file.format not in surely_read]
     if doubtful:
         say(f"reading {len(doubtful)} packed files, to quarantine those that cannot be read")
         context.start_spark()
         context.engine.read_through(doubtful)
-    bad = [file for file in files if file.problem and file_id(file) not in begun]
+    bad = [file for file in files if file.problem and not file.passing and file_id(file) not in begun]
     said = f"Quarantined whole: {_named(bad)}."
     for file in bad:
         file.format, file.problem, file.bom = UNREADABLE, "", False

@@ -32,6 +32,8 @@ class PlannedFile(Result):
     """Whether its content begins with a UTF-8 byte order mark."""
     problem: str = ""
     """Why it cannot be read, with the remedy."""
+    passing: bool = False
+    """Whether another run may read it, since that is no fault of the file: out of reach (a DataNode is down), or replaced since the plan."""
 
     def left_out(self, why: str) -> LeftOut:
         """As a late file that the run does without after all."""

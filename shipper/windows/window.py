@@ -11,6 +11,7 @@ from shipper.errors import WindowError
 
 _PLACEHOLDER = re.compile(r"\{(window_start|window_end):([^}]*)\}")
 _MAX_FOLDERS = 100_000
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Window:
 
     def __str__(self) -> str:
         return f"{self.start:%Y-%m-%dT%H:%M:%SZ}/{self.end:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def to_ms(moment: dt.datetime) -> int:
+    """Since the epoch, rounded up: what happened in a whole millisecond happened before ``moment`` exactly if its number is smaller."""
+    return -((_EPOCH - moment) // dt.timedelta(milliseconds=1))
 
 
 def parse_moment(text: str) -> dt.datetime:
@@ -72,8 +78,7 @@ def source_paths(pattern: str, window: Window) -> list[str]:
         step = dt.timedelta(seconds=min(step_seconds(fmt) for fmt in starts))
         if (window.end - window.start) / step > _MAX_FOLDERS:
             raise WindowError(f"window {window} names more than {_MAX_FOLDERS} folders of {pattern}; use a shorter one")
-        epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-        first = epoch + (window.start - epoch) // step * step
+        first = _EPOCH + (window.start - _EPOCH) // step * step
         count = -((first - window.end) // step)
         moments = [first + i * step for i in range(count)]
 

@@ -3,9 +3,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.kafka import KafkaServer
 
 from tests import warm
+from tests.integration.hdfs_world import HdfsFiles, hdfs_files
 
 #: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.
 _LONGEST = ("test_kill", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
@@ -20,6 +22,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A real broker for the whole test run. Tests share it, so each makes topics of its own."""
     with KafkaServer(tmp_path_factory.mktemp("kafka"), die_with_parent=True) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsFiles]:
+    """A real NameNode and DataNode, and a client that writes. A test that hurts them makes them whole again; each has folders of its own."""
+    with HdfsServer(tmp_path_factory.mktemp("hdfs"), die_with_parent=True) as server, hdfs_files(server) as files:
+        yield files
 
 
 @pytest.fixture(scope="session", autouse=True)

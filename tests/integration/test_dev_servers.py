@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,34 @@ def test_up_status_and_down_tell_the_truth(home: Path) -> None:
     purged = dev(home, "down", "kafka", "--purge")
     assert purged.returncode == 0, purged.stderr
     assert not (home / "kafka").exists()
+
+
+@pytest.mark.long
+def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Path) -> None:
+    up = dev(home, "up", "hdfs", "--port", "0", "--json")
+    assert up.returncode == 0, up.stderr
+    known = state.load(home, "hdfs")
+    assert known is not None
+    assert len(known.processes) == 2
+    assert json.loads(dev(home, "status", "--json").stdout)["hdfs"]["uri"] == known.addresses["uri"]
+    made = urllib.request.Request(f"{known.addresses['web']}/webhdfs/v1/kept/here?op=MKDIRS", method="PUT")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    assert json.load(opener.open(made)) == {"boolean": True}
+
+    os.kill(known.processes[1].pid, signal.SIGKILL)
+    assert dev(home, "status").returncode == 1
+    back = dev(home, "up", "hdfs", "--port", known.addresses["uri"].rpartition(":")[2])
+    assert back.returncode == 0, back.stderr
+    again = state.load(home, "hdfs")
+    assert again is not None
+    assert again.addresses["uri"] == known.addresses["uri"]
+    listed = json.load(opener.open(f"{again.addresses['web']}/webhdfs/v1/kept?op=LISTSTATUS"))
+    assert [entry["pathSuffix"] for entry in listed["FileStatuses"]["FileStatus"]] == ["here"]
+
+    down = dev(home, "down", "--purge")
+    assert down.returncode == 0, down.stderr
+    assert not any(process.alive() for process in (*known.processes, *again.processes))
+    assert not (home / "hdfs").exists()
 
 
 def test_a_port_that_is_taken_is_said_before_anything_starts(home: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shipper.config.rules import check_source_placeholders
 from shipper.errors import WindowError
-from shipper.windows.window import Window, parse_window, source_paths
+from shipper.windows.window import Window, parse_window, source_paths, to_ms
 
 HOUR = dt.timedelta(hours=1)
 hours = st.integers(0, 24 * 60).map(lambda n: dt.datetime(2026, 2, 20, tzinfo=dt.UTC) + n * HOUR)
@@ -19,6 +19,13 @@ def test_a_wide_window_names_the_folders_of_its_hourly_windows(start, count):
     wide = source_paths(pattern, Window(start, start + count * HOUR))
     narrow = [path for n in range(count) for path in source_paths(pattern, Window(start + n * HOUR, start + (n + 1) * HOUR))]
     assert wide == list(dict.fromkeys(narrow))
+
+
+@given(st.datetimes(dt.datetime(1960, 1, 1), dt.datetime(2100, 1, 1), timezones=st.just(dt.UTC)), st.integers(-2, 2))
+def test_a_time_in_milliseconds_lies_in_the_window_that_holds_its_moment(border, more):
+    ms = to_ms(border) + more
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=ms)
+    assert (ms < to_ms(border)) == (moment < border)
 
 
 accepted = st.lists(

@@ -62,8 +62,14 @@ def pipeline(more: str) -> str:
         pytest.param(
             RIGHT.replace("source: s3a://logs/web/", "source: {path: x, settle_seconds: 10m}"),
             "2:19: source.settle_seconds: unknown key; did you mean 'settle'? "
-            "allowed: path, include, recursive, format, settle, split_size, lookback, on_replaced, on_unreadable, when_empty, formerly",
+            "allowed: path, include, window_by, recursive, format, settle, split_size, lookback, on_replaced, on_unreadable, when_empty, formerly",
             id="name in code for the key",
+        ),
+        pytest.param(
+            RIGHT.replace("source: s3a://logs/web/", 'source: {window_by: modified, path: "x/{window_start:%H}/"}'),
+            "2:21: source.window_by: `modified` and the placeholder in `path` contradict each other: a file would have to be in the window's "
+            "folder and be modified in the window too; remove the one or the other",
+            id="two ways to find a window's files",
         ),
         pytest.param(
             pipeline("notify:\n  - {on: [failure, late], notifier: a.B}\n"),

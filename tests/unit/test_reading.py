@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from shipper.driver.pieces import PieceReport, broken_files, file_pieces
-from shipper.driver.unreadable import wrong_sizes
+from shipper.driver.unreadable import cannot_be_read, wrong_sizes
+from shipper.errors import SourceError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.cut import split_slices
 from shipper.worker.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
@@ -93,3 +94,18 @@ def test_a_broken_file_is_named_once_with_the_readers_reason():
     reports = [PieceReport(p.split, 0, 0, 0, why) for p, why in ((first, "cut off"), (second, ""), (third, "cut off"))]
     assert broken_files([first, second, third], reports) == [file]
     assert file.problem == "cut off"
+
+
+def test_files_that_another_run_may_read_are_told_from_those_that_somebody_must_repair():
+    (piece,) = file_pieces([planned()], 1000)
+    broken_files([piece], [PieceReport(piece.split, 0, 0, 0, "no DataNode", passing=True)])
+    assert piece.file.passing
+    error = cannot_be_read([piece.file], "Nothing was sent.")
+    assert isinstance(error, SourceUnreachable)
+    assert error.retriable
+    assert error.message == "1 file cannot be read: /l/plain: no DataNode. Run the window again. Nothing was sent."
+    damaged = planned("gzip", problem="cut off")
+    error = cannot_be_read([piece.file, damaged], "Nothing was sent.")
+    assert type(error) is SourceError
+    assert not error.retriable
+    assert "2 files cannot be read: /l/gzip: cut off; /l/plain: no DataNode. Repair or remove it, and run" in error.message

@@ -186,11 +186,6 @@ final class AvroRecords extends TableRecords {
     }
 
     @Override
-    public boolean sourceFailed() {
-        return stored.failed();
-    }
-
-    @Override
     public void close() throws IOException {
         try {
             if (reader != null) {
@@ -204,12 +199,12 @@ final class AvroRecords extends TableRecords {
     private final class Input implements SeekableInput {
         @Override
         public void seek(long position) throws IOException {
-            stored.stream().seek(position);
+            stored.seek(position);
         }
 
         @Override
         public long tell() throws IOException {
-            return stored.stream().getPos();
+            return stored.getPos();
         }
 
         @Override

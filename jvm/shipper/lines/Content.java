@@ -1,11 +1,12 @@
 package shipper.lines;
 
 import com.github.luben.zstd.ZstdInputStreamNoFinalizer;
-import java.io.Closeable;
+import java.io.EOFException;
 import java.io.FileNotFoundException;
-import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.InterruptedIOException;
+import java.net.SocketTimeoutException;
 import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
 import net.jpountz.lz4.LZ4FrameInputStream;
@@ -16,6 +17,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hdfs.BlockMissingException;
 import org.apache.hadoop.io.compress.BZip2Codec;
 import org.apache.hadoop.io.compress.DecompressorStream;
 import org.apache.hadoop.io.compress.zlib.BuiltInGzipDecompressor;
@@ -40,9 +42,17 @@ final class Content {
     static Stored open(Piece piece, Configuration conf) throws IOException {
         Path path = new Path(piece.path());
         FileSystem fs = fileSystem(path, conf);
-        FileStatus status = fs.getFileStatus(path);
+        FileStatus status;
+        try {
+            status = Hdfs.file(fs, path, conf);
+        } catch (IOException error) {
+            throw Unreachable.orFault(error);
+        }
+        if (Hdfs.isOpen(status)) {
+            throw new Changed("somebody opened it for writing after it was planned: a later run takes it, when it is closed");
+        }
         if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified()) {
-            throw new Changed();
+            throw new Changed("it was replaced or written to after it was planned: run the window again, the plan is made anew");
         }
         return open(fs, status);
     }
@@ -51,20 +61,75 @@ final class Content {
     static final class Changed extends IOException {
         private static final long serialVersionUID = 1L;
 
-        Changed() {
-            super("it was replaced or written to after it was planned: run the window again, the plan is made anew");
+        private Changed(String what) {
+            super(what);
         }
     }
 
+    /** The bytes that the file had when it was planned, whatever has been written behind them since. */
     private static Stored open(FileSystem fs, FileStatus status) throws IOException {
         try {
-            return new Stored(fs.openFile(status.getPath()).withFileStatus(status).build().get());
+            return new Stored(fs.openFile(status.getPath()).withFileStatus(status).build().get(), status.getLen());
         } catch (ExecutionException error) {
-            throw error.getCause() instanceof IOException cause ? cause : new IOException(error.getCause());
+            throw Unreachable.orFault(error.getCause() instanceof IOException cause ? cause : new IOException(error.getCause()));
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
-            throw new java.io.InterruptedIOException();
+            throw new InterruptedIOException();
+        } catch (IOException error) {
+            throw Unreachable.orFault(error);
         }
+    }
+
+    /** All that it has now. */
+    static Stored open(FileSystem fs, Path path) throws IOException {
+        try {
+            return new Stored(fs.open(path), Long.MAX_VALUE);
+        } catch (IOException error) {
+            throw Unreachable.orFault(error);
+        }
+    }
+
+    /**
+     * Where the file's bytes are could not be reached, or did not give them: no fault of the file, and another try may go better. Nobody may
+     * call such a file damaged.
+     */
+    static final class Unreachable extends IOException {
+        private static final long serialVersionUID = 1L;
+
+        private Unreachable(IOException cause) {
+            super(cause);
+        }
+
+        /** The error itself, if it says something of the file: it is gone, or not for this user. */
+        static IOException orFault(IOException error) {
+            boolean fault = error instanceof Unreachable || error instanceof InterruptedIOException
+                    && !(error instanceof SocketTimeoutException) || isDenied(error) || isGone(error);
+            return fault ? error : new Unreachable(error);
+        }
+
+        /** Whether it is behind `error`; what unpacks a file wraps errors. */
+        static boolean isBehind(Throwable error) {
+            for (Throwable one = error; one != null; one = one.getCause() == one ? null : one.getCause()) {
+                if (one instanceof Unreachable) {
+                    return true;
+                }
+            }
+            return false;
+        }
+    }
+
+    /** Whether another run may read it: the file is out of reach, or not the one that was planned. Such a file is not damaged. */
+    static boolean isPassing(Throwable error) {
+        return Unreachable.isBehind(error) || error instanceof Changed || isGone(error) && !isDenied(error);
+    }
+
+    private static boolean isDenied(Throwable error) {
+        return error instanceof AccessControlException || error instanceof AccessDeniedException
+                || (error instanceof FileNotFoundException && String.valueOf(error.getMessage()).contains("(Permission denied)"));
+    }
+
+    private static boolean isGone(Throwable error) {
+        return error instanceof FileNotFoundException || error instanceof java.nio.file.NoSuchFileException;
     }
 
     /** Unpacked from its beginning to its end: members, frames or streams one behind the other are one content. */
@@ -98,7 +163,7 @@ final class Content {
         try {
             if (piece.format().equals("bzip2")) {
                 Bzip2Blocks.check(stored);
-                stored.stream().seek(0);
+                stored.seek(0);
             }
             return unpacked(stored, piece.format(), conf);
         } catch (Throwable error) {
@@ -127,42 +192,46 @@ final class Content {
 
     /** A sentence for people. No text of a library that quotes content is in it: they quote numbers and names only. */
     static String why(Throwable error) {
-        if (error instanceof AccessControlException || error instanceof AccessDeniedException
-                || (error instanceof FileNotFoundException && String.valueOf(error.getMessage()).contains("(Permission denied)"))) {
+        if (isDenied(error)) {
             return "no permission to read it: grant it to the user that ships";
         }
-        if (error instanceof FileNotFoundException || error instanceof java.nio.file.NoSuchFileException) {
+        if (isGone(error)) {
             return "it is gone: somebody moved or deleted it after it was listed";
         }
         Throwable root = error;
         while (root.getCause() != null && root.getCause() != root) {
+            if (root instanceof BlockMissingException) {
+                break;
+            }
             root = root.getCause();
         }
+        if (root instanceof BlockMissingException) {
+            return "no DataNode gives one of its blocks: those that hold it are down, out of reach, or have lost it (`hdfs fsck PATH -files "
+                    + "-blocks -locations` says which)";
+        }
         String message = root.getMessage() == null ? "" : ": " + root.getMessage().lines().findFirst().orElse("");
-        return root.getClass().getSimpleName() + message;
+        String what = root.getClass().getSimpleName() + message;
+        return Unreachable.isBehind(error) ? "its bytes could not be had from where it lies: " + what : what;
     }
 
-    /** A file's bytes, counted. Knows whether it was itself that failed, and not what unpacks it. */
-    static final class Stored extends FilterInputStream implements Closeable {
+    /** A file's first bytes as they are stored, counted; what is behind them is not seen. All faults of the file system are raised as such. */
+    static final class Stored extends FSInputStream {
         private final FSDataInputStream stream;
+        private final long size;
         private long count;
-        private boolean failed;
 
-        Stored(FSDataInputStream stream) {
-            super(stream);
+        Stored(FSDataInputStream stream, long size) {
             this.stream = stream;
+            this.size = size;
         }
 
-        FSDataInputStream stream() {
-            return stream;
+        /** For what wants to go to and fro in it. */
+        FSDataInputStream seekable() {
+            return new FSDataInputStream(this);
         }
 
         long count() {
             return count;
-        }
-
-        boolean failed() {
-            return failed;
         }
 
         @Override
@@ -175,51 +244,47 @@ final class Content {
         @Override
         public int read(byte[] bytes, int offset, int length) throws IOException {
             try {
-                int n = in.read(bytes, offset, length);
+                long left = size - stream.getPos();
+                if (left <= 0) {
+                    return length == 0 ? 0 : -1;
+                }
+                int n = stream.read(bytes, offset, (int) Math.min(length, left));
                 count += Math.max(n, 0);
                 return n;
             } catch (IOException error) {
-                failed = true;
-                throw error;
+                throw Unreachable.orFault(error);
             }
-        }
-    }
-    /** The same for libraries that want Hadoop's kind of stream. */
-    static final class Positioned extends FSInputStream {
-        private final Stored stored;
-
-        Positioned(Stored stored) {
-            this.stored = stored;
         }
 
         @Override
-        public void seek(long position) throws IOException {
-            stored.stream().seek(position);
+        public void seek(long to) throws IOException {
+            try {
+                stream.seek(to);
+            } catch (EOFException error) {
+                throw error;
+            } catch (IOException error) {
+                throw Unreachable.orFault(error);
+            }
         }
 
         @Override
         public long getPos() throws IOException {
-            return stored.stream().getPos();
+            return stream.getPos();
         }
 
         @Override
-        public boolean seekToNewSource(long position) throws IOException {
-            return stored.stream().seekToNewSource(position);
+        public boolean seekToNewSource(long to) throws IOException {
+            return stream.seekToNewSource(to);
         }
 
         @Override
-        public int read() throws IOException {
-            return stored.read();
-        }
-
-        @Override
-        public int read(byte[] bytes, int offset, int length) throws IOException {
-            return stored.read(bytes, offset, length);
+        public int available() throws IOException {
+            return (int) Math.min(Math.max(size - stream.getPos(), 0), stream.available());
         }
 
         @Override
         public void close() throws IOException {
-            stored.close();
+            stream.close();
         }
     }
 }

@@ -239,11 +239,6 @@ final class CsvRecords implements PieceRecords {
     }
 
     @Override
-    public boolean sourceFailed() {
-        return stored.failed();
-    }
-
-    @Override
     public void close() throws IOException {
         try {
             if (in != null) {

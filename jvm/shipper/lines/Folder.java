@@ -38,11 +38,14 @@ public final class Folder {
      *
      * @param include a regular expression for names; of files with another name only the first `mostOthers` are told
      * @param most stops when more files than that have been found, so that the answer may have one more
-     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, and the number of the path that it was found under (of several, the first); then how many were not told
+     * @param from files that were modified before, in ms since the epoch, are passed over
+     * @param before files that were modified then or later, too
+     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, and the number of the path that it was found under (of several, the first); then how many were not told
      */
-    public static String list(Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers)
+    public static String list(
+            Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers, long from, long before)
             throws IOException {
-        Listing listing = new Listing(conf, recursive, Pattern.compile(include), most, mostOthers);
+        Listing listing = new Listing(conf, recursive, Pattern.compile(include), most, mostOthers, from, before);
         List<String> wanted = texts(Packed.reader(paths));
         inParallel(numbers(wanted.size()), i -> {
             for (String one : GlobExpander.expand(wanted.get(i))) {
@@ -59,23 +62,27 @@ public final class Folder {
         private final Pattern include;
         private final long most;
         private final int mostOthers;
+        private final long from;
+        private final long before;
         private final Map<String, FileStatus> found = new LinkedHashMap<>();
         private final Map<String, Integer> under = new HashMap<>();
         private long wanted;
         private long others;
 
-        Listing(Configuration conf, boolean recursive, Pattern include, long most, int mostOthers) {
+        Listing(Configuration conf, boolean recursive, Pattern include, long most, int mostOthers, long from, long before) {
             this.conf = conf;
             this.recursive = recursive;
             this.include = include;
             this.most = most;
             this.mostOthers = mostOthers;
+            this.from = from;
+            this.before = before;
         }
 
         void add(String pattern, int number) throws IOException {
             Path path = new Path(pattern);
             FileSystem fs = Content.fileSystem(path, conf);
-            for (FileStatus status : matches(fs, fs.makeQualified(path))) {
+            for (FileStatus status : matches(fs, fs.makeQualified(path), conf)) {
                 if (!status.isDirectory()) {
                     note(status, number);
                 } else {
@@ -86,7 +93,7 @@ public final class Folder {
 
         private void folder(FileSystem fs, Path folder, int number) throws IOException {
             List<Path> deeper = new ArrayList<>();
-            RemoteIterator<FileStatus> entries = fs.listStatusIterator(folder);
+            RemoteIterator<? extends FileStatus> entries = Hdfs.entries(fs, folder, conf);
             while (!full() && entries.hasNext()) {
                 FileStatus entry = entries.next();
                 if (!entry.isDirectory()) {
@@ -110,7 +117,8 @@ public final class Folder {
             String name = file.getPath().getName();
             String path = file.getPath().toString();
             under.computeIfPresent(path, (key, before) -> Math.min(before, number));
-            if (hidden(name) || full() || found.containsKey(path)) {
+            long modified = file.getModificationTime();
+            if (hidden(name) || modified < from || modified >= before || full() || found.containsKey(path)) {
                 return;
             }
             if (include.matcher(name).matches()) {
@@ -130,7 +138,8 @@ public final class Folder {
             Packed.Writer out = new Packed.Writer().number(found.size());
             for (FileStatus file : found.values()) {
                 out.text(file.getPath().toString()).text(file.getPath().toUri().toString());
-                out.number(file.getLen()).number(file.getModificationTime()).number(under.get(file.getPath().toString()));
+                out.number(file.getLen()).number(file.getModificationTime()).number(Hdfs.isOpen(file) ? 1 : 0);
+                out.number(under.get(file.getPath().toString()));
             }
             return out.number(Math.max(0, others - mostOthers)).packed();
         }
@@ -153,27 +162,27 @@ public final class Folder {
     }
 
     /** What a pattern without braces matches. Hadoop's own globber takes a colon in a name for the end of a scheme. */
-    private static List<FileStatus> matches(FileSystem fs, Path path) throws IOException {
+    private static List<FileStatus> matches(FileSystem fs, Path path, Configuration conf) throws IOException {
         List<FileStatus> found = new ArrayList<>();
         Path parent = path.getParent();
         GlobPattern name = new GlobPattern(path.getName());
         if (parent == null || !anyWildcard(path)) {
             try {
-                found.add(fs.getFileStatus(new Path(unescaped(path.toString()))));
+                found.add(Hdfs.status(fs, new Path(unescaped(path.toString())), conf));
             } catch (FileNotFoundException error) {
                 // holds nothing
             }
             return found;
         }
-        for (FileStatus folder : matches(fs, parent)) {
+        for (FileStatus folder : matches(fs, parent, conf)) {
             if (!folder.isDirectory()) {
                 continue;
             }
             if (!name.hasWildcard()) {
-                found.addAll(matches(fs, new Path(folder.getPath(), new Path(null, null, path.getName()))));
+                found.addAll(matches(fs, new Path(folder.getPath(), new Path(null, null, path.getName())), conf));
                 continue;
             }
-            RemoteIterator<FileStatus> entries = fs.listStatusIterator(folder.getPath());
+            RemoteIterator<? extends FileStatus> entries = Hdfs.entries(fs, folder.getPath(), conf);
             while (entries.hasNext()) {
                 FileStatus entry = entries.next();
                 if (name.matches(entry.getPath().getName())) {
@@ -202,8 +211,8 @@ public final class Folder {
      *
      * @param files packed: a count, and for each two texts: its path, and its format, or `plain` for the bytes as they are stored, or `tail` for the
      *     last of these
-     * @return packed: for each a number, 1 if it could be read, and its first (last) `count` bytes (or all, if it has fewer) or else why not. Those of a
-     *     file of tables are its rows, as lines
+     * @return packed: for each a number, 1 if it could be read, and its first (last) `count` bytes (or all, if it has fewer) or else why not; the number
+     *     is 2 if another run may read it. Those of a file of tables are its rows, as lines
      */
     public static String heads(Configuration conf, byte[] files, int count) throws IOException {
         DataInputStream in = Packed.reader(files);
@@ -214,8 +223,12 @@ public final class Folder {
         Packed.Writer out = new Packed.Writer();
         Configuration configured = Content.configured(conf);
         for (Object head : inParallel(wanted, file -> head(configured, new Path(file[0]), file[1], count))) {
-            out.number(head instanceof byte[] ? 1 : 0);
-            out.bytes(head instanceof byte[] content ? content : ((String) head).getBytes(StandardCharsets.UTF_8));
+            if (head instanceof byte[] content) {
+                out.number(1).bytes(content);
+            } else {
+                Exception error = (Exception) head;
+                out.number(Content.isPassing(error) ? 2 : 0).bytes(Content.why(error).getBytes(StandardCharsets.UTF_8));
+            }
         }
         return out.packed();
     }
@@ -235,11 +248,11 @@ public final class Folder {
             if (format.equals("tail")) {
                 return tail(fs, fs.getFileStatus(path), count);
             }
-            try (InputStream stored = fs.open(path); InputStream content = Content.unpacked(stored, format, conf)) {
+            try (InputStream stored = Content.open(fs, path); InputStream content = Content.unpacked(stored, format, conf)) {
                 return content.readNBytes(count);
             }
         } catch (IOException | RuntimeException error) {
-            return Content.why(error);
+            return error;
         }
     }
 

@@ -171,11 +171,6 @@ final class OrcRecords extends TableRecords {
     }
 
     @Override
-    public boolean sourceFailed() {
-        return opened.stream().anyMatch(Content.Stored::failed);
-    }
-
-    @Override
     public void close() throws IOException {
         try {
             if (rows != null) {
@@ -201,7 +196,7 @@ final class OrcRecords extends TableRecords {
         public FSDataInputStream open(Path path, int buffer) throws IOException {
             Content.Stored stored = Content.open(piece, conf);
             opened.add(stored);
-            return new FSDataInputStream(new Content.Positioned(stored));
+            return stored.seekable();
         }
 
         @Override

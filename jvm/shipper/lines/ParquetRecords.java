@@ -88,11 +88,6 @@ final class ParquetRecords extends TableRecords {
     }
 
     @Override
-    public boolean sourceFailed() {
-        return stored.failed();
-    }
-
-    @Override
     public void close() throws IOException {
         try {
             if (reader != null) {
@@ -117,7 +112,7 @@ final class ParquetRecords extends TableRecords {
 
         @Override
         public SeekableInputStream newStream() {
-            return HadoopStreams.wrap(new FSDataInputStream(new Content.Positioned(stored)));
+            return HadoopStreams.wrap(stored.seekable());
         }
     }
 }

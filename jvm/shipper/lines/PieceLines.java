@@ -48,7 +48,7 @@ final class PieceLines implements PieceRecords {
         position = piece.start();
         end = piece.end();
         if (piece.format().equals("plain")) {
-            stored.stream().seek(position);
+            stored.seek(position);
             lines = new LineReader(stored, BUFFER, LINE_END);
             if (position > 0) {
                 // A line that goes over the whole piece is not read to its end by each piece that it goes over.
@@ -68,7 +68,7 @@ final class PieceLines implements PieceRecords {
     /** From block to block. What is no block is passed over, hence the check before, by whoever reads the first piece of a file. */
     private void beginBzip2(Configuration conf) throws IOException {
         SplitCompressionInputStream in = Content.bzip2(conf).createInputStream(
-                stored.stream(), null, piece.start(), end, SplittableCompressionCodec.READ_MODE.BYBLOCK);
+                stored.seekable(), null, piece.start(), end, SplittableCompressionCodec.READ_MODE.BYBLOCK);
         lines = new CompressedSplitLineReader(in, conf, LINE_END);
         packedPosition = in;
         end = in.getAdjustedEnd();
@@ -129,11 +129,6 @@ final class PieceLines implements PieceRecords {
     @Override
     public long unpacked() {
         return unpacked;
-    }
-
-    @Override
-    public boolean sourceFailed() {
-        return stored.failed();
     }
 
     @Override

@@ -26,9 +26,6 @@ interface PieceRecords extends Closeable {
     /** Bytes of the records so far, each with one for its end. */
     long unpacked();
 
-    /** Whether the file system failed, rather than what reads the format. */
-    boolean sourceFailed();
-
     static PieceRecords open(Piece piece, LineSource.Limits limits, Configuration conf) throws IOException {
         switch (piece.format()) {
             case "parquet":

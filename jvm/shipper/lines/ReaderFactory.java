@@ -81,8 +81,7 @@ record ReaderFactory(
                     if (mayPass(error)) {
                         throw error;
                     }
-                    String why = Content.why(error);
-                    end(why);
+                    end(error);
                     broken();
                     return true;
                 }
@@ -96,7 +95,7 @@ record ReaderFactory(
             if (task != null && task.isInterrupted() || Thread.currentThread().isInterrupted()) {
                 return true;
             }
-            return records != null && records.sourceFailed() && task != null && task.attemptNumber() + 1 < TRIES;
+            return Content.Unreachable.isBehind(error) && task != null && task.attemptNumber() + 1 < TRIES;
         }
 
         private void begin(Piece piece) throws IOException {
@@ -132,7 +131,7 @@ record ReaderFactory(
         /** One row for a file that is known to be unreadable, in its first piece. */
         private boolean standsForFile(Piece piece) {
             boolean first = piece.start() == 0;
-            reports.add(new Report(piece.split(), -1, 0, first ? 1 : 0, null));
+            reports.add(new Report(piece.split(), -1, 0, first ? 1 : 0, null, false));
             mark(piece, UTF8String.EMPTY_UTF8, piece.split() ^ Long.MIN_VALUE, UNREADABLE);
             return first;
         }
@@ -151,10 +150,11 @@ record ReaderFactory(
             mark(pieces[at], null, ~pieces[at].split() ^ Long.MIN_VALUE, BROKEN);
         }
 
-        private void end(String problem) {
+        private void end(Exception problem) {
             long stored = records == null ? 0 : records.stored();
             long unpacked = records == null ? 0 : records.unpacked();
-            reports.add(new Report(pieces[at].split(), stored, unpacked, count, problem));
+            String why = problem == null ? null : Content.why(problem);
+            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, Content.isPassing(problem)));
             close();
         }
 

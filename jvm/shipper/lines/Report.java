@@ -8,5 +8,6 @@ import java.io.Serializable;
  * @param stored bytes of the file, as it is stored, that this piece accounts for; -1 for bzip2, whose pieces overlap
  * @param unpacked bytes of records, with one for the end of each
  * @param problem why not all of it could be read; null if it could
+ * @param passing whether another run may read it
  */
-record Report(long split, long stored, long unpacked, long lines, String problem) implements Serializable {}
+record Report(long split, long stored, long unpacked, long lines, String problem, boolean passing) implements Serializable {}

@@ -62,7 +62,7 @@ final class StartedRecords implements PieceRecords {
         }
         position = piece.start();
         end = piece.end();
-        stored.stream().seek(position);
+        stored.seek(position);
         LineReader found = new LineReader(stored, BUFFER, LINE_END);
         if (position == 0) {
             first(found);
@@ -160,11 +160,6 @@ final class StartedRecords implements PieceRecords {
     @Override
     public long unpacked() {
         return unpacked;
-    }
-
-    @Override
-    public boolean sourceFailed() {
-        return stored.failed();
     }
 
     @Override

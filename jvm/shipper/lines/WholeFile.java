@@ -68,11 +68,6 @@ final class WholeFile implements PieceRecords {
     }
 
     @Override
-    public boolean sourceFailed() {
-        return stored.failed();
-    }
-
-    @Override
     public void close() throws IOException {
         try {
             if (in != null) {

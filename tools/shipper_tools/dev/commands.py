@@ -26,18 +26,23 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Names = Annotated[list[ServerName] | None, typer.Argument(help="Which servers.", show_default="all of them")]
+Names = Annotated[
+    list[ServerName] | None,
+    typer.Argument(help="Which servers.", show_default=f"up: {', '.join(servers.DEFAULT)}; down: all of them"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")]
 
 
 @app.command(
-    epilog="Examples: `shipper dev up` · `shipper dev up kafka --port 19092` · `shipper dev up kafka --port 0` (any free port)"
+    epilog="Examples: `shipper dev up` · `shipper dev up kafka --port 19092` · `shipper dev up hdfs --port 0` (any free port)"
 )
 def up(
     names: Names = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Where clients connect; 0 takes any free port.", show_default="kafka 9092"),
+        typer.Option(
+            min=0, max=65535, help="Where clients connect; 0 takes any free port.", show_default="kafka 9092, hdfs 8020"
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +51,7 @@ def up(
     A server that runs already is left as it is. Data are kept in .dev/ (or $SHIPPER_DEV_HOME) and are there again after
     the next start. The first time, the jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
     """
-    chosen = _chosen(names)
+    chosen = list(dict.fromkeys(names)) if names else list(servers.DEFAULT)
     if port is not None and len(chosen) != 1:
         raise typer.BadParameter("--port needs exactly one server, e.g. `shipper dev up kafka --port 19092`.")
     home = dev_home()
@@ -65,7 +70,8 @@ def down(
 ) -> None:
     """Stop servers. Their data stay, unless --purge is given."""
     home = dev_home()
-    for name in _chosen(names):
+    there = [name for name in ServerName if name in servers.DEFAULT or (home / name).exists()]
+    for name in dict.fromkeys(names or there):
         servers.take_down(name, home, _say)
         if purge:
             servers.purge(name, home)
@@ -122,10 +128,6 @@ def _kafka() -> str:
     if server is None:
         raise UsageError("Kafka is not up here; start it with `shipper dev up kafka`")
     return next(iter(server.addresses.values()))
-
-
-def _chosen(names: list[ServerName] | None) -> list[ServerName]:
-    return list(dict.fromkeys(names)) if names else list(ServerName)
 
 
 def _document(server: ServerState) -> dict[str, object]:

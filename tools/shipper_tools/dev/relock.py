@@ -1,7 +1,7 @@
 """Write a lock: resolve a few coordinates with all that they depend on, and pin what came.
 
 For the people who maintain the dev servers. ``python -m shipper_tools.dev.relock kafka-4.3.1 GROUP:NAME:VERSION …
-[--exclude GROUP[:NAME]] …`` rewrites ``locks/kafka-4.3.1.txt``, whose head names the call that made it. What depends on what is found
+[--exclude GROUP[:NAME]] … [--alone]`` rewrites ``locks/kafka-4.3.1.txt``, whose head names the call that made it. What depends on what is found
 out by Ivy, whose jar ships inside pyspark, so Java and Python are all it needs. Behind a proxy, Java's options go into JAVA_TOOL_OPTIONS.
 """
 
@@ -38,28 +38,29 @@ _MODULE = """<ivy-module version="2.0">
 """
 
 
-def relock(name: str, roots: Sequence[str], excludes: Sequence[str] = ()) -> tuple[Pin, ...]:
-    """Resolve ``roots`` and everything below them without ``excludes``, and write the lock ``name``.
+def relock(name: str, roots: Sequence[str], excludes: Sequence[str] = (), *, alone: bool = False) -> tuple[Pin, ...]:
+    """Resolve ``roots`` and everything below them without ``excludes``, and write the lock ``name``. ``alone``: with nothing below them.
 
     Raises:
         JarsUnavailable: something cannot be resolved, or there is no Ivy.
         JavaMissing: there is no Java to run it.
     """
     with tempfile.TemporaryDirectory() as folder:
-        pins = _resolve(name, _dependencies(roots, excludes), Path(folder))
-    call = " ".join([name, *roots, *(f"--exclude {spec}" for spec in excludes)])
+        pins = _resolve(name, _dependencies(roots, excludes, alone), Path(folder))
+    call = " ".join([name, *roots, *(f"--exclude {spec}" for spec in excludes), *(["--alone"] if alone else [])])
     head = f"# Written by: python -m shipper_tools.dev.relock {call}\n"
     lock_file(name).write_text(head + "".join(f"{pin}\n" for pin in pins), encoding="utf-8")
     return read_lock(lock_file(name))
 
 
-def _dependencies(roots: Sequence[str], excludes: Sequence[str]) -> list[str]:
+def _dependencies(roots: Sequence[str], excludes: Sequence[str], alone: bool) -> list[str]:
     without = "".join(
         f"<exclude org={quoteattr(group)} module={quoteattr(name or '*')}/>"
         for group, _, name in (spec.partition(":") for spec in excludes)
     )
+    below = 'conf="default-&gt;default"' + (' transitive="false"' if alone else "")
     return [
-        f'<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)} conf="default-&gt;default">{without}</dependency>'
+        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)} {below}>{without}</dependency>"
         for group, name, version in (spec.split(":") for spec in roots)
     ]
 
@@ -114,8 +115,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("name", help="the lock's name, e.g. kafka-4.3.1")
     parser.add_argument("roots", nargs="+", metavar="GROUP:NAME:VERSION")
     parser.add_argument("--exclude", action="append", default=[], metavar="GROUP[:NAME]")
+    parser.add_argument("--alone", action="store_true", help="without what they depend on")
     options = parser.parse_args(arguments)
-    pins = relock(options.name, options.roots, options.exclude)
+    pins = relock(options.name, options.roots, options.exclude, alone=options.alone)
     print(f"{lock_file(options.name)}: {len(pins)} jars, {sum(pin.size_bytes for pin in pins) / 1e6:.0f} MB")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from shipper_tools.dev import state
 from shipper_tools.dev.errors import DevServerError, PortTaken
+from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
 from shipper_tools.dev.process import exclusive
@@ -17,10 +18,14 @@ from shipper_tools.dev.state import ServerState
 
 class ServerName(StrEnum):
     KAFKA = "kafka"
+    HDFS = "hdfs"
 
 
+#: What `dev up` starts when nothing is named.
+DEFAULT = (ServerName.KAFKA,)
 #: Where the example configuration expects them.
-_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092}
+_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.HDFS: 8020}
+_SERVERS: Mapping[ServerName, type[KafkaServer | HdfsServer]] = {ServerName.KAFKA: KafkaServer, ServerName.HDFS: HdfsServer}
 
 
 def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> ServerState:
@@ -39,14 +44,14 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> Server
         if known is not None:
             known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
-        server = KafkaServer(home / name, (_PORTS[name] if port is None else port) or None, say=say)
+        server = _SERVERS[name](home / name, (_PORTS[name] if port is None else port) or None, say=say)
         try:
             server.launch()
         except PortTaken as taken:
             raise PortTaken(
                 f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` in another folder), or "
                 f"choose another port with `shipper dev up {name} --port PORT` (0: any free one) and name that one in "
-                "config/clusters too."
+                "config/ too."
             ) from taken
         started = ServerState(name, server.addresses, home / name, server.processes)
         # Before it is ready: should this command be killed now, the next one finds the server and can stop it.

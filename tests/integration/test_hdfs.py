@@ -1,0 +1,275 @@
+"""A real NameNode and DataNode: what HDFS says of a file counts, not what its age makes likely; and no fault of HDFS's loses or doubles a line."""
+
+from __future__ import annotations
+
+import bz2
+import datetime as dt
+import gzip
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from shipper_tools.dev.ports import LOOPBACK, free_port
+
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import RunReport, ShipResult
+from tests import warm
+from tests.integration.hdfs_world import HdfsFiles, runner
+from tests.integration.world import WINDOW, World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def numbered(name: str, first: int, count: int) -> bytes:
+    return b"".join(b"%s %d %s\n" % (name.encode(), n, b"x" * (n % 60)) for n in range(first, first + count))
+
+
+class HdfsWorld(World):
+    """A pipeline over a folder of its own in HDFS."""
+
+    files: HdfsFiles
+
+    def source(self, **changes: Any) -> None:
+        conf = changes.pop("conf", {})
+        more = {key: changes.pop(key) for key in ("quarantine", "schedule", "records") if key in changes}
+        source = {"path": self.files.uri(self.folder), "settle": "0s", **changes}
+        self.write_pipeline(source=source, runner=runner(conf), **more)
+
+    @property
+    def folder(self) -> str:
+        return f"/logs/{self.name}"
+
+    def put(self, name: str, content: bytes, **more: Any) -> None:
+        self.files.write(f"{self.folder}/{name}", content, **more)
+
+    def plan(self, *arguments: str) -> PlanResult:
+        done = self.shipper("plan", self.name, "--window", WINDOW, "--json", *arguments)
+        return PlanResult.model_validate_json(done.stdout)
+
+    def left_out(self) -> dict[str, str]:
+        return {found.path.rpartition("/")[2]: found.reason for found in self.plan().left_out}
+
+
+@pytest.fixture
+def world(tmp_path, kafka, hdfs):
+    made = HdfsWorld(tmp_path, kafka.bootstrap, topics={"": 3, ".q": 1})
+    made.files = hdfs
+    made.source()
+    return made
+
+
+def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_is_closed(world: HdfsWorld):
+    """A file open for writing has the age of its creation, however much was written since; one writer's habits are never logs."""
+    contents = {
+        "many blocks.log": numbered("plain", 0, 9_000),
+        "packed.log.gz": gzip.compress(numbered("packed", 0, 2_000)),
+        "packed.log.bz2": bz2.compress(numbered("cut", 0, 3_000), 1),
+        "a b [1]{2}*.log": b"a name\n",
+        "empty.log": b"",
+    }
+    for name, content in contents.items():
+        world.put(name, content, block_bytes=65_536)
+    for name in ("_SUCCESS", ".hidden.log", "copied.log._COPYING_", "x.tmp", "_temporary/part.log"):
+        world.put(name, b"not a log\n")
+    writer = world.files.create(f"{world.folder}/open.log")
+    writer.write(b"one\ntw")
+    again = numbered("again", 0, 50)
+    world.put("again.log", again)
+    reopened = world.files.append(f"{world.folder}/again.log")
+    reopened.write(b"more ")
+    world.files.set_modified(f"{world.folder}/open.log", time.time() - 86_400)
+
+    left_out = world.left_out()
+    assert left_out == {
+        "again.log": "open for writing, says HDFS",
+        "open.log": "open for writing, says HDFS",
+        "copied.log._COPYING_": "still being written, by its name",
+        "x.tmp": "still being written, by its name",
+    }
+    world.run()
+    writer.write(b"o\n")
+    writer.close()
+    reopened.write(b"of it\n")
+    reopened.close()
+    world.run()
+    expected = lines_of(
+        contents["many blocks.log"], numbered("packed", 0, 2_000), numbered("cut", 0, 3_000), b"a name\n", b"one\ntwo\n"
+    )
+    assert world.read() == expected + lines_of(again + b"more of it\n")
+    assert world.run()["delivered"] == 0
+
+
+def ship_step(world: World, run_id: str, *steps: str) -> tuple[int, ShipResult]:
+    """The steps after a plan, and what the ship said."""
+    done = warm.run(world._steps(run_id, *steps))
+    (result,) = world.root.glob("runs/**/ship.local.json")
+    return done.returncode, ShipResult.model_validate_json(result.read_text())
+
+
+def test_a_file_that_is_opened_again_between_plan_and_ship_is_left_to_a_later_run(world: HdfsWorld):
+    first = numbered("first", 0, 4_000)
+    world.put("growing.log", first)
+    world.put("other.log", b"another\n")
+    world.steps_done("r1", "plan")
+    writer = world.files.append(f"{world.folder}/growing.log")
+    writer.write(b"behind it\n")
+    code, ship = ship_step(world, "r1", "gate_source", "ship:local")
+    assert code == 1
+    assert "growing.log: Changed: somebody opened it for writing after it was planned" in (ship.error or "")
+    assert world.read() == Counter([b"another"])
+    writer.close()
+    world.run()
+    assert world.read() == lines_of(first, b"behind it\n", b"another\n")
+
+
+def test_replaced_and_growing_files_are_as_configured(world: HdfsWorld):
+    world.put("grows.log", b"one\n")
+    world.run()
+    writer = world.files.append(f"{world.folder}/grows.log")
+    writer.write(b"two\n")
+    writer.close()
+    world.put("new.log", b"new\n")
+    world.fails(code=1, says=r"grows\.log")
+    world.source(on_replaced="skip")
+    assert world.run()["delivered"] == 1
+    assert world.read() == Counter([b"one", b"new"])
+    world.source(on_replaced="reship")
+    assert world.run()["delivered"] == 2
+    assert world.read() == Counter([b"one", b"new", b"one", b"two"])
+
+
+def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(world: HdfsWorld):
+    """Quarantine is for what is wrong with a file. What only cannot be reached would be gone for good with it."""
+    content = numbered("dead", 0, 3_000)
+    world.put("plain.log", content)
+    world.put("packed.log.gz", gzip.compress(content))
+    world.source(on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0})
+    server = world.files.server
+    world.steps_done("r1", "plan")
+    server.stop_datanode()
+    try:
+        says = r"2 files cannot be read: \S*packed\.log\.gz: no DataNode gives one of its blocks.*plain\.log: no DataNode.* Run the window again"
+        world.fails(code=1, says=says)
+        code, ship = ship_step(world, "r1", "gate_source", "ship:local")
+        assert (code, ship.final) == (1, False), "Airflow may try again"
+        assert "no DataNode gives one of its blocks" in (ship.error or "")
+        assert world.nothing_was_sent()
+    finally:
+        server.launch_datanode()
+        server.wait_ready()
+    with world.files.safe_mode():  # as after a restart: nothing can be written, all can be read
+        run = world.run()
+    assert run["quarantined"] == {}
+    assert world.read() == lines_of(content, content)
+
+
+def test_a_window_by_time_of_modification_has_each_file_once_and_what_came_late(world: HdfsWorld):
+    midnight = dt.datetime(2026, 11, 1, tzinfo=dt.UTC).timestamp()
+    world.source(window_by="modified", schedule="0 * * * *", when_empty="succeed", lookback="6h")
+    for name, modified in {"a": 0, "b": 3599.999, "c": 3600, "d": 7199.999, "e": 7200}.items():
+        world.put(f"{name}.log", f"{name}\n".encode(), modified=midnight + modified)
+    writer = world.files.create(f"{world.folder}/open.log")
+    world.files.set_modified(f"{world.folder}/open.log", midnight + 100)
+
+    def scheduled(hour: int) -> tuple[list[str], PlanResult]:
+        window = f"2026-11-01T0{hour}:00/2026-11-01T0{hour + 1}:00"
+        done = world.shipper("run", world.name, "--window", window, "--scheduled", "--json")
+        assert done.returncode == 0, done.stderr[-4000:]
+        plan = RunReport.model_validate_json(done.stdout).plan
+        assert plan is not None
+        return sorted(file.path.rpartition("/")[2] for file in plan.files), plan
+
+    files, plan = scheduled(0)
+    assert files == ["a.log", "b.log"]
+    assert [(found.path.rpartition("/")[2], found.warns) for found in plan.left_out] == [("open.log", False)]
+    world.put("late.log", b"late\n", modified=midnight + 1800)
+    files, plan = scheduled(1)
+    assert files == ["c.log", "d.log", "late.log"]
+    assert [file.late_window for file in plan.late_files] == ["2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"]
+    writer.close()
+    assert scheduled(2)[0] == ["e.log"], "the one that was open was modified when it was closed"
+    assert world.read() == Counter([b"a", b"b", b"c", b"d", b"late", b"e"])
+
+
+def ha_settings(world: HdfsWorld, service: str) -> dict[str, str]:
+    """Of a service of two NameNodes, the first of which is gone."""
+    here = urlsplit(world.files.server.uri).netloc
+    return {
+        "dfs.nameservices": service,
+        f"dfs.ha.namenodes.{service}": "nn1,nn2",
+        f"dfs.namenode.rpc-address.{service}.nn1": f"{LOOPBACK}:{free_port()}",
+        f"dfs.namenode.rpc-address.{service}.nn2": here,
+        f"dfs.client.failover.proxy.provider.{service}": "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider",
+        "dfs.client.failover.sleep.base.millis": "10",
+        "dfs.client.failover.sleep.max.millis": "50",
+    }
+
+
+def test_a_service_of_several_namenodes_and_a_view_are_known_by_settings_alone(world: HdfsWorld):
+    """In `runner.conf`, which both JVM's uses of Hadoop see: the listing, and Spark's tasks. The view knows what is open, too."""
+    world.put("ha.log", b"by the second NameNode\n")
+    view = {"fs.viewfs.mounttable.all.link./mounted": f"hdfs://one{os.getpid()}{world.folder}"}
+    conf = {f"spark.hadoop.{key}": value for key, value in {**ha_settings(world, f"one{os.getpid()}"), **view}.items()}
+    world.source(path="viewfs://all/mounted/", conf=conf)
+    writer = world.files.create(f"{world.folder}/open.log")
+    assert world.left_out() == {"open.log": "open for writing, says HDFS"}
+    assert world.run()["delivered"] == 1
+    writer.write(b"and this\n")
+    writer.close()
+    assert world.run()["delivered"] == 1
+    assert world.read() == Counter([b"by the second NameNode", b"and this"])
+
+
+@pytest.mark.cold
+@pytest.mark.long
+def test_what_hadoop_conf_dir_says_reaches_the_listing_and_the_tasks(world: HdfsWorld, tmp_path, monkeypatch):
+    world.put("ha.log", b"by the second NameNode\n")
+    settings = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in ha_settings(world, "conf").items()
+    )
+    (tmp_path / "hadoop").mkdir()
+    (tmp_path / "hadoop" / "hdfs-site.xml").write_text(f"<configuration>{settings}</configuration>")
+    world.write_pipeline(source={"path": f"hdfs://conf{world.folder}/*.log", "settle": "0s"})
+    world.fails(code=1, says=r"cannot list hdfs://conf\S+: java\.net\.UnknownHostException: conf")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "hadoop"))
+    assert world.run()["delivered"] == 1
+    assert world.read() == Counter([b"by the second NameNode"])
+
+
+@pytest.mark.cold
+@pytest.mark.long
+def test_a_datanode_that_dies_while_files_are_read_costs_a_run_and_no_line(world: HdfsWorld):
+    """Some files are read by then, some in part, some not at all."""
+    contents = [numbered(f"file{n}", 0, 60_000) for n in range(12)]
+    for n, content in enumerate(contents):
+        world.put(f"{n}.log", content, block_bytes=262_144)
+    world.write_pipeline(
+        source={"path": world.files.uri(world.folder), "settle": "0s", "split_size": "1MB"},
+        delivery={"chunk_size": "256kB", "lease": "2s", "lease_wait": "30s"},
+        runner=runner(),
+    )
+    server = world.files.server
+    ship = subprocess.Popen(
+        [sys.executable, "-m", "shipper", "run", world.name, "--window", WINDOW, "--config", str(world.root / "config")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        while world.ledger_count() == 0 and ship.poll() is None:
+            time.sleep(0.05)
+        server.stop_datanode()
+        said = ship.communicate(timeout=300)[1]
+    finally:
+        ship.kill()
+        server.launch_datanode()
+        server.wait_ready()
+    assert ship.returncode == 1, said[-4000:]
+    assert "no DataNode gives one of its blocks" in " ".join(said.split()), said[-4000:]
+    there = world.ledger_count()
+    assert 0 < there < 12 * 60_000
+    assert world.run()["before"] == there
+    assert world.read() == lines_of(*contents)
