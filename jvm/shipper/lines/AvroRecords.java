@@ -163,9 +163,9 @@ final class AvroRecords extends TableRecords {
         } else if (name.equals("date")) {
             json.date(number);
         } else if (name.equals("time-millis")) {
-            json.time(number * 1_000_000L);
+            json.time(number, 1_000L);
         } else if (name.equals("time-micros")) {
-            json.time(number * 1_000L);
+            json.time(number, 1_000_000L);
         } else {
             json.number(number);
         }
