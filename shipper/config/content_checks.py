@@ -340,7 +340,7 @@ class Gates(Model):
     """How many pieces of files a `sample` is: that many files, spread evenly over the list, or several pieces of each if there are fewer."""
     sample_piece_bytes: Bytes = Field(default=2_000_000, alias="sample_piece", ge=64 * 2**10)
     """Most bytes in a piece; a smaller file is one piece. Plain text and bzip2 are cut at any place, and pieces are spread over the file;
-    of another compressed file that is larger, the piece is its first 20,000 lines."""
+    of any other file that is larger, the piece is its first 20,000 lines."""
     source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
     """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
     delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)

@@ -170,7 +170,8 @@ class Records(Model):
     goes on, line ends included, up to the next. The lines in front of the first match are a record of their own. For `source.format: text`. No
     record is longer than `max_line`: of a pattern that never matches, a larger file is one that is too long."""
     parse: Parse | None = None
-    """Columns from the line itself, by a regular expression or from JSON; the expressions below may use them."""
+    """Columns from the line itself, by a regular expression or from JSON; the expressions below may use them. With `source.format: jsonl` and `csv`
+    the default is `{json: true}`; `null` ships what is no object too."""
     columns: dict[str, str] = Field(default_factory=dict, json_schema_extra={"propertyNames": {"pattern": COLUMN_PATTERN}})
     """Named expressions, evaluated in order; later ones, `routes`, topics as `{name}` and gates may use them."""
     drop: dict[str, str] = Field(default_factory=dict, max_length=MOST_RULES, examples=[{"health_checks": "url = '/healthz'"}])

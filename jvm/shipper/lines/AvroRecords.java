@@ -13,6 +13,7 @@ import java.util.UUID;
 import org.apache.avro.LogicalType;
 import org.apache.avro.LogicalTypes;
 import org.apache.avro.Schema;
+import org.apache.avro.UnresolvedUnionException;
 import org.apache.avro.file.DataFileReader;
 import org.apache.avro.file.SeekableInput;
 import org.apache.avro.generic.GenericData;
@@ -98,7 +99,7 @@ final class AvroRecords extends TableRecords {
     private void value(Schema type, Object value) {
         switch (type.getType()) {
             case RECORD -> record(type, (IndexedRecord) value);
-            case UNION -> value(type.getTypes().get(GenericData.get().resolveUnion(type, value)), value);
+            case UNION -> value(type.getTypes().get(branch(type, value)), value);
             case ARRAY -> {
                 json.openArray();
                 for (Object one : (Collection<?>) value) {
@@ -123,6 +124,14 @@ final class AvroRecords extends TableRecords {
             case STRING -> text(value);
             case BYTES -> bytes(type.getLogicalType(), copied((ByteBuffer) value));
             case FIXED -> bytes(type.getLogicalType(), ((GenericFixed) value).bytes());
+        }
+    }
+
+    private static int branch(Schema union, Object value) {
+        try {
+            return GenericData.get().resolveUnion(union, value);
+        } catch (UnresolvedUnionException error) {
+            throw new IllegalStateException("a value has none of the types of its union"); // theirs quotes the value
         }
     }
 
@@ -154,9 +163,9 @@ final class AvroRecords extends TableRecords {
         } else if (name.equals("date")) {
             json.date(number);
         } else if (name.equals("time-millis")) {
-            json.time(number * 1_000_000L);
+            json.time(number, 1_000L);
         } else if (name.equals("time-micros")) {
-            json.time(number * 1_000L);
+            json.time(number, 1_000_000L);
         } else {
             json.number(number);
         }

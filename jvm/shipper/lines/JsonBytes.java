@@ -201,8 +201,13 @@ final class JsonBytes {
         string(LocalDate.ofEpochDay(day).toString());
     }
 
-    void time(long nanosOfDay) {
-        string(DateTimeFormatter.ISO_LOCAL_TIME.format(LocalTime.ofNanoOfDay(nanosOfDay)));
+    /** @param count of units of 1/`perSecond` s since midnight; what is no time of a day stays a number */
+    void time(long count, long perSecond) {
+        if (count < 0 || count >= 86_400 * perSecond) {
+            number(count);
+        } else {
+            string(DateTimeFormatter.ISO_LOCAL_TIME.format(LocalTime.ofNanoOfDay(count * (1_000_000_000L / perSecond))));
+        }
     }
 
     /**

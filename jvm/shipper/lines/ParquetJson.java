@@ -353,7 +353,7 @@ final class ParquetJson extends RecordMaterializer<Boolean> {
             if (kind instanceof TimestampLogicalTypeAnnotation timestamp) {
                 json.timestamp(value, perSecond(timestamp.getUnit()), timestamp.isAdjustedToUTC());
             } else if (kind instanceof TimeLogicalTypeAnnotation time) {
-                json.time(value * (1_000_000_000L / perSecond(time.getUnit())));
+                json.time(value, perSecond(time.getUnit()));
             } else if (kind instanceof DecimalLogicalTypeAnnotation decimal) {
                 json.number(BigDecimal.valueOf(value, decimal.getScale()));
             } else {
