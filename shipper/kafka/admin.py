@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
+from shipper.kafka import tls
 from shipper.kafka.connection import Complaints, KafkaFault, connection, fault_of, made
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
 from shipper.kafka.producer import LaneSettings
@@ -93,7 +94,8 @@ class ClusterAdmin:
         return len(self._metadata().brokers)
 
     def _metadata(self) -> ClusterMetadata:
-        """In slices, since a wrong password is told to the error callback alone, which is served in between."""
+        """In slices, since a wrong password is told to the error callback alone, which is served in between. A certificate that cannot be
+        verified will not be later, so it is looked at once more, by who says why."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -102,8 +104,12 @@ class ClusterAdmin:
                 fault = self._explained(error)
                 if self._complaints.refusal:
                     raise ClusterRefuses(
-                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._complaints.refusal.text}. Correct the "
-                        f"credentials and the security settings in clusters/{self._name}.yaml."
+                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._complaints.refusal.text}. Correct "
+                        f"{tls.login_settings(self._connection)}, in clusters/{self._name}.yaml."
+                    ) from error
+                if fault_text := self._certificate_fault():
+                    raise ClusterRefuses(
+                        f"cluster {self._name}: no TLS connection: {fault_text}. The cluster's settings are in clusters/{self._name}.yaml."
                     ) from error
                 if time.monotonic() >= deadline:
                     raise ClusterError(
@@ -114,6 +120,13 @@ class ClusterAdmin:
             else:
                 self._complaints.forget()
                 return found
+
+    def _certificate_fault(self) -> str | None:
+        """Why no TLS connection comes up, if librdkafka has complained of that."""
+        heard = self._complaints.last
+        if heard is None or heard.name != "_SSL" or not tls.is_tls(self._connection):
+            return None
+        return tls.why_refused(self._connection, self._bootstrap, _SLICE_SECONDS)
 
     def _explained(self, error: KafkaException) -> KafkaFault:
         """With what was heard of the connections, if it says only that nothing came."""
@@ -226,16 +239,56 @@ class ClusterAdmin:
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
         """Whether a transactional producer can be initialised. ``topic``: any that is there; ``transactional_id``: one that nobody else has.
         Raises ClusterError when nobody can tell right now, as while the coordinator does not answer."""
-        probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
-        until = time.monotonic() + self._timeout
         try:
-            fence(probe, transactional_id, topic, lambda: until)
+            self.try_transactions(topic, transactional_id)
         except KafkaFault as fault:
             if fault.name in _NO_TRANSACTIONS:
                 log.info("no transactions: %s", fault)
                 return False
             raise ClusterError(f"cluster {self._name}: cannot tell whether it has transactions: {fault}") from fault
         return True
+
+    def try_transactions(self, topic: str, transactional_id: str) -> None:
+        """Initialises a transactional producer; arguments as for :meth:`has_transactions`. Raises KafkaFault."""
+        probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
+        until = time.monotonic() + self._timeout
+        fence(probe, transactional_id, topic, lambda: until)
+
+    # What the user may do.
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """(host, port) of each broker, as it names itself. Raises ClusterError."""
+        return sorted((broker.host, broker.port) for broker in self._metadata().brokers.values())
+
+    def allowed(self, topics: Sequence[str]) -> dict[str, set[str] | KafkaFault]:
+        """Topic → operations that this user may do on it, in the words of ``kafka-acls``; or why nobody can tell: it is not there, or may not
+        be seen."""
+        if not topics:
+            return {}
+        asked = self._admin.describe_topics(
+            TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=self._timeout
+        )
+        return {topic: self._operations(future) for topic, future in asked.items()}
+
+    def group_allowed(self, group: str) -> set[str] | KafkaFault:
+        """As :meth:`allowed`, of a consumer group."""
+        asked = self._admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=self._timeout)
+        return self._operations(asked[group])
+
+    def _operations(self, future: Any) -> set[str] | KafkaFault:
+        try:
+            found = future.result().authorized_operations
+        except KafkaException as error:
+            return self._explained(error)
+        return {"".join(word.capitalize() for word in operation.name.split("_")) for operation in found or ()}
+
+    def try_to_create(self, topic: str, replication_factor: int | None) -> None:
+        """Asks whether a topic could be created, and creates none. Raises KafkaFault."""
+        new = [NewTopic(topic, num_partitions=1, replication_factor=replication_factor or -1)]
+        try:
+            self._admin.create_topics(new, request_timeout=self._timeout, validate_only=True)[topic].result()
+        except KafkaException as error:
+            raise self._explained(error) from error
 
     def _result(self, future: Any) -> Any:
         try:

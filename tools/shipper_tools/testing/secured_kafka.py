@@ -1,19 +1,48 @@
-"""A real broker that wants TLS and a password: SASL_SSL with SCRAM-SHA-512, and a certificate of an authority of its own."""
+"""A real broker that wants TLS and a login, with a certificate of an authority of its own; with every mechanism that clients log in by, and
+with ACLs if asked for."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
-from shipper_tools.dev.errors import ServerDied
-from shipper_tools.dev.java import find_java
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from shipper.ledger.rights import Right
+from shipper_tools.dev.certificates import Authority, Certified
+from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import LOOPBACK, free_port
+from shipper_tools.testing.oidc_issuer import AUDIENCE, OidcIssuer
 
-_STORE_PASSWORD = "of-the-test-store"
-_RSA = ("-keyalg", "RSA", "-keysize", "2048", "-validity", "30")
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+#: Listener → protocol. SECURE wants a login; MUTUAL a client's certificate; TLS nothing; EXPIRED and STRANGER are like TLS, with a certificate
+#: of yesterday, and with one for another name.
+LISTENERS = {"SECURE": "SASL_SSL", "TLS": "SSL", "MUTUAL": "SSL", "EXPIRED": "SSL", "STRANGER": "SSL"}
+_SASL = "org.apache.kafka.common.security"
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+_OPERATIONS = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Create": AclOperation.CREATE,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+}
 
 
 class SecuredKafka:
@@ -24,85 +53,165 @@ class SecuredKafka:
 
     Args:
         directory: for the server and the certificates.
-        users: SCRAM users and their passwords.
-        certified: clients must show a certificate of the authority too (mTLS); `client_certificate` is one.
-        expired: the broker's certificate is yesterday's.
+        users: their passwords, for PLAIN and SCRAM.
+        listeners: which of :data:`LISTENERS`; each gets a free port.
+        ports: of listeners that are to have a certain one.
+        port: of the open listener, whose clients are super users; loopback alone can reach it. None for a free one.
+        certified: SECURE wants a certificate of the authority too.
+        expired: SECURE's own certificate is yesterday's.
+        acls: whoever is not granted something may do nothing; see :meth:`grant`.
+        issuer: whose tokens OAUTHBEARER takes.
     """
 
-    def __init__(self, directory: Path, users: Mapping[str, str], *, certified: bool = False, expired: bool = False) -> None:
-        self._folder = directory
-        self._certified, self._expired = certified, expired
-        self.ca = directory / "ca.pem"
+    def __init__(
+        self,
+        directory: Path,
+        users: Mapping[str, str],
+        *,
+        listeners: Iterable[str] = ("SECURE",),
+        ports: Mapping[str, int] | None = None,
+        port: int | None = None,
+        certified: bool = False,
+        expired: bool = False,
+        acls: bool = False,
+        issuer: OidcIssuer | None = None,
+        die_with_parent: bool = True,
+        say: Say = lambda line: None,
+    ) -> None:
+        self._users, self._issuer, self._certified = dict(users), issuer, certified
+        self.authority = Authority(directory / "certificates")
+        self.ca = self.authority.certificate
         """The authority's certificate."""
-        store = directory / "broker.p12"
-        properties = {
-            "ssl.keystore.type": "PKCS12",
-            "ssl.keystore.location": str(store),
-            "ssl.keystore.password": _STORE_PASSWORD,
-            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-            "listener.name.secure.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-        }
-        if certified:
+        self._ports = {name: (ports or {}).get(name) or free_port() for name in listeners}
+        java = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.jwks_url}"] if issuer else []
+        properties = self._tls(expired=expired) | self._logins()
+        if acls:
             properties |= {
-                "listener.name.secure.ssl.client.auth": "required",
-                "ssl.truststore.type": "PKCS12",
-                "ssl.truststore.location": str(directory / "trusted.p12"),
-                "ssl.truststore.password": _STORE_PASSWORD,
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                # Whoever comes by a listener without a login, and so the broker itself.
+                "super.users": "User:ANONYMOUS",
             }
         self.server = KafkaServer(
-            directory / "server", properties=properties, secure_port=free_port(), scram=users, die_with_parent=True
+            directory / "server",
+            port,
+            properties=properties,
+            also={name: (number, LISTENERS[name]) for name, number in self._ports.items()},
+            scram=users,
+            java_options=java,
+            die_with_parent=die_with_parent,
+            say=say,
         )
+
+    def _tls(self, *, expired: bool) -> dict[str, str]:
+        ordinary = self.authority.issue("broker", ends=dt.timedelta(days=-1 if expired else 365))
+        certificates = {
+            "EXPIRED": lambda: self.authority.issue("expired", ends=dt.timedelta(days=-1)),
+            "STRANGER": lambda: self.authority.issue("stranger", hosts=("elsewhere.example",)),
+        }
+        found = {
+            "ssl.keystore.type": "PEM",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca),
+            # CN=shipper → User:shipper, as the other mechanisms name users.
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+        }
+        for name in self._ports:
+            own = certificates[name]() if name in certificates else ordinary
+            found[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(own.both)
+            wanted = name == "MUTUAL" or (name == "SECURE" and self._certified)
+            found[f"listener.name.{name.lower()}.ssl.client.auth"] = "required" if wanted else "none"
+        return found
+
+    def _logins(self) -> dict[str, str]:
+        if "SECURE" not in self._ports:
+            return {}
+        mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", *(["OAUTHBEARER"] if self._issuer else [])]
+        at = "listener.name.secure"
+        plain = "".join(f' user_{user}="{password}"' for user, password in self._users.items())
+        found = {
+            "sasl.enabled.mechanisms": ",".join(mechanisms),
+            f"{at}.plain.sasl.jaas.config": f"{_SASL}.plain.PlainLoginModule required{plain};",
+            f"{at}.scram-sha-256.sasl.jaas.config": f"{_SASL}.scram.ScramLoginModule required;",
+            f"{at}.scram-sha-512.sasl.jaas.config": f"{_SASL}.scram.ScramLoginModule required;",
+        }
+        if self._issuer:
+            found |= {
+                f"{at}.oauthbearer.sasl.jaas.config": f"{_SASL}.oauthbearer.OAuthBearerLoginModule required;",
+                f"{at}.oauthbearer.sasl.server.callback.handler.class": f"{_SASL}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+                "sasl.oauthbearer.jwks.endpoint.url": self._issuer.jwks_url,
+                "sasl.oauthbearer.expected.audience": AUDIENCE,
+                "sasl.oauthbearer.expected.issuer": self._issuer.url,
+            }
+        return found
 
     @property
     def bootstrap(self) -> str:
-        """Of the listener that wants TLS and a password; ``server.bootstrap`` is that of the open one."""
-        return f"{LOOPBACK}:{self.server.secure_port}"
+        """Of the listener that wants TLS and a login; ``server.bootstrap`` is that of the open one."""
+        return self.at("SECURE")
 
-    def properties(self, user: str, password: str) -> dict[str, str]:
+    def at(self, listener: str) -> str:
+        return f"{LOOPBACK}:{self._ports[listener]}"
+
+    def properties(self, user: str, password: str, mechanism: Mechanism = "SCRAM-SHA-512") -> dict[str, str]:
+        """For SECURE; with OAUTHBEARER ``user`` and ``password`` are a client of the issuer's and its secret."""
+        common = {"security.protocol": "SASL_SSL", "sasl.mechanisms": mechanism, "ssl.ca.location": str(self.ca)}
+        if mechanism != "OAUTHBEARER":
+            return {**common, "sasl.username": user, "sasl.password": password}
+        assert self._issuer is not None
         return {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanisms": "SCRAM-SHA-512",
-            "sasl.username": user,
-            "sasl.password": password,
-            "ssl.ca.location": str(self.ca),
+            **common,
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": user,
+            "sasl.oauthbearer.client.secret": password,
+            "sasl.oauthbearer.token.endpoint.url": self._issuer.token_url,
         }
 
+    @property
+    def tls(self) -> dict[str, str]:
+        """Properties for a listener without a login."""
+        return {"security.protocol": "SSL", "ssl.ca.location": str(self.ca)}
+
     def client_certificate(self, user: str) -> dict[str, str]:
-        """Beside :meth:`properties`: a certificate for ``user`` that the authority signed."""
-        self._signed(user, f"CN={user}")
-        return {"ssl.keystore.location": str(self._folder / f"{user}.p12"), "ssl.keystore.password": _STORE_PASSWORD}
+        """Beside :meth:`properties` or :attr:`tls`: a certificate for ``user`` that the authority signed."""
+        own: Certified = self.authority.issue(user, hosts=())
+        return {"ssl.certificate.location": str(own.certificate), "ssl.key.location": str(own.key)}
+
+    def grant(self, user: str, rights: Iterable[Right]) -> None:
+        """Allows ``user`` these. The broker must run."""
+        for future in self._admin().create_acls(_bindings(user, rights)).values():
+            future.result(30)
+
+    def revoke(self, user: str, rights: Iterable[Right]) -> None:
+        """Takes them away again."""
+        filters = [
+            AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation, b.permission_type)
+            for b in _bindings(user, rights)
+        ]
+        for future in self._admin().delete_acls(filters).values():
+            future.result(30)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.server.bootstrap})
 
     def __enter__(self) -> SecuredKafka:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._make_certificates()
         self.server.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.server.stop()
 
-    def _make_certificates(self) -> None:
-        """An authority, and a certificate for 127.0.0.1 that it signed."""
-        self._keytool("authority", "-genkeypair", "-alias", "ca", *_RSA, "-dname", "CN=authority of a test", "-ext", "bc:c")
-        self._keytool("authority", "-exportcert", "-alias", "ca", "-rfc", "-file", "ca.pem")
-        if self._certified:
-            self._keytool("trusted", "-importcert", "-alias", "ca", "-file", "ca.pem", "-noprompt")
-        validity = ("-startdate", "-2d", "-validity", "1") if self._expired else ("-validity", "30")
-        self._signed("broker", f"CN={LOOPBACK}", "-ext", f"san=ip:{LOOPBACK}", *validity)
 
-    def _signed(self, name: str, subject: str, *options: str) -> None:
-        """A key in a store of its own, with a certificate that the authority signed."""
-        self._keytool(name, "-genkeypair", "-alias", name, *_RSA, "-dname", subject)
-        self._keytool(name, "-certreq", "-alias", name, "-file", f"{name}.csr")
-        self._keytool(
-            "authority", "-gencert", "-alias", "ca", "-infile", f"{name}.csr", "-outfile", f"{name}.pem", "-rfc", *options
+def _bindings(user: str, rights: Iterable[Right]) -> list[AclBinding]:
+    return [
+        AclBinding(
+            _RESOURCES[right.resource],
+            right.name,
+            ResourcePatternType.PREFIXED if right.prefixed else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            _OPERATIONS[operation],
+            AclPermissionType.ALLOW,
         )
-        self._keytool(name, "-importcert", "-alias", "ca", "-file", "ca.pem", "-noprompt")
-        self._keytool(name, "-importcert", "-alias", name, "-file", f"{name}.pem", "-noprompt")
-
-    def _keytool(self, store: str, *arguments: str) -> None:
-        tool = find_java().path.with_name("keytool")
-        common = ("-keystore", f"{store}.p12", "-storetype", "PKCS12", "-storepass", _STORE_PASSWORD)
-        done = subprocess.run([str(tool), *arguments, *common], cwd=self._folder, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ServerDied(f"keytool {arguments[0]} failed: {(done.stdout + done.stderr).strip()[-500:]}")
+        for right in rights
+        for operation in right.operations
+    ]
