@@ -54,7 +54,11 @@ def _files(engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[st
         found["newest_ms"] = max(file.id.modified_ms for file in listed)
     if taken:
         first = PlannedFile(
-            path=taken[0].id.path, uri=taken[0].uri, size_bytes=taken[0].id.size_bytes, modified_ms=taken[0].id.modified_ms
+            path=taken[0].id.path,
+            uri=taken[0].uri,
+            size_bytes=taken[0].id.size_bytes,
+            modified_ms=taken[0].id.modified_ms,
+            splits=1,
         )
         engine.look_at([first])
         found["problem"] = f"{first.path}: {first.problem}" if first.problem else None

@@ -281,7 +281,9 @@ def disks(config_dir: Path, pipeline: Pipeline | None) -> Iterator[Finding]:
         there = folder
         while not there.exists() and there != there.parent:
             there = there.parent
-        free = shutil.disk_usage(there).free
+        if (usage := shutil.disk_usage(there)).total == 0:
+            continue  # no disk is behind it
+        free = usage.free
         says = f"{what}: {free / 1e9:,.1f} GB free at {folder}"
         remedy = (
             f"make room there, or use another folder ({ {'cache': 'SHIPPER_CACHE', 'runs': '`runs_uri`'}.get(what, 'TMPDIR') })"

@@ -38,7 +38,7 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 #: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says nothing about it.
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _RTT_HOLDS_SECONDS = 600.0
-_SLICE_SECONDS = 3.0
+_FIRST_SLICE_SECONDS, _SLICE_SECONDS = 0.5, 3.0
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,12 @@ class ClusterAdmin:
     def _metadata(self) -> ClusterMetadata:
         """In slices, since a wrong password is told to the error callback alone, which is served in between. A certificate that cannot be
         verified will not be later, so it is looked at once more, by who says why."""
-        deadline = time.monotonic() + self._timeout
+        deadline, slice_seconds = time.monotonic() + self._timeout, _FIRST_SLICE_SECONDS
         while True:
             try:
-                found = self._admin.list_topics(timeout=max(0.1, min(_SLICE_SECONDS, deadline - time.monotonic())))
+                found = self._admin.list_topics(timeout=max(0.1, min(slice_seconds, deadline - time.monotonic())))
             except KafkaException as error:
+                slice_seconds = min(2 * slice_seconds, _SLICE_SECONDS)
                 fault = self._explained(error)
                 if self._complaints.refusal:
                     raise ClusterRefuses(
@@ -124,7 +125,8 @@ class ClusterAdmin:
     def _certificate_fault(self) -> str | None:
         """Why no TLS connection comes up, if librdkafka has complained of that."""
         heard = self._complaints.last
-        if heard is None or heard.name != "_SSL" or not tls.is_tls(self._connection):
+        # A broker that wants a certificate says so when the connection is up, and librdkafka then only that it broke.
+        if heard is None or heard.name not in ("_SSL", "_TRANSPORT") or not tls.is_tls(self._connection):
             return None
         return tls.why_refused(self._connection, self._bootstrap, _SLICE_SECONDS)
 
@@ -258,7 +260,7 @@ class ClusterAdmin:
 
     def addresses(self) -> list[tuple[str, int]]:
         """(host, port) of each broker, as it names itself. Raises ClusterError."""
-        return sorted((broker.host, broker.port) for broker in self._metadata().brokers.values())
+        return sorted((str(broker.host), int(broker.port)) for broker in self._metadata().brokers.values())
 
     def allowed(self, topics: Sequence[str]) -> dict[str, set[str] | KafkaFault]:
         """Topic → operations that this user may do on it, in the words of ``kafka-acls``; or why nobody can tell: it is not there, or may not

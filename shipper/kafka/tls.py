@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Secret
+
 from shipper.config.cluster import revealed
 
 _ALERT_SECONDS = 0.5
@@ -155,8 +157,8 @@ def _why(error: ssl.SSLCertVerificationError, host: str) -> str:
 
 def _text(settings: Mapping[str, Any], name: str) -> str:
     found = settings.get(name)
-    found = found.get_secret_value() if hasattr(found, "get_secret_value") else found
-    return "" if found is None else str(found)
+    value = found.get_secret_value() if isinstance(found, Secret) else found
+    return "" if value is None else str(value)
 
 
 def login_settings(settings: Mapping[str, Any]) -> str:

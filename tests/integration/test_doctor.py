@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.testing.secured_kafka import SecuredKafka
+from shipper_tools.dev.secured_kafka import SecuredKafka
 
 from shipper.config import load_cluster
 from shipper.kafka.client import GROUP
@@ -56,9 +56,13 @@ def doctor(world: SecuredWorld, **environment: str) -> tuple[int, dict[str, dict
     return done.returncode, {each["check"]: each for each in found}
 
 
+def bad(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {check: each for check, each in found.items() if each["status"] == "failed"}
+
+
 def alone(found: dict[str, dict[str, Any]], check: str) -> dict[str, Any]:
     """The one that failed; there is no other."""
-    assert [each["check"] for each in found.values() if each["status"] == "failed"] == [check], found
+    assert list(bad(found)) == [check], bad(found)
     assert found[check]["remedy"]
     return found[check]
 
@@ -75,14 +79,14 @@ def write_far(world: SecuredWorld, kafka: SecuredKafka, listener: str = "SECURE"
 
 def test_all_is_well_before_the_first_ship_and_after_it(world: SecuredWorld, secured: SecuredKafka) -> None:
     code, found = doctor(world)
-    assert code == 0, found
+    assert code == 0, bad(found)
     assert "may create it" in found["far: ledger"]["says"]
     assert found["far: clock"]["status"] == "skipped"
     assert "365 days" in found["far: TLS"]["says"] or "364 days" in found["far: TLS"]["says"]
     assert "SASL_SSL by SCRAM-SHA-512" in found["far: login"]["says"]
     world.run()
     code, found = doctor(world)
-    assert code == 0, found
+    assert code == 0, bad(found)
     well = {
         "configuration",
         "Java",
@@ -96,7 +100,7 @@ def test_all_is_well_before_the_first_ship_and_after_it(world: SecuredWorld, sec
         "far: brokers",
     }
     well |= {f"far: topic {world.topic()}", "far: ledger", "far: transactions", "far: group", "far: clock", "disk"}
-    assert {check for check, each in found.items() if each["status"] == "ok"} >= well, found
+    assert {check for check, each in found.items() if each["status"] == "ok"} >= well, bad(found)
     assert world.far.topics().keys() & {"doctor"} == set()
     assert list(world.root.rglob("*doctor*")) == []
 
@@ -120,7 +124,7 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
     secured.revoke("shipper", [Right("topic", topic.name, ("Write",)), group, ids, Right("topic", ledger.name, ("Create",))])
     code, found = doctor(world)
     assert code == 1
-    failed = {check: each for check, each in found.items() if each["status"] == "failed"}
+    failed = bad(found)
     assert set(failed) == {f"far: topic {topic.name}", "far: group", "far: transactions", "far: ledger"}
     assert "Write on it not granted" in failed[f"far: topic {topic.name}"]["says"]
     assert failed["far: group"]["remedy"].endswith(f"--group {GROUP} --operation Describe")

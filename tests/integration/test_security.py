@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipper_tools.dev.certificates import Authority
 from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.secured_kafka import LISTENERS, SecuredKafka
 from shipper_tools.testing.oidc_issuer import OidcIssuer
-from shipper_tools.testing.secured_kafka import LISTENERS, SecuredKafka
 
 from shipper.config import load_cluster
 from shipper.config.cluster import Cluster
@@ -40,6 +41,7 @@ Settings = dict[str, str]
 WAYS: dict[str, Callable[[SecuredKafka], tuple[str, Settings]]] = {
     "TLS": lambda kafka: ("TLS", kafka.tls),
     "mutual TLS": lambda kafka: ("MUTUAL", {**kafka.tls, **kafka.client_certificate("shipper")}),
+    "mutual TLS, PKCS#12": lambda kafka: ("MUTUAL", {**kafka.tls, **kafka.client_keystore("shipper", PASSWORD)}),
     "PLAIN": lambda kafka: ("SECURE", kafka.properties("shipper", PASSWORD, "PLAIN")),
     "SCRAM-SHA-256": lambda kafka: ("SECURE", kafka.properties("shipper", PASSWORD, "SCRAM-SHA-256")),
     "SCRAM-SHA-512": lambda kafka: ("SECURE", kafka.properties("shipper", PASSWORD)),
@@ -114,8 +116,6 @@ def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_name
 def test_of_a_broker_with_a_wrong_certificate_it_is_said_what_is_wrong_with_it(secured: SecuredKafka, tmp_path: Path) -> None:
     assert "has expired" in refusal_of(secured, "EXPIRED", secured.tls)
     assert "is not for 127.0.0.1" in refusal_of(secured, "STRANGER", secured.tls)
-    from shipper_tools.dev.certificates import Authority
-
     other = str(Authority(tmp_path / "other").certificate)
     assert "`ssl.ca.location`" in refusal_of(secured, "TLS", {**secured.tls, "ssl.ca.location": other})
     assert "`ssl.certificate.location`" in refusal_of(secured, "MUTUAL", secured.tls)

@@ -10,6 +10,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 from shipper_tools.dev.ports import LOOPBACK
@@ -26,6 +27,15 @@ class Certified:
     key: Path
     both: Path
     """In one file, as Kafka's PEM key stores want it."""
+
+    def as_pkcs12(self, password: str) -> Path:
+        key = serialization.load_pem_private_key(self.key.read_bytes(), None)
+        assert isinstance(key, rsa.RSAPrivateKey)
+        certificate = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+        closed = serialization.BestAvailableEncryption(password.encode())
+        store = self.certificate.with_suffix(".p12")
+        _write(store, pkcs12.serialize_key_and_certificates(b"own", key, certificate, None, closed))
+        return store
 
 
 class Authority:

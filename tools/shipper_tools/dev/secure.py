@@ -8,7 +8,7 @@ from pathlib import Path
 from shipper.kafka.client import GROUP
 from shipper.ledger.rights import Right
 from shipper_tools.dev.jars import Say
-from shipper_tools.testing.secured_kafka import SecuredKafka
+from shipper_tools.dev.secured_kafka import SecuredKafka
 
 USER, CLUSTER = "shipper", "secure"
 #: Any topic and pipeline: who tries things out gives them names as he goes.

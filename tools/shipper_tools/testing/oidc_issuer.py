@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from shipper_tools.dev.certificates import new_key
 from shipper_tools.dev.ports import LOOPBACK
 
-AUDIENCE = "kafka"
 _KEY_ID = "of-the-test"
 
 
@@ -31,6 +30,7 @@ class OidcIssuer:
 
     def __init__(self, clients: Mapping[str, str], *, lives_seconds: float = 300.0) -> None:
         """``clients``: id → secret. A token's `sub` is the client's id; it lives for ``lives_seconds``."""
+        self.audience = "kafka"
         self._clients = dict(clients)
         self._lives_seconds = lives_seconds
         self._key = new_key()
@@ -98,7 +98,7 @@ class OidcIssuer:
             return 401, {"error": "invalid_client", "error_description": "no such client, or another secret"}
         self.issued += 1
         now = int(time.time())
-        claims = {"sub": user, "iss": self.url, "aud": AUDIENCE, "iat": now, "exp": now + int(self._lives_seconds)}
+        claims = {"sub": user, "iss": self.url, "aud": self.audience, "iat": now, "exp": now + int(self._lives_seconds)}
         text = ".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT", "kid": _KEY_ID}, claims))
         signed = self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
         return 200, {"access_token": f"{text}.{_base64(signed)}", "token_type": "Bearer", "expires_in": int(self._lives_seconds)}

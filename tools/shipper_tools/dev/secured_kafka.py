@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Protocol
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -20,11 +20,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from shipper.ledger.rights import Right
-from shipper_tools.dev.certificates import Authority, Certified
+from shipper_tools.dev.certificates import Authority
 from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import LOOPBACK, free_port
-from shipper_tools.testing.oidc_issuer import AUDIENCE, OidcIssuer
 
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 #: Listener → protocol. SECURE wants a login; MUTUAL a client's certificate; TLS nothing; EXPIRED and STRANGER are like TLS, with a certificate
@@ -45,6 +44,21 @@ _OPERATIONS = {
 }
 
 
+class Issuer(Protocol):
+    """Of tokens; see :class:`shipper_tools.testing.oidc_issuer.OidcIssuer`."""
+
+    audience: str
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token_url(self) -> str: ...
+
+    @property
+    def jwks_url(self) -> str: ...
+
+
 class SecuredKafka:
     """::
 
@@ -57,8 +71,6 @@ class SecuredKafka:
         listeners: which of :data:`LISTENERS`; each gets a free port.
         ports: of listeners that are to have a certain one.
         port: of the open listener, whose clients are super users; loopback alone can reach it. None for a free one.
-        certified: SECURE wants a certificate of the authority too.
-        expired: SECURE's own certificate is yesterday's.
         acls: whoever is not granted something may do nothing; see :meth:`grant`.
         issuer: whose tokens OAUTHBEARER takes.
     """
@@ -71,20 +83,18 @@ class SecuredKafka:
         listeners: Iterable[str] = ("SECURE",),
         ports: Mapping[str, int] | None = None,
         port: int | None = None,
-        certified: bool = False,
-        expired: bool = False,
         acls: bool = False,
-        issuer: OidcIssuer | None = None,
+        issuer: Issuer | None = None,
         die_with_parent: bool = True,
         say: Say = lambda line: None,
     ) -> None:
-        self._users, self._issuer, self._certified = dict(users), issuer, certified
+        self._users, self._issuer = dict(users), issuer
         self.authority = Authority(directory / "certificates")
         self.ca = self.authority.certificate
         """The authority's certificate."""
         self._ports = {name: (ports or {}).get(name) or free_port() for name in listeners}
         java = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.jwks_url}"] if issuer else []
-        properties = self._tls(expired=expired) | self._logins()
+        properties = self._certificates() | self._logins()
         if acls:
             properties |= {
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -102,8 +112,8 @@ class SecuredKafka:
             say=say,
         )
 
-    def _tls(self, *, expired: bool) -> dict[str, str]:
-        ordinary = self.authority.issue("broker", ends=dt.timedelta(days=-1 if expired else 365))
+    def _certificates(self) -> dict[str, str]:
+        ordinary = self.authority.issue("broker")
         certificates = {
             "EXPIRED": lambda: self.authority.issue("expired", ends=dt.timedelta(days=-1)),
             "STRANGER": lambda: self.authority.issue("stranger", hosts=("elsewhere.example",)),
@@ -118,8 +128,7 @@ class SecuredKafka:
         for name in self._ports:
             own = certificates[name]() if name in certificates else ordinary
             found[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(own.both)
-            wanted = name == "MUTUAL" or (name == "SECURE" and self._certified)
-            found[f"listener.name.{name.lower()}.ssl.client.auth"] = "required" if wanted else "none"
+            found[f"listener.name.{name.lower()}.ssl.client.auth"] = "required" if name == "MUTUAL" else "none"
         return found
 
     def _logins(self) -> dict[str, str]:
@@ -139,7 +148,7 @@ class SecuredKafka:
                 f"{at}.oauthbearer.sasl.jaas.config": f"{_SASL}.oauthbearer.OAuthBearerLoginModule required;",
                 f"{at}.oauthbearer.sasl.server.callback.handler.class": f"{_SASL}.oauthbearer.OAuthBearerValidatorCallbackHandler",
                 "sasl.oauthbearer.jwks.endpoint.url": self._issuer.jwks_url,
-                "sasl.oauthbearer.expected.audience": AUDIENCE,
+                "sasl.oauthbearer.expected.audience": self._issuer.audience,
                 "sasl.oauthbearer.expected.issuer": self._issuer.url,
             }
         return found
@@ -172,13 +181,19 @@ class SecuredKafka:
         return {"security.protocol": "SSL", "ssl.ca.location": str(self.ca)}
 
     def client_certificate(self, user: str) -> dict[str, str]:
-        """Beside :meth:`properties` or :attr:`tls`: a certificate for ``user`` that the authority signed."""
-        own: Certified = self.authority.issue(user, hosts=())
+        """Beside :attr:`tls`: a certificate for ``user`` that the authority signed."""
+        own = self.authority.issue(user, hosts=())
         return {"ssl.certificate.location": str(own.certificate), "ssl.key.location": str(own.key)}
+
+    def client_keystore(self, user: str, password: str) -> dict[str, str]:
+        """As :meth:`client_certificate`, as PKCS#12."""
+        own = self.authority.issue(user, hosts=())
+        return {"ssl.keystore.location": str(own.as_pkcs12(password)), "ssl.keystore.password": password}
 
     def grant(self, user: str, rights: Iterable[Right]) -> None:
         """Allows ``user`` these. The broker must run."""
-        for future in self._admin().create_acls(_bindings(user, rights)).values():
+        admin = self._admin()
+        for future in admin.create_acls(_bindings(user, rights)).values():
             future.result(30)
 
     def revoke(self, user: str, rights: Iterable[Right]) -> None:
@@ -187,7 +202,8 @@ class SecuredKafka:
             AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation, b.permission_type)
             for b in _bindings(user, rights)
         ]
-        for future in self._admin().delete_acls(filters).values():
+        admin = self._admin()
+        for future in admin.delete_acls(filters).values():
             future.result(30)
 
     def _admin(self) -> AdminClient:
