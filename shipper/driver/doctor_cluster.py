@@ -206,7 +206,7 @@ class ClusterExamination:
             return failed(
                 title, "it is not there", f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`"
             )
-        return failed(title, fault.text, "see what the brokers say")
+        return failed(title, str(fault), "docs/outcomes.md says what the name means")
 
     def _limits(self, title: str, topic: str, facts: TopicFacts) -> Finding:
         assert self.pipeline is not None
@@ -298,7 +298,7 @@ class ClusterExamination:
         if isinstance(said, KafkaFault) and said.name == "GROUP_ID_NOT_FOUND":  # nobody is ever in it
             yield ok(title, f"{GROUP} may be described")
         elif isinstance(said, KafkaFault) and "AUTHORIZATION" not in said.name:
-            yield failed(title, said.text, "see what the brokers say")
+            yield failed(title, f"group {GROUP} cannot be described: {said}", "docs/outcomes.md says what the name means")
         elif "Describe" not in _granted(said):
             yield failed(
                 title, f"Describe on group {GROUP} not granted: the ledger cannot be read", self._grant(right, ("Describe",))

@@ -39,6 +39,8 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _RTT_HOLDS_SECONDS = 600.0
 _FIRST_SLICE_SECONDS, _SLICE_SECONDS = 0.5, 3.0
+_NO_COORDINATOR_YET = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "_WAIT_COORD")
+_PAUSE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -273,9 +275,17 @@ class ClusterAdmin:
         return {topic: self._operations(future) for topic, future in asked.items()}
 
     def group_allowed(self, group: str) -> set[str] | KafkaFault:
-        """As :meth:`allowed`, of a consumer group."""
-        asked = self._admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=self._timeout)
-        return self._operations(asked[group])
+        """As :meth:`allowed`, of a consumer group. Asks again while its coordinator is not there, as on a cluster that never had a group."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            asked = self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=max(0.1, deadline - time.monotonic())
+            )
+            found = self._operations(asked[group])
+            over = time.monotonic() > deadline - _PAUSE_SECONDS
+            if over or isinstance(found, set) or found.name not in _NO_COORDINATOR_YET:
+                return found
+            time.sleep(_PAUSE_SECONDS)
 
     def _operations(self, future: Any) -> set[str] | KafkaFault:
         try:
