@@ -63,7 +63,7 @@ TABLE: dict[str, Ruling] = {
     "TOPIC_AUTHORIZATION_FAILED": Ruling(
         _N,
         _P,
-        "an ACL forbids writing to the topic; grant the user Write on it. A grant that is under way is waited for, 20 s at most",
+        "an ACL forbids writing to the topic, and is waited for 20 s at most: grant the user Write on it",
         GRANT_SECONDS,
     ),
     # The size.

@@ -235,8 +235,8 @@ class Admission:
         if self._forbidden >= self.parking.given_up:
             raise ClusterRefuses(
                 f"topic {names} may not be written to, and was not granted within {min(GRANT_SECONDS, self._deadline_seconds):g} s: "
-                f"{reasons}. {left}Everything else was sent. Grant the user in the cluster's `properties` Write on it, which implies Describe "
-                "(`shipper doctor` shows what else is missing); then run again: only what is left will be sent."
+                f"{reasons}. {left}Everything else was sent. The user is the one in the cluster's `properties`; `shipper doctor` shows what else "
+                "is missing. Then run again: only what is left will be sent."
             )
         raise TopicMissing(
             f"topic {names} could not be written to within {self._deadline_seconds:g} s "
