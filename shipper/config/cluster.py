@@ -54,7 +54,7 @@ class Delivery(Model):
     """Codec of the batches on the wire and in the topic."""
     metadata_wait_seconds: Seconds = Field(default=600.0, alias="metadata_wait", ge=1)
     """How long a chunk may wait for a topic that is unknown or has no leader, before the run fails. Other topics do not wait for it. One that
-    an ACL forbids is waited for 20 s at most."""
+    an ACL forbids is waited for 15 s at most."""
     stall_timeout_seconds: Seconds | None = Field(default=None, alias="stall_timeout", ge=1)
     """A ship that reads no line and commits no chunk for so long is stopped, and fails: a file system that does not answer, an expression
     that takes for ever on some line. By default 30m, or 10m more than `metadata_wait` and `transaction_timeout` if that is longer; a

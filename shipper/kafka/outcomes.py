@@ -40,7 +40,7 @@ class Ruling:
 
 
 #: A refusal is permanent, but for the moment in which somebody is just granting the right; with what it takes to stop, half a minute.
-GRANT_SECONDS = 20.0
+GRANT_SECONDS = 15.0
 _N, _U = Outcome.NOT_DELIVERED, Outcome.UNKNOWN
 _CREDENTIALS = (
     "wrong credentials; correct the cluster's `sasl.username` and `sasl.password`, or what its `sasl.mechanisms` logs in by"
@@ -63,7 +63,7 @@ TABLE: dict[str, Ruling] = {
     "TOPIC_AUTHORIZATION_FAILED": Ruling(
         _N,
         _P,
-        "an ACL forbids writing to the topic, and is waited for 20 s at most: grant the user Write on it",
+        "an ACL forbids writing to the topic, and is waited for 15 s at most: grant the user Write on it",
         GRANT_SECONDS,
     ),
     # The size.
