@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 #: The reader of lines, in Java: jvm/ has its sources.
 READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "shipper-lines.jar"
 
+#: In place of steps: says what it finds, and does nothing. See spark_jobs/look.py.
+LOOK = "look"
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
 #: How long a job may take to stop Spark, to look into the ledger and to release the lease.
 GRACE_SECONDS = 30.0

@@ -25,7 +25,7 @@ from shipper.driver.clusters import Clusters
 from shipper.errors import ShipperError
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
-from shipper.runner import GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP, JobOptions
+from shipper.runner import GATE_SOURCE, GRACE_SECONDS, LOOK, PLAN, SHIP, JobOptions
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import say
 from shipper.windows.window import parse_window
@@ -49,7 +49,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--run-id", help="names the folder for results, and the run in the ledger")
     JobOptions.add_to(parser)
     parser.add_argument(
-        "steps", nargs="+", metavar="STEP", help="plan, gate_source, ship:CLUSTER, gate_delivery:CLUSTER, report; or check"
+        "steps",
+        nargs="+",
+        metavar="STEP",
+        help="plan, gate_source, ship:CLUSTER, gate_delivery:CLUSTER, report; or check; or look",
     )
     arguments = parser.parse_args(argv)
     _set_up_logging()
@@ -59,6 +62,10 @@ def main(argv: list[str] | None = None) -> int:
             return check_sql(arguments.config, arguments.pipeline)
         if not (arguments.pipeline and arguments.window and arguments.run_id):
             parser.error("--pipeline, --window and --run-id are needed")
+        if arguments.steps == [LOOK]:
+            from spark_jobs.look import look
+
+            return look(arguments.config, load_pipeline(arguments.config, arguments.pipeline), parse_window(arguments.window))
         return _run(arguments)
     except ShipperError as error:
         say(error.message)

@@ -51,6 +51,8 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     for cluster in result.clusters:
         if cluster.unsafe_properties:
             err.say(f"{cluster.cluster}: {unsafe_note(cluster.unsafe_properties)}", "yellow")
+        if cluster.in_the_clear:
+            err.say(f"{cluster.cluster}: {cluster.in_the_clear}", "yellow")
         for text in cluster.warnings:
             err.say(f"{cluster.cluster}: {text}", "yellow")
         if cluster.problem:

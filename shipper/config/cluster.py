@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -52,8 +53,8 @@ class Delivery(Model):
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
     """Codec of the batches on the wire and in the topic."""
     metadata_wait_seconds: Seconds = Field(default=600.0, alias="metadata_wait", ge=1)
-    """How long a chunk may wait for a topic that is unknown, has no leader or may not be written to, before the run fails. Other
-    topics do not wait for it."""
+    """How long a chunk may wait for a topic that is unknown or has no leader, before the run fails. Other topics do not wait for it. One that
+    an ACL forbids is waited for 15 s at most."""
     stall_timeout_seconds: Seconds | None = Field(default=None, alias="stall_timeout", ge=1)
     """A ship that reads no line and commits no chunk for so long is stopped, and fails: a file system that does not answer, an expression
     that takes for ever on some line. By default 30m, or 10m more than `metadata_wait` and `transaction_timeout` if that is longer; a
@@ -173,9 +174,17 @@ class Cluster(Model):
         for name in self.unsafe_properties:
             why = f"unsafe: {why_unsafe(name)}; nobody has shown that shipper's guarantees hold with it"
             yield ("unsafe_properties", name), why
+        yield from self._in_the_clear()
+
+    @property
+    def in_the_clear(self) -> str:
+        """That records, or passwords too, can be read on their way; empty if they cannot, or go no further than this machine."""
+        return next((why for _, why in self._in_the_clear()), "")
+
+    def _in_the_clear(self) -> Iterator[Fault]:
         protocol = str(self.property_value("security.protocol") or "plaintext").lower()
         if "security.protocol" in self.properties and self.properties["security.protocol"].get_secret_value() is None:
-            return
+            return  # a reference that is not known here
         if protocol.endswith("plaintext") and not all(map(_on_this_machine, self.bootstrap.split(","))):
             what = "passwords and records travel" if protocol.startswith("sasl") else "records travel"
             in_properties = "security.protocol" in self.properties
@@ -201,7 +210,12 @@ def _values(properties: Properties) -> dict[str, PropertyValue | None]:
 def _on_this_machine(broker: str) -> bool:
     """Whether ``host:port`` is loopback; so is what is a reference still, as far as anybody knows."""
     host = broker.strip().rpartition("://")[2].rpartition(":")[0].strip("[]").lower()
-    return host in ("localhost", "::1") or host.startswith("127.") or "${" in broker
+    if host == "localhost" or "${" in broker:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def _plain(value: Any) -> Any:

@@ -33,7 +33,7 @@ from shipper.errors import (
     TooManyQuarantined,
     TopicMissing,
 )
-from shipper.kafka.topics import TopicLookup
+from shipper.kafka.topics import TopicLookup, wait_for
 from shipper.ledger.codec import encode_chunk, encode_void
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
@@ -343,17 +343,14 @@ class ClusterShip:
         return [self._of_id[file] for file in files]
 
     def _next_scan(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> Scan:
-        lookup = TopicLookup(self._preflight.settings)
-        while missing := {topic: state for topic, state in lookup(dropped, 5.0).items() if not state.partitions}:
-            if time.monotonic() > deadline:
-                named = _some([f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items()])
-                return Scan(
-                    error=TopicMissing(
-                        f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {named}. Everything else was sent. "
-                        "Create the topic, or check its name and the ACLs; then run again: only what is left will be sent."
-                    )
+        if missing := wait_for(TopicLookup(self._preflight.settings), dropped, deadline):
+            named = _some([f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items()])
+            return Scan(
+                error=TopicMissing(
+                    f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {named}. Everything else was sent. "
+                    "Create the topic, or check its name and the ACLs; then run again: only what is left will be sent."
                 )
-            time.sleep(1.0)
+            )
         named = _some([f"{topic} ({count:,} records)" for topic, count in dropped.items()])
         say(f"{self._cluster.name}: another pass for {named}")
         self._result.notes.append(f"Another pass over the files was needed for parked records of {named}.")

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
+from shipper.kafka import tls
 from shipper.kafka.connection import Complaints, KafkaFault, connection, fault_of, made
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
 from shipper.kafka.producer import LaneSettings
@@ -37,7 +38,9 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 #: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says nothing about it.
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _RTT_HOLDS_SECONDS = 600.0
-_SLICE_SECONDS = 3.0
+_FIRST_SLICE_SECONDS, _SLICE_SECONDS = 0.5, 3.0
+_NO_COORDINATOR_YET = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "_WAIT_COORD")
+_PAUSE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -93,17 +96,23 @@ class ClusterAdmin:
         return len(self._metadata().brokers)
 
     def _metadata(self) -> ClusterMetadata:
-        """In slices, since a wrong password is told to the error callback alone, which is served in between."""
-        deadline = time.monotonic() + self._timeout
+        """In slices, since a wrong password is told to the error callback alone, which is served in between. A certificate that cannot be
+        verified will not be later, so it is looked at once more, by who says why."""
+        deadline, slice_seconds = time.monotonic() + self._timeout, _FIRST_SLICE_SECONDS
         while True:
             try:
-                found = self._admin.list_topics(timeout=max(0.1, min(_SLICE_SECONDS, deadline - time.monotonic())))
+                found = self._admin.list_topics(timeout=max(0.1, min(slice_seconds, deadline - time.monotonic())))
             except KafkaException as error:
+                slice_seconds = min(2 * slice_seconds, _SLICE_SECONDS)
                 fault = self._explained(error)
                 if self._complaints.refusal:
                     raise ClusterRefuses(
-                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._complaints.refusal.text}. Correct the "
-                        f"credentials and the security settings in clusters/{self._name}.yaml."
+                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._complaints.refusal.text}. Correct "
+                        f"{tls.login_settings(self._connection)}, in clusters/{self._name}.yaml."
+                    ) from error
+                if fault_text := self._certificate_fault():
+                    raise ClusterRefuses(
+                        f"cluster {self._name}: no TLS connection: {fault_text}. The cluster's settings are in clusters/{self._name}.yaml."
                     ) from error
                 if time.monotonic() >= deadline:
                     raise ClusterError(
@@ -114,6 +123,14 @@ class ClusterAdmin:
             else:
                 self._complaints.forget()
                 return found
+
+    def _certificate_fault(self) -> str | None:
+        """Why no TLS connection comes up, if librdkafka has complained of that."""
+        heard = self._complaints.last
+        # A broker that wants a certificate says so when the connection is up, and librdkafka then only that it broke.
+        if heard is None or heard.name not in ("_SSL", "_TRANSPORT") or not tls.is_tls(self._connection):
+            return None
+        return tls.why_refused(self._connection, self._bootstrap, _SLICE_SECONDS)
 
     def _explained(self, error: KafkaException) -> KafkaFault:
         """With what was heard of the connections, if it says only that nothing came."""
@@ -226,16 +243,64 @@ class ClusterAdmin:
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
         """Whether a transactional producer can be initialised. ``topic``: any that is there; ``transactional_id``: one that nobody else has.
         Raises ClusterError when nobody can tell right now, as while the coordinator does not answer."""
-        probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
-        until = time.monotonic() + self._timeout
         try:
-            fence(probe, transactional_id, topic, lambda: until)
+            self.try_transactions(topic, transactional_id)
         except KafkaFault as fault:
             if fault.name in _NO_TRANSACTIONS:
                 log.info("no transactions: %s", fault)
                 return False
             raise ClusterError(f"cluster {self._name}: cannot tell whether it has transactions: {fault}") from fault
         return True
+
+    def try_transactions(self, topic: str, transactional_id: str) -> None:
+        """Initialises a transactional producer; arguments as for :meth:`has_transactions`. Raises KafkaFault."""
+        probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
+        until = time.monotonic() + self._timeout
+        fence(probe, transactional_id, topic, lambda: until)
+
+    # What the user may do.
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """(host, port) of each broker, as it names itself. Raises ClusterError."""
+        return sorted((str(broker.host), int(broker.port)) for broker in self._metadata().brokers.values())
+
+    def allowed(self, topics: Sequence[str]) -> dict[str, set[str] | KafkaFault]:
+        """Topic → operations that this user may do on it, in the words of ``kafka-acls``; or why nobody can tell: it is not there, or may not
+        be seen."""
+        if not topics:
+            return {}
+        asked = self._admin.describe_topics(
+            TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=self._timeout
+        )
+        return {topic: self._operations(future) for topic, future in asked.items()}
+
+    def group_allowed(self, group: str) -> set[str] | KafkaFault:
+        """As :meth:`allowed`, of a consumer group. Asks again while its coordinator is not there, as on a cluster that never had a group."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            asked = self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=max(0.1, deadline - time.monotonic())
+            )
+            found = self._operations(asked[group])
+            over = time.monotonic() > deadline - _PAUSE_SECONDS
+            if over or isinstance(found, set) or found.name not in _NO_COORDINATOR_YET:
+                return found
+            time.sleep(_PAUSE_SECONDS)
+
+    def _operations(self, future: Any) -> set[str] | KafkaFault:
+        try:
+            found = future.result().authorized_operations
+        except KafkaException as error:
+            return self._explained(error)
+        return {"".join(word.capitalize() for word in operation.name.split("_")) for operation in found or ()}
+
+    def try_to_create(self, topic: str, replication_factor: int | None) -> None:
+        """Asks whether a topic could be created, and creates none. Raises KafkaFault."""
+        new = [NewTopic(topic, num_partitions=1, replication_factor=replication_factor or -1)]
+        try:
+            self._admin.create_topics(new, request_timeout=self._timeout, validate_only=True)[topic].result()
+        except KafkaException as error:
+            raise self._explained(error) from error
 
     def _result(self, future: Any) -> Any:
         try:

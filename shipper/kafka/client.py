@@ -20,6 +20,8 @@ from shipper.types import HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
+#: Nothing is ever committed to it; the client asks for its coordinator all the same.
+GROUP = "shipper-reads-without-a-group"
 _POLL_SECONDS = 0.1
 _MOST_MESSAGES = 10_000
 
@@ -43,7 +45,7 @@ class _Reader:
             cluster,
             connection,
             {
-                "group.id": "shipper-reads-without-a-group",
+                "group.id": GROUP,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",

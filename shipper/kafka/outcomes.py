@@ -35,9 +35,16 @@ class Ruling:
     outcome: Outcome
     action: Action
     reason: str
+    wait_seconds: float | None = None
+    """How long another try makes sense at most, where that is less than `delivery.metadata_wait`."""
 
 
+#: A refusal is permanent, but for the moment in which somebody is just granting the right; with what it takes to stop, half a minute.
+GRANT_SECONDS = 15.0
 _N, _U = Outcome.NOT_DELIVERED, Outcome.UNKNOWN
+_CREDENTIALS = (
+    "wrong credentials; correct the cluster's `sasl.username` and `sasl.password`, or what its `sasl.mechanisms` logs in by"
+)
 _R, _S, _P, _F = Action.REOPEN, Action.SMALLER_BATCHES, Action.PARK, Action.FAIL
 
 TABLE: dict[str, Ruling] = {
@@ -54,7 +61,10 @@ TABLE: dict[str, Ruling] = {
     "NOT_ENOUGH_REPLICAS": Ruling(_N, _P, "fewer replicas in sync than the topic's min.insync.replicas; they may come back"),
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": Ruling(_U, _P, "written, but to fewer replicas than the topic's min.insync.replicas"),
     "TOPIC_AUTHORIZATION_FAILED": Ruling(
-        _N, _P, "an ACL forbids writing to the topic; somebody may change it within the metadata wait"
+        _N,
+        _P,
+        "an ACL forbids writing to the topic, and is waited for 15 s at most: grant the user Write on it",
+        GRANT_SECONDS,
     ),
     # The size.
     "MSG_SIZE_TOO_LARGE": Ruling(_N, _S, "the batch, as compressed, is larger than the topic's max.message.bytes"),
@@ -119,10 +129,14 @@ TABLE: dict[str, Ruling] = {
     "_CRIT_SYS_RESOURCE": Ruling(_U, _R, "the machine gives no memory or thread; it may again"),
     "UNKNOWN": Ruling(_U, _R, "the broker failed in a way that has no name of its own; its log says more"),
     # What waiting does not change.
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Ruling(_N, _F, "an ACL forbids the transactional.id"),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Ruling(
+        _N,
+        _F,
+        "an ACL forbids the transactional.id; grant the user Write on those that begin with the pipeline's and the cluster's name",
+    ),
     "CLUSTER_AUTHORIZATION_FAILED": Ruling(_N, _F, "an ACL forbids idempotent writes"),
-    "SASL_AUTHENTICATION_FAILED": Ruling(_N, _F, "wrong credentials"),
-    "_AUTHENTICATION": Ruling(_N, _F, "wrong credentials"),
+    "SASL_AUTHENTICATION_FAILED": Ruling(_N, _F, _CREDENTIALS),
+    "_AUTHENTICATION": Ruling(_N, _F, _CREDENTIALS),
     "UNSUPPORTED_SASL_MECHANISM": Ruling(_N, _F, "the broker does not know `sasl.mechanisms`"),
     "ILLEGAL_SASL_STATE": Ruling(_N, _F, "the listener wants another `security.protocol`"),
     "INVALID_TRANSACTION_TIMEOUT": Ruling(
@@ -202,7 +216,7 @@ that begin with `_` come from the client, the others from a broker.
 
 Whatever the error, a lane recovers in one way: it throws its producer away, opens a new one with the same transactional.id, which ends
 the old transaction one way or the other, and asks the ledger which chunks are there. So **outcome** is what the client can know when the
-error comes, and never what is counted in the end. Tries are bounded by `delivery.metadata_wait`.
+error comes, and never what is counted in the end. Tries are bounded by `delivery.metadata_wait`, or by less where the table says so.
 """
 _OUTCOMES = {
     Outcome.NOT_DELIVERED: "the transaction will not be committed",

@@ -19,10 +19,12 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shipper.kafka.connection import Complaints, fault_of, made
+from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
 
 log = logging.getLogger("shipper.kafka")
 
+FORBIDDEN = "TOPIC_AUTHORIZATION_FAILED"
 _REFRESH_SECONDS = 5.0
 _LOOKUP_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
@@ -38,6 +40,8 @@ class TopicState:
     """Why there are none."""
     existing: tuple[int, ...] = ()
     """All of them, with a leader or without."""
+    forbidden: bool = False
+    """An ACL is the reason."""
     answered: bool = True
     """False: no broker said anything, and ``reason`` is why. That is no news of a topic that is already known."""
 
@@ -64,11 +68,25 @@ class TopicLookup:
         except KafkaException as error:
             self._client.poll(0)
             fault = error.args[0]
-            return TopicState(reason=self._complaints.explained(fault_of(fault)).text, answered=fault.code() >= 0)
+            why = self._complaints.explained(fault_of(fault)).text
+            return TopicState(reason=why, forbidden=fault.name() == FORBIDDEN, answered=fault.code() >= 0)
         self._complaints.forget()
         led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
         existing = tuple(sorted(partition.id for partition in partitions))
         return TopicState(led, "" if led else "none of its partitions has a leader", existing)
+
+
+def wait_for(lookup: Lookup, topics: Collection[str], deadline: float) -> dict[str, TopicState]:
+    """Until each has a partition with a leader, or ``deadline`` (monotonic); what a user may not see is not waited for that long. Returns those
+    that have none, or that nobody could say anything of."""
+    grant_by = time.monotonic() + GRANT_SECONDS
+    while missing := {topic: state for topic, state in lookup(topics, _LOOKUP_SECONDS).items() if not state.partitions}:
+        if any(state.forbidden for state in missing.values()):
+            deadline = min(deadline, grant_by)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(1.0)
+    return missing
 
 
 @dataclass
@@ -82,6 +100,8 @@ class _Topic:
     """Why a lane could not write to it; metadata alone does not lift this."""
     probing: bool = False
     unusable_since: float | None = None
+    forbidden_since: float | None = None
+    """Since when that is for want of an ACL."""
     pause: float = _FIRST_PAUSE_SECONDS
     look_at: float = 0.0
     """When to ask the cluster next (monotonic seconds)."""
@@ -190,12 +210,13 @@ class Topics:
         with self._lock:
             return self._entry(topic).led(partition)
 
-    def block(self, topic: str, reason: str) -> None:
-        """A lane could not write to it."""
+    def block(self, topic: str, reason: str, *, forbidden: bool = False) -> None:
+        """A lane could not write to it. ``forbidden``: since an ACL is missing."""
         with self._lock:
             entry = self._topics.setdefault(topic, _Topic())
             entry.blocked, entry.probing = reason, False
             entry.unusable_since = entry.unusable_since or time.monotonic()
+            entry.forbidden_since = (entry.forbidden_since or time.monotonic()) if forbidden else None
             entry.probe_at = time.monotonic() + entry.pause
             entry.look_at = 0.0
             entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
@@ -205,7 +226,8 @@ class Topics:
         entry = self._topics.get(topic)
         if entry is not None and (entry.blocked or entry.unusable_since):
             with self._lock:
-                entry.blocked, entry.probing, entry.unusable_since, entry.pause = "", False, None, _FIRST_PAUSE_SECONDS
+                entry.blocked, entry.probing, entry.pause = "", False, _FIRST_PAUSE_SECONDS
+                entry.unusable_since = entry.forbidden_since = None
             self._changed()
 
     def any_usable(self) -> bool:
@@ -222,6 +244,12 @@ class Topics:
         """Since when it is unusable; 0 for a usable one."""
         with self._lock:
             since = self._entry(topic).unusable_since
+            return 0.0 if since is None else time.monotonic() - since
+
+    def forbidden_seconds(self, topic: str) -> float:
+        """Since when it may not be written to, or not even seen, for want of an ACL; 0 for any other."""
+        with self._lock:
+            since = self._entry(topic).forbidden_since
             return 0.0 if since is None else time.monotonic() - since
 
     def why_unusable(self, topic: str, partition: int | None = None) -> str:
@@ -265,9 +293,11 @@ class Topics:
             if entry.listed:
                 entry.look_at = now + _REFRESH_SECONDS
                 if not entry.blocked:
-                    entry.unusable_since, entry.pause = None, _FIRST_PAUSE_SECONDS
+                    entry.unusable_since, entry.forbidden_since, entry.pause = None, None, _FIRST_PAUSE_SECONDS
                 return
             entry.unusable_since = entry.unusable_since or now
+            if state.forbidden or not entry.blocked:
+                entry.forbidden_since = (entry.forbidden_since or now) if state.forbidden else None
             entry.look_at = now + entry.pause
             entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
 

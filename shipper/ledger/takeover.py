@@ -53,6 +53,7 @@ from shipper.ledger.fold import Chunks
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import Generation, Void
+from shipper.ledger.rights import transactional_prefix
 from shipper.types import FileId
 
 log = logging.getLogger("shipper.takeover")
@@ -64,7 +65,7 @@ _SAY_EVERY = 1_000
 
 
 def transactional_id(pipeline: str, cluster: str, task: int, lane: int) -> str:
-    return f"{pipeline}.{cluster}.{task}.{lane}"
+    return f"{transactional_prefix(pipeline, cluster)}{task}.{lane}"
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,8 @@ class ClusterPlan(Result):
     missing_topics: list[str] = []
     unsafe_properties: list[str] = []
     """Names of `unsafe_properties` that the cluster's file sets."""
+    in_the_clear: str = ""
+    """That records, or passwords too, can be read on their way there; empty if they cannot, or never leave this machine."""
     warnings: list[str] = []
     """What should be mended there before it costs data, such as a ledger with one replica."""
     complete_files: int = 0

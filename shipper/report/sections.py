@@ -229,6 +229,11 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
         own += account.plan.warnings if account.plan else []
         own += [_late(account.ship)] if account.ship and account.ship.late_files else []
         own += [unsafe_note(account.plan.unsafe_properties)] if account.plan and account.plan.unsafe_properties else []
+        own += (
+            [f"{account.plan.in_the_clear[:1].upper()}{account.plan.in_the_clear[1:]}."]
+            if account.plan and account.plan.in_the_clear
+            else []
+        )
         own += account.ship.notes if account.ship else []
         lines += [f"{account.cluster}: {note}" if several else note for note in own]
     return lines

@@ -24,11 +24,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from shipper.errors import DeliveryError, RecordTooLarge
+from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneProducer, LaneSettings, Sent
+from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.worker.payload import Chunk
 from shipper.worker.rate import NoLimit, RateLimit
@@ -125,8 +126,8 @@ class Dispatcher(Protocol):
     def park(self, chunk: Chunk) -> None:
         """Takes a chunk back, since it cannot be sent right now. Never blocks."""
 
-    def block(self, topic: str, reason: str) -> None:
-        """The topic cannot be written to."""
+    def block(self, topic: str, reason: str, *, forbidden: bool) -> None:
+        """The topic cannot be written to. ``forbidden``: for want of an ACL."""
 
     def fail(self, error: BaseException) -> None: ...
 
@@ -150,6 +151,8 @@ class Lane(threading.Thread):
         self._deadline = 0.0
         self._writes_ledger = False
         """The records are acknowledged, and their ledger records are being written: a fault is the ledger topic's now."""
+        self._refused_at = 0.0
+        """When (monotonic) the ledger's topic was first forbidden; 0: it is not."""
         self._why = ""
         """What went wrong in the transaction that is tried again."""
         self._transactions = Transactions(
@@ -206,7 +209,7 @@ class Lane(threading.Thread):
             self._transactions.open(self._until)
         except KafkaFault as fault:
             since = f". It was to be opened anew, since {self._why}" if self._why else ""
-            raise DeliveryError(f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}") from fault
+            raise _kind(fault)(f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}") from fault
         self._count_openings()
 
     def _count_openings(self) -> None:
@@ -225,7 +228,7 @@ class Lane(threading.Thread):
             try:
                 if left:
                     self._transaction(left)
-                    self._why = ""
+                    self._why, self._refused_at = "", 0.0
                     self._count(left)
                     self._pool.done(left)
                 continue
@@ -312,7 +315,13 @@ class Lane(threading.Thread):
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
         self._why = f"{labels}: {why}"
         if ruling.action is Action.FAIL:
-            raise DeliveryError(f"{labels}: not delivered: {why}") from fault
+            raise ClusterRefuses(f"{labels}: not delivered: {why}") from fault
+        if self._writes_ledger and ruling.wait_seconds is not None:
+            if self._refused_at and time.monotonic() > self._refused_at + ruling.wait_seconds:
+                raise ClusterRefuses(
+                    f"{labels}: not delivered: {why}. Then run again: only what is left will be sent."
+                ) from fault
+            self._refused_at = self._refused_at or time.monotonic()
         if ruling.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
         elif time.monotonic() > self._deadline and (self._writes_ledger or ruling.action is not Action.PARK):
@@ -339,12 +348,17 @@ class Lane(threading.Thread):
         guilty = fault.topic if fault.topic in topics else topics[0] if len(topics) == 1 else None
         if guilty is None:
             return [group for topic in ["", *topics] if (group := [chunk for chunk in left if chunk.topic == topic])]
-        self._pool.block(guilty, f"{fault} ({ruling_on(fault.name).reason})")
+        self._pool.block(guilty, f"{fault} ({ruling_on(fault.name).reason})", forbidden=fault.name == FORBIDDEN)
         for chunk in left:
             if chunk.topic == guilty:
                 self._pool.park(chunk)
         others = [chunk for chunk in left if chunk.topic != guilty]
         return [others] if others else []
+
+
+def _kind(fault: KafkaFault) -> type[ClusterRefuses | DeliveryError]:
+    """Of the error: one that nobody need try again, for what waiting does not change."""
+    return ClusterRefuses if ruling_on(fault.name).action is Action.FAIL else DeliveryError
 
 
 def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:

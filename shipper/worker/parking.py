@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from shipper.errors import TopicMissing
+from shipper.errors import ClusterRefuses, TopicMissing
+from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.topics import Topics
 from shipper.worker.payload import Chunk
 
@@ -138,6 +139,8 @@ class Admission:
         self._deadline_seconds = deadline_seconds
         self.parking = Parking(parking_bytes)
         self._probes: set[Chunk] = set()
+        self._forbidden: set[ParkingPlace] = set()
+        """Of those that were given up: for want of an ACL."""
 
     def may_go_to(self, chunk: Chunk) -> tuple[int, ...]:
         """The partitions that the chunk may be sent to right now; nothing if it has to wait, behind others or for its topic. The one answer
@@ -192,6 +195,9 @@ class Admission:
                 continue  # all that waited there came behind what was just given up
             if self._topics.partitions(*place):
                 going += self.parking.take(place)
+            elif self._forbidden_too_long(place):
+                self._forbidden.add(place)
+                self.parking.give_up(place)
             elif self._waited_too_long(place):
                 self.parking.give_up(place)
             elif self._topics.probe(*place):
@@ -199,6 +205,9 @@ class Admission:
                 self._probes.update(probe)
                 going += probe
         return going
+
+    def _forbidden_too_long(self, place: ParkingPlace) -> bool:
+        return self._topics.forbidden_seconds(place.topic) > min(GRANT_SECONDS, self._deadline_seconds)
 
     def _waited_too_long(self, place: ParkingPlace) -> bool:
         waited = self._topics.unusable_seconds(place.topic)
@@ -210,7 +219,7 @@ class Admission:
         self._probes.difference_update(chunks)
 
     def raise_given_up(self) -> None:
-        """Raises TopicMissing if something could not be written to until the deadline."""
+        """Raises TopicMissing if something could not be written to until the deadline, ClusterRefuses if all of that was for want of an ACL."""
         places = sorted(self.parking.given_up, key=str)
         if not places:
             return
@@ -223,6 +232,12 @@ class Admission:
             if others
             else ""
         )
+        if self._forbidden >= self.parking.given_up:
+            raise ClusterRefuses(
+                f"topic {names} may not be written to, and was not granted within {min(GRANT_SECONDS, self._deadline_seconds):g} s: "
+                f"{reasons}. {left}Everything else was sent. The user is the one in the cluster's `properties`; `shipper doctor` shows what else "
+                "is missing. Then run again: only what is left will be sent."
+            )
         raise TopicMissing(
             f"topic {names} could not be written to within {self._deadline_seconds:g} s "
             f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, or check its name and the ACLs; "

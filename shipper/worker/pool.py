@@ -206,7 +206,7 @@ class LanePool:
             return dict(self._parking.dropped)
 
     def raise_given_up(self) -> None:
-        """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``."""
+        """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``, ClusterRefuses if an ACL forbids it."""
         with self._changed:
             self._admission.raise_given_up()
 
@@ -270,8 +270,8 @@ class LanePool:
         for topic in {chunk.topic for chunk in chunks}:
             self._topics.delivered(topic)
 
-    def block(self, topic: str, reason: str) -> None:
-        self._topics.block(topic, reason)
+    def block(self, topic: str, reason: str, *, forbidden: bool) -> None:
+        self._topics.block(topic, reason, forbidden=forbidden)
 
     def park(self, chunk: Chunk) -> None:
         with self._changed:

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from dag_world import DAGS, Config
 
+from shipper.config import load_pipeline
+from shipper.driver import doctor_machine
+
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 
@@ -240,3 +243,21 @@ def test_a_task_of_a_broken_pipeline_finds_its_dag(config: Config, monkeypatch: 
     config.write("pipelines/sad.yaml", "pipeline: sad\n")
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "sad")
     assert list(bag().dags) == ["sad"]
+
+
+def test_the_doctor_sees_what_airflow_sees(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a Python of its own, with the DAG folder that Airflow is configured with."""
+    config.pipeline("web")
+    web = load_pipeline(config.folder, "web")
+    (seen,) = doctor_machine.airflow(web, 120)
+    assert (seen.status, "makes the DAG web" in seen.says) == ("ok", True), seen
+    (absent,) = doctor_machine.airflow(web.model_copy(update={"name": "app"}), 120)
+    assert (absent.status, "makes no DAG app" in absent.says) == ("failed", True), absent
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "shipper_dags.py").write_text("from airflow.sdk import DAG\nimport nothing_of_that_name\n")
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(broken))
+    (unimportable,) = doctor_machine.airflow(web, 120)
+    assert unimportable.status == "failed"
+    assert "nothing_of_that_name" in unimportable.says
+    assert unimportable.remedy

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from pydantic import Secret
 from shipper_tools.dev import servers, state
 from shipper_tools.dev.console_consumer import read_records, read_topic
 from shipper_tools.dev.errors import DevServerError, PortTaken, ServerDied
@@ -26,6 +27,9 @@ from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.servers import ServerName
 
+from shipper.config import load_cluster
+from shipper.errors import ClusterRefuses
+from shipper.kafka.client import ClusterClient
 from shipper.processes import ProcessId
 
 pytestmark = pytest.mark.kafka
@@ -139,6 +143,29 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Pat
     assert down.returncode == 0, down.stderr
     assert not any(process.alive() for process in (*known.processes, *again.processes))
     assert not (home / "hdfs").exists()
+
+
+def test_a_secured_kafka_comes_with_a_cluster_file_that_works_and_lets_nobody_else_in(home: Path, tmp_path: Path) -> None:
+    up = dev(home, "up", "kafka", "--secure", "--port", "0")
+    assert up.returncode == 0, up.stderr
+    written = home / "kafka-secure" / "secure.yaml"
+    assert "secure.yaml config/clusters/" in up.stdout
+    assert (home / "kafka-secure" / "password").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "config" / "clusters").mkdir(parents=True)
+    (tmp_path / "config" / "clusters" / "secure.yaml").write_text(written.read_text())
+    cluster = load_cluster(tmp_path / "config", "secure")
+    assert dev(home, "topic", "logs.mine").returncode == 0
+    assert ClusterClient(cluster).append("logs.mine", 0, [(b"key", b"value")]) == [0]
+    assert dev(home, "read", "logs.mine").stdout == "value\n"
+    wrong = cluster.model_copy(update={"properties": {**cluster.properties, "sasl.password": Secret("another")}})
+    with pytest.raises(ClusterRefuses, match="refuses the connection"):
+        ClusterClient(wrong).topics()
+
+    other = dev(home, "up", "kafka")
+    assert other.returncode == 1
+    assert "runs already, with --secure" in other.stderr
+    assert dev(home, "down", "kafka", "--purge").returncode == 0
+    assert not written.exists()
 
 
 def test_a_port_that_is_taken_is_said_before_anything_starts(home: Path) -> None:

@@ -25,10 +25,11 @@ from confluent_kafka.admin import (
 )
 from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.errors import DeliveryError, RecordTooLarge, TopicMissing
+from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicMissing
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.topics import TopicState
+from shipper.worker import parking
 from shipper.worker.payload import Chunk
 from shipper.worker.pool import LanePool
 from shipper.worker.rate import RateLimit
@@ -162,6 +163,30 @@ def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> 
             future.result()
         pool.drain()
     assert Counter(ledger.values("open") + ledger.values("secret")) == expected
+
+
+def test_a_topic_that_stays_forbidden_is_refused_long_before_the_metadata_wait_and_holds_up_no_other(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parking, "GRANT_SECONDS", 2.0)
+    ledger.create(allowed=1, forbidden=1)
+    admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
+    deny = AclBinding(
+        ResourceType.TOPIC, "forbidden", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.ALL, AclPermissionType.DENY
+    )  # fmt: skip
+    for future in admin.create_acls([deny]).values():
+        future.result()
+    began = time.monotonic()
+    with Pool(ledger.options(deadline_seconds=200), ["refused.0"], ledger.keys) as pool:
+        pool.open(["allowed", "forbidden"])
+        pool.submit([chunk("allowed", "a"), chunk("forbidden", "f")])
+        pool.drain()
+        with pytest.raises(ClusterRefuses, match="topic forbidden may not be written to") as caught:
+            pool.raise_given_up()
+    assert time.monotonic() - began < 60
+    assert not caught.value.retriable
+    assert [c.label for c in pool.delivered] == ["a"]
+    assert pool.dropped() == {"forbidden": 100}
 
 
 def only_a_splits_end() -> Chunk:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shipper_tools.testing.secured_kafka import SecuredKafka
+from shipper_tools.dev.secured_kafka import SecuredKafka
 
 from .world import WINDOW, World, lines_of
 

@@ -328,3 +328,27 @@ def test_validate_says_where_a_property_is_wrong_and_warns_of_unsafe_ones(tmp_pa
         "config/clusters/clear.yaml:4:10",
     ]
     assert len(validate("--no-secrets")["faults"]) == 4
+
+
+# --- What others can read on its way
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "protocol", "warns"),
+    [
+        ("kafka.example:9092", None, "records travel"),
+        ("kafka.example:9092", "PLAINTEXT", "records travel"),
+        ("127.0.0.1:9092,kafka.example:9092", "plaintext", "records travel"),
+        ("kafka.example:9092", "SASL_PLAINTEXT", "passwords and records travel"),
+        ("kafka.example:9092", "SASL_SSL", ""),
+        ("kafka.example:9092", "ssl", ""),
+        ("127.0.0.1:9092,[::1]:9092,localhost:9092", "PLAINTEXT", ""),
+        ("127.0.0.1.example:9092", "PLAINTEXT", "records travel"),
+        ("localhost.example:9092", "PLAINTEXT", "records travel"),
+    ],
+)
+def test_plaintext_to_anything_but_this_machine_is_warned_of(bootstrap: str, protocol: str | None, warns: str) -> None:
+    found = cluster(bootstrap, **({"security.protocol": protocol} if protocol else {}))
+    assert found.in_the_clear.startswith(warns)
+    assert bool(found.in_the_clear) == bool(warns)
+    assert [why for _, why in found.warnings()] == ([found.in_the_clear] if warns else [])

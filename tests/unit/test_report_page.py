@@ -134,6 +134,17 @@ def test_properties_that_nobody_vouches_for_are_named() -> None:
     assert "debug, socket.max.fails" in Page(report).text("#notes")
 
 
+def test_records_that_travel_in_the_clear_are_told() -> None:
+    report = samples.partly_there()
+    assert report.plan is not None
+    report.plan.clusters[
+        0
+    ].in_the_clear = "records travel in the clear to PLAINTEXT listeners of other machines; use SSL or SASL_SSL"
+    assert "Records travel in the clear to PLAINTEXT listeners of other machines; use SSL or SASL_SSL." in Page(report).text(
+        "#notes"
+    )
+
+
 def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_notice() -> None:
     report = samples.nothing_to_do()
     assert report.plan is not None

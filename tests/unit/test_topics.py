@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
+import pytest
+
+from shipper.kafka import topics as module
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits
 from shipper.kafka.topics import Topics, TopicState
 
@@ -149,3 +152,32 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
     there["a"] = 4_000
     assert limits.were_lowered("a")
     assert limits.of("a") == 4_000
+
+
+def test_what_an_acl_forbids_is_told_from_what_is_missing_until_it_is_granted() -> None:
+    cluster = Cluster()
+    cluster.says["t"] = TopicState(reason="not authorized", forbidden=True)
+    with cluster.topics() as topics:
+        topics.learn(["t", "missing"], 5)
+        wait_until(lambda: topics.forbidden_seconds("t") > 0)
+        assert topics.forbidden_seconds("missing") == 0
+        assert topics.unusable_seconds("missing") > 0
+        cluster.says["t"] = TopicState((0,), existing=(0,))
+        wait_until(lambda: topics.partitions("t") == (0,))
+        assert topics.forbidden_seconds("t") == 0
+        topics.block("t", "write forbidden", forbidden=True)
+        wait_until(lambda: topics.forbidden_seconds("t") > 0.2)
+        assert topics.known_partitions("t") == (0,), "metadata alone does not lift it"
+        topics.delivered("t")
+        assert topics.forbidden_seconds("t") == 0
+
+
+def test_a_topic_that_is_forbidden_is_not_waited_for_as_long_as_one_that_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRANT_SECONDS", 0.5)
+    cluster = Cluster()
+    cluster.says["t"] = TopicState(reason="not authorized", forbidden=True)
+    began = time.monotonic()
+    assert set(module.wait_for(cluster, ["t"], began + 60)) == {"t"}
+    assert time.monotonic() - began < 10
+    cluster.says["t"] = TopicState((0,), existing=(0,))
+    assert module.wait_for(cluster, ["t"], time.monotonic() + 60) == {}

@@ -41,9 +41,12 @@ def up(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="Where clients connect; 0 takes any free port.", show_default="kafka 9092, hdfs 8020"
+            min=0, max=65535, help="Where clients connect; 0 takes any free port.", show_default="kafka 9092, secured 9093, hdfs 8020"
         ),
     ] = None,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Kafka with TLS, a user and ACLs (SASL_SSL), and a cluster file to use it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start servers on loopback and leave them running.
@@ -54,13 +57,19 @@ def up(
     chosen = list(dict.fromkeys(names)) if names else list(servers.DEFAULT)
     if port is not None and len(chosen) != 1:
         raise typer.BadParameter("--port needs exactly one server, e.g. `shipper dev up kafka --port 19092`.")
+    if secure and ServerName.KAFKA not in chosen:
+        raise typer.BadParameter("--secure is for kafka.")
     home = dev_home()
-    started = [servers.bring_up(name, home, port, _say) for name in chosen]
+    started = [servers.bring_up(name, home, port, _say, secure=secure and name == ServerName.KAFKA) for name in chosen]
     if as_json:
         _print_json(started)
     else:
         for server in started:
             _print(f"{server.name} runs at {_addresses(server)} ({_pids(server)}, data in {_short(server.directory)})")
+            if "secure" in server.addresses:
+                _print(
+                    f"To use it: cp {_short(server.directory / 'secure.yaml')} config/clusters/, and `clusters: [secure]` in a pipeline"
+                )
 
 
 @app.command(epilog="Examples: `shipper dev down` · `shipper dev down kafka --purge`")

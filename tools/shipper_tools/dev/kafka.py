@@ -9,7 +9,7 @@ import struct
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -85,8 +85,10 @@ class KafkaServer:
         heap_mb: Java's maximum heap, in MiB. The process takes some 350 MB in all.
         far_port: a second listener, FAR, is advertised as this port of loopback, where a proxy must listen that leads to
             :attr:`far_listener`. Clients that begin at :attr:`far_bootstrap` reach the broker through the proxy only.
-        secure_port: a third listener, SECURE, speaks SASL_SSL there; ``properties`` say with which certificate and mechanism.
-        scram: SCRAM-SHA-512 users and their passwords, made before the first start.
+        also: further listeners by name, with their port and protocol (``"SECURE": (9093, "SASL_SSL")``); ``properties`` say with which
+            certificates and mechanisms.
+        scram: SCRAM users (SHA-256 and SHA-512) and their passwords, made before the first start.
+        java_options: further options of its JVM.
         die_with_parent: the server ends when this process does, even by kill -9. For tests. Without it the server
             goes on until somebody stops it.
         say: gets a line for people when jars have to be fetched.
@@ -100,16 +102,18 @@ class KafkaServer:
         heap_mb: int = 512,
         *,
         far_port: int | None = None,
-        secure_port: int | None = None,
+        also: Mapping[str, tuple[int, str]] | None = None,
         scram: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
         die_with_parent: bool = False,
         say: Say = lambda line: None,
     ) -> None:
         self.directory = directory.absolute()
         self.port = port
         self.far_port = far_port
-        self.secure_port = secure_port
+        self._also = dict(also or {})
         self._scram = dict(scram or {})
+        self._java_options = tuple(java_options)
         self._far_bound = free_port() if far_port else None
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
@@ -195,7 +199,7 @@ class KafkaServer:
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(java, jars)
         self.log.unlink(missing_ok=True)
-        command = [str(java.path), f"-Xmx{self._heap_mb}m", *_JAVA_OPTIONS, "-cp", f"{jars}/*"]
+        command = [str(java.path), f"-Xmx{self._heap_mb}m", *_JAVA_OPTIONS, *self._java_options, "-cp", f"{jars}/*"]
         self._process = spawn(
             [*command, "kafka.Kafka", "server.properties"],
             cwd=self.directory,
@@ -250,12 +254,12 @@ class KafkaServer:
             listeners["listeners"] += f",FAR://{self.far_listener}"
             listeners["advertised.listeners"] += f",FAR://{self.far_bootstrap}"
             listeners["listener.security.protocol.map"] = f"{_PROPERTIES['listener.security.protocol.map']},FAR:PLAINTEXT"
-        if self.secure_port:
-            address = f",SECURE://{LOOPBACK}:{self.secure_port}"
+        for name, (port, protocol) in self._also.items():
+            address = f",{name}://{LOOPBACK}:{port}"
             listeners["listeners"] += address
             listeners["advertised.listeners"] += address
             protocols = listeners.get("listener.security.protocol.map", _PROPERTIES["listener.security.protocol.map"])
-            listeners["listener.security.protocol.map"] = f"{protocols},SECURE:SASL_SSL"
+            listeners["listener.security.protocol.map"] = f"{protocols},{name}:{protocol}"
         properties = _PROPERTIES | listeners | self._properties
         text = "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
         (self.directory / "server.properties").write_text(text, encoding="ascii")
@@ -266,7 +270,8 @@ class KafkaServer:
         # Ignoring what is formatted already: a format that was killed half-way is simply done again.
         command += ["--ignore-formatted", "--cluster-id", new_cluster_id(), "--config", "server.properties"]
         for user, password in self._scram.items():
-            command += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                command += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
         done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode != 0:
             said = (done.stdout + done.stderr).strip()

@@ -6,14 +6,19 @@ import shutil
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shipper_tools.dev import state
 from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
+from shipper_tools.dev.ports import LOOPBACK, why_unusable
 from shipper_tools.dev.process import exclusive
 from shipper_tools.dev.state import ServerState
+
+if TYPE_CHECKING:
+    from shipper_tools.dev.secure import SecureKafka
 
 
 class ServerName(StrEnum):
@@ -26,10 +31,17 @@ DEFAULT = (ServerName.KAFKA,)
 #: Where the example configuration expects them.
 _PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.HDFS: 8020}
 _SERVERS: Mapping[ServerName, type[KafkaServer | HdfsServer]] = {ServerName.KAFKA: KafkaServer, ServerName.HDFS: HdfsServer}
+_SECURE_PORT = 9093
 
 
-def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> ServerState:
-    """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual one, 0 for any.
+def secure_folder(home: Path) -> Path:
+    """Where the secured Kafka lives: users are made with a broker's data, so it has data of its own."""
+    return home / "kafka-secure"
+
+
+def bring_up(name: ServerName, home: Path, port: int | None, say: Say, *, secure: bool = False) -> ServerState:
+    """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual one, 0 for any. ``secure``: of Kafka, the
+    one with TLS, a user and ACLs.
 
     Raises:
         PortTaken: somebody else listens there. Nothing was started.
@@ -39,12 +51,16 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> Server
         known = state.load(home, name)
         if known is not None and known.running:
             _check_port(known, port)
+            if secure != ("secure" in known.addresses):
+                what = "without --secure" if secure else "with --secure"
+                raise DevServerError(f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay.")
             say(f"{name} runs already")
             return known
         if known is not None:
             known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
-        server = _SERVERS[name](home / name, (_PORTS[name] if port is None else port) or None, say=say)
+        secured = _secured(home, port, say) if secure else None
+        server = secured.server if secured else _SERVERS[name](home / name, (_PORTS[name] if port is None else port) or None, say=say)
         try:
             server.launch()
         except PortTaken as taken:
@@ -53,15 +69,31 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> Server
                 f"choose another port with `shipper dev up {name} --port PORT` (0: any free one) and name that one in "
                 "config/ too."
             ) from taken
-        started = ServerState(name, server.addresses, home / name, server.processes)
+        addresses = secured.addresses if secured else server.addresses
+        started = ServerState(name, addresses, secure_folder(home) if secured else home / name, server.processes)
         # Before it is ready: should this command be killed now, the next one finds the server and can stop it.
         state.save(home, started)
         try:
             server.wait_ready()
+            if secured:
+                secured.finish()
         except BaseException:
+            server.stop()
             state.forget(home, name)
             raise
         return started
+
+
+def _secured(home: Path, port: int | None, say: Say) -> SecureKafka:
+    from shipper_tools.dev.secure import SecureKafka  # certificates and ACLs take a while to import
+
+    number = (_SECURE_PORT if port is None else port) or None
+    if number and (reason := why_unusable(number)):
+        raise PortTaken(
+            f"Kafka cannot listen: port {number} on {LOOPBACK} {reason}. Choose another one with `shipper dev up kafka --secure --port PORT` "
+            "(0: any free one)."
+        )
+    return SecureKafka(secure_folder(home), number, say)
 
 
 def _check_port(known: ServerState, port: int | None) -> None:
@@ -87,6 +119,8 @@ def take_down(name: ServerName, home: Path, say: Say) -> None:
 def purge(name: ServerName, home: Path) -> None:
     """Delete the data and logs of a server that was taken down."""
     shutil.rmtree(home / name, ignore_errors=True)
+    if name == ServerName.KAFKA:
+        shutil.rmtree(secure_folder(home), ignore_errors=True)
 
 
 def running(home: Path) -> list[ServerState]:

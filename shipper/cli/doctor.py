@@ -1,0 +1,112 @@
+"""``shipper doctor``: is everything there that a run needs?"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shipper.cli.console import Config, Json, Terminal, print_json
+from shipper.config import load_all, load_pipeline
+from shipper.config.environment import OF_AIRFLOW
+from shipper.config.pipeline import Pipeline
+from shipper.driver import doctor_machine as machine
+from shipper.driver.doctor import LIMIT_SECONDS, Chain, Check, Finding, examine, failed, ok
+from shipper.driver.doctor_cluster import ClusterExamination
+from shipper.errors import ShipperError
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+out = Terminal()
+
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "dim")}
+_WIDEST = 120
+_LONGEST_NAME = 26
+
+
+@app.command(epilog="Examples: `shipper doctor` · `shipper doctor web_access` · `shipper doctor web_access --json`")
+def doctor(
+    pipeline: Annotated[
+        str | None,
+        typer.Argument(help="Also its source, topics, rights, ledger and results.", show_default="this machine and all clusters"),
+    ] = None,
+    config: Config = Path("config"),
+    limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds that one check may take.")] = LIMIT_SECONDS,
+    as_json: Json = False,
+) -> None:
+    """Looks at everything that a run needs and says of each what it found, or what to do. Ships nothing and changes nothing.
+
+    Exit code 1 if something must be mended.
+    """
+    found = findings(config, pipeline, limit)
+    bad = any(finding.status == "failed" for finding in found)
+    if as_json:
+        print_json({"pipeline": pipeline, "ok": not bad, "findings": [finding.document() for finding in found]})
+    else:
+        show(found, out)
+    raise typer.Exit(1 if bad else 0)
+
+
+def findings(config: Path, name: str | None, limit_seconds: float) -> list[Finding]:
+    """Never raises."""
+    first: list[Finding] = []
+    pipeline: Pipeline | None = None
+    clusters: tuple[str, ...] = ()
+    try:
+        if name is not None:
+            pipeline = load_pipeline(config, name)
+            clusters = tuple(pipeline.clusters)
+            first.append(ok("configuration", f"pipeline {name} is right"))
+        else:
+            loaded = load_all(config, leave=OF_AIRFLOW)
+            clusters = tuple(sorted(loaded.clusters))
+            first += [failed("configuration", str(fault), "`shipper validate` shows all faults") for fault in loaded.faults]
+            if not loaded.faults:
+                first.append(ok("configuration", f"{len(loaded.pipelines)} pipelines and {len(clusters)} clusters are right"))
+    except ShipperError as error:
+        first.append(failed("configuration", error.message, "`shipper validate` shows all faults"))
+    return first + examine(_chains(config, pipeline, clusters, limit_seconds), limit_seconds)
+
+
+def _chains(config: Path, pipeline: Pipeline | None, clusters: tuple[str, ...], limit_seconds: float) -> list[Chain]:
+    little_less = 0.95 * limit_seconds
+    chains: list[Chain] = [[Check("Java", machine.java)], [Check("Python", machine.packages)]]
+    if pipeline is not None:
+        chains.append([Check("Spark", lambda: machine.spark_and_source(config, pipeline, little_less))])
+        chains.append(
+            [Check("runs_uri", lambda: machine.runs_folder(config, pipeline), "does the storage of `runs_uri` answer?")]
+        )
+    # A question that is not answered must end before the check that asked it, so that its reason is told and not only that it is missing.
+    chains += [ClusterExamination(config, each, pipeline, 0.8 * limit_seconds).chain() for each in clusters]
+    chains.append([Check("Airflow", lambda: machine.airflow(pipeline, little_less))])
+    chains.append([Check("disk", lambda: machine.disks(config, pipeline))])
+    return chains
+
+
+def show(found: list[Finding], terminal: Terminal) -> None:
+    """A line for each; the remedy below it. Readable without colours, and in 80 columns."""
+    width = min(terminal.width, _WIDEST)
+    names = min(_LONGEST_NAME, max((len(finding.check) for finding in found), default=0))
+    for finding in found:
+        mark, style = _MARKS[finding.status]
+        for line in _lines(mark, finding, names, width):
+            terminal.say(line, style if finding.status != "ok" else None)
+    counts = {status: sum(finding.status == status for finding in found) for status in ("failed", "warning", "skipped")}
+    words = [f"{count} {word}" for status, word in (("failed", "to mend"), ("warning", "to look at"), ("skipped", "not looked at"))
+             if (count := counts[status])]  # fmt: skip
+    terminal.say(f"{len(found)} checks: {', '.join(words) if words else 'all is well'}.", "red" if counts["failed"] else "green")
+
+
+def _lines(mark: str, finding: Finding, names: int, width: int) -> list[str]:
+    head = f"{mark} {finding.check:<{names}}  "
+    indent = " " * (names + 4)
+    says = textwrap.wrap(finding.says, max(30, width - len(indent)), break_on_hyphens=False) or [""]
+    # A name that is longer than the column stands alone.
+    first = [head.rstrip(), indent + says[0]] if len(head) > len(indent) else [head + says[0]]
+    lines = first + [indent + line for line in says[1:]]
+    if finding.remedy:
+        remedy = textwrap.wrap(f"→ {finding.remedy}", max(30, width - len(indent)), subsequent_indent="  ", break_on_hyphens=False,
+                               break_long_words=False)  # fmt: skip
+        lines += [indent + line for line in remedy]
+    return lines

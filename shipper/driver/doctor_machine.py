@@ -1,0 +1,297 @@
+"""What ``shipper doctor`` looks at on this machine, and where it writes: Java, Spark, the source, `runs_uri`, Airflow, disks."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from shipper import runner
+from shipper.cache import cache_folder
+from shipper.config import resolve_uri
+from shipper.config.pipeline import Pipeline, Runner
+from shipper.driver.doctor import Finding, failed, ok, skipped, warning
+from shipper.errors import why_system
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window
+
+_JAVA = 17
+_INSTALL_JAVA = f"install Java {_JAVA} or newer (Debian: openjdk-{_JAVA}-jre-headless), on the PATH or named by JAVA_HOME"
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?((\d+)[^"]*)"')
+_LITTLE_BYTES, _TOO_LITTLE_BYTES = 2 * 10**9, 10**8
+_APART_SECONDS = 5.0
+#: What Airflow itself would say, in a process of its own: importing it takes seconds, and starts what a command must not have.
+_ASK_AIRFLOW = """
+import json, sys
+from airflow.configuration import conf
+from airflow.dag_processing.dagbag import BundleDagBag
+folder = conf.get("core", "dags_folder")
+bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="dags-folder")
+tags = {name: sorted(dag.tags) for name, dag in bag.dags.items()}
+print(json.dumps({"folder": folder, "errors": {k: v.strip().splitlines()[-1:] for k, v in bag.import_errors.items()}, "dags": tags}))
+"""
+
+
+def java() -> Iterator[Finding]:
+    """The one that Spark would take: `JAVA_HOME`'s, else the one on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if binary is None:
+        yield failed("Java", "there is none: JAVA_HOME is not set, and no `java` is on the PATH", _INSTALL_JAVA)
+        return
+    where = f"{binary} (JAVA_HOME)" if home else binary
+    try:
+        said = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        yield failed("Java", f"{where} cannot be run: {error.strerror}", _INSTALL_JAVA)
+        return
+    found = _JAVA_VERSION.search(said.stderr + said.stdout)
+    if found is None:
+        yield failed("Java", f"{where} is no working Java", _INSTALL_JAVA)
+    elif int(found[2]) < _JAVA:
+        yield failed("Java", f"{found[1]} at {where} is too old", _INSTALL_JAVA)
+    else:
+        yield ok("Java", f"{found[1]} at {where}")
+
+
+def packages() -> Iterator[Finding]:
+    """Of this Python, without Java: enough for a machine that only plans, lists or schedules."""
+    versions = {name: _version(name) for name in ("shipper", "confluent-kafka", "pyspark", "apache-airflow")}
+    shown = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    yield ok("Python", f"{sys.version.split()[0]}: {shown}")
+    if not runner.READER_JAR.exists():
+        yield failed("jars", f"{runner.READER_JAR} is not there", "install shipper anew, or `python jvm/build.py` in a checkout")
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def latest_window(pipeline: Pipeline, now: dt.datetime) -> Window:
+    """The last one of the schedule that is over; without a schedule, the last 24 full hours."""
+    if pipeline.schedule is None:
+        end = now.replace(minute=0, second=0, microsecond=0)
+        return Window(end - dt.timedelta(days=1), end)
+    ticks = Ticks(pipeline.schedule)
+    end = ticks.before(now)
+    return Window(ticks.before(end), end)
+
+
+def spark_and_source(config_dir: Path, pipeline: Pipeline, limit_seconds: float) -> Iterator[Finding]:
+    """By the process that would run the job: its Python, its Java, its jars, its credentials. Its JVM ends with it."""
+    window = latest_window(pipeline, dt.datetime.now(dt.UTC))
+    job = runner.Job(
+        pipeline=pipeline,
+        config_dir=config_dir,
+        window_start=window.start,
+        window_end=window.end,
+        run_id="doctor",
+        steps=(runner.LOOK,),
+    )
+    command = job.command()
+    try:
+        done = subprocess.run(
+            command,
+            env=job.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit_seconds,
+        )
+    except OSError as error:
+        yield failed(
+            "Spark", f"{command[0]} cannot be started: {error.strerror}", "correct `runner.python` or `runner.spark_submit`"
+        )
+        return
+    except subprocess.TimeoutExpired:
+        what = f"Java, or the files of window {window}, took longer than {limit_seconds:g} s"
+        yield failed("Spark", what, "a file system that does not answer, or a machine at its limit? --limit gives it longer")
+        return
+    found = _last_document(done.stdout)
+    if found is None:
+        why = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        yield failed(
+            "Spark",
+            f"{command[0]} -m spark_jobs failed: {why}",
+            "install shipper[spark] in the environment of `runner.python`",
+        )
+        return
+    yield from _spark(found, pipeline.runner)
+    yield from _source(found, pipeline, window)
+
+
+def _last_document(text: str) -> dict[str, Any] | None:
+    for line in reversed(text.strip().splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _spark(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
+    where = its.python or sys.executable
+    if why := found.get("java_error"):
+        yield failed(
+            "Spark", f"its Java does not start: {why}", "see the line on Java; the jars of `runner.conf` must be there too"
+        )
+        return
+    yield ok("Spark", f"{found['spark']} with Java {found['java']}, in {where}")
+    if not found["class_data"] and its.spark_submit is None:
+        yield warning(
+            "jars",
+            f"no class data in {cache_folder()}: each run starts some seconds later",
+            f"{where} -m spark_jobs.make_class_data",
+        )
+    else:
+        yield ok("jars", f"shipper's reader, and class data in {cache_folder()}" if found["class_data"] else "shipper's reader")
+
+
+def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Iterator[Finding]:
+    if "java_error" in found:
+        yield skipped("source", "not looked at, since Java does not start")
+        return
+    where = f"{found['folder']}, window {window}"
+    if why := found.get("source_error") or found.get("problem"):
+        yield failed("source", str(why), "check `source.path`, the file system's settings and this user's credentials for it")
+    elif not found["files"]:
+        left = f", {found['left_out']} left out" if found["left_out"] else ""
+        yield warning("source", f"no file at {where}{left}", "is `source.path` right, and should that window hold files?")
+    else:
+        yield ok("source", f"{found['files']} files at {where}; the first can be read")
+    newest = found.get("newest_ms")
+    if newest is not None and newest / 1000 > time.time() + _APART_SECONDS:
+        yield failed(
+            "source's clock",
+            f"a file was modified {newest / 1000 - time.time():.0f} s after this machine's now",
+            "set both clocks (NTP): `source.settle` compares them",
+        )
+
+
+def runs_folder(config_dir: Path, pipeline: Pipeline) -> Iterator[Finding]:
+    """By writing, reading and removing a small file; its time says how far its storage's clock is from this one."""
+    uri = resolve_uri(config_dir, pipeline.runs_uri)
+    remedy = "correct `runs_uri`, the permissions there or its credentials; nothing can be shipped without it"
+    target = f"{uri.rstrip('/')}/{pipeline.name}/.doctor-{secrets.token_hex(4)}"
+    try:
+        fs, path = fsspec.core.url_to_fs(target)
+        fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        fs.pipe_file(path, b"shipper doctor")
+        apart = _apart(fs, path)
+        back = bytes(fs.cat_file(path))
+        fs.rm_file(path)
+    except OSError as error:
+        yield failed("runs_uri", f"{uri}: {why_system(error)}", remedy)
+        return
+    except (ValueError, ImportError) as error:
+        yield failed("runs_uri", f"{uri}: {error}", remedy)
+        return
+    if back != b"shipper doctor":
+        yield failed("runs_uri", f"{uri}: what was written is not what is read", remedy)
+        return
+    yield ok("runs_uri", f"{uri} can be written, read and deleted")
+    if apart is not None and abs(apart) > _APART_SECONDS:
+        yield failed("clock", f"the storage of `runs_uri` is {apart:+.0f} s from this machine's clock", "set both clocks (NTP)")
+    elif apart is not None:
+        yield ok("clock", f"the storage of `runs_uri` agrees with this machine's clock to {max(1.0, abs(apart)):.0f} s")
+
+
+def _apart(fs: Any, path: str) -> float | None:
+    """Seconds by which the storage's clock is ahead; None if it does not say when a file was written."""
+    try:
+        modified = fs.modified(path)
+    except (NotImplementedError, AttributeError, OSError):
+        return None
+    if not isinstance(modified, dt.datetime):
+        return None
+    modified = modified if modified.tzinfo else modified.replace(tzinfo=dt.UTC)
+    return modified.timestamp() - time.time()
+
+
+def airflow(pipeline: Pipeline | None, limit_seconds: float) -> Iterator[Finding]:
+    """Whether its DAG folder holds the pipelines' DAGs, without faults."""
+    home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
+    if find_spec("airflow") is None:
+        yield skipped("Airflow", "it is not installed in this Python")
+        return
+    if not (home / "airflow.cfg").exists() and "AIRFLOW__CORE__DAGS_FOLDER" not in os.environ:
+        yield skipped("Airflow", f"none is set up here: no {home}/airflow.cfg (AIRFLOW_HOME)")
+        return
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _ASK_AIRFLOW], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            timeout=limit_seconds,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        yield warning(
+            "Airflow",
+            f"its DAG folder took longer than {limit_seconds:g} s to parse",
+            "raise --limit; see docs/operations.md, Sizing",
+        )
+        return
+    found = _last_document(done.stdout)
+    if found is None:
+        why = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        yield failed("Airflow", f"it cannot be asked: {why}", "`airflow dags list-import-errors` says more")
+        return
+    for file, words in found["errors"].items():
+        yield failed("Airflow", f"{file} cannot be imported: {''.join(words)}", "`airflow dags list-import-errors` says more")
+    if pipeline is None or found["errors"]:
+        if not found["errors"]:
+            yield ok("Airflow", f"{found['folder']}: {len(found['dags'])} DAGs")
+    elif pipeline.name not in found["dags"]:
+        yield failed(
+            "Airflow",
+            f"{found['folder']} makes no DAG {pipeline.name}",
+            "put dags/shipper_dags.py there; SHIPPER_CONFIG names the folder",
+        )
+    elif "broken-config" in found["dags"][pipeline.name]:
+        yield failed(
+            "Airflow", f"DAG {pipeline.name} only shows that its configuration is broken", "`shipper validate` where Airflow runs"
+        )
+    else:
+        yield ok("Airflow", f"{found['folder']} makes the DAG {pipeline.name}")
+
+
+def disks(config_dir: Path, pipeline: Pipeline | None) -> Iterator[Finding]:
+    """Room where shipper, Spark and Java write."""
+    places = {"cache": cache_folder(), "temporary files": Path(tempfile.gettempdir())}
+    if pipeline is not None and "://" not in (uri := resolve_uri(config_dir, pipeline.runs_uri)):
+        places["runs"] = Path(uri)
+    for what, folder in places.items():
+        there = folder
+        while not there.exists() and there != there.parent:
+            there = there.parent
+        if (usage := shutil.disk_usage(there)).total == 0:
+            continue  # no disk is behind it
+        free = usage.free
+        says = f"{what}: {free / 1e9:,.1f} GB free at {folder}"
+        remedy = (
+            f"make room there, or use another folder ({ {'cache': 'SHIPPER_CACHE', 'runs': '`runs_uri`'}.get(what, 'TMPDIR') })"
+        )
+        if free < _TOO_LITTLE_BYTES or not os.access(there, os.W_OK):
+            why = "" if os.access(there, os.W_OK) else ", and this user may not write there"
+            yield failed("disk", f"{says}{why}", remedy)
+        elif free < _LITTLE_BYTES:
+            yield warning("disk", says, remedy)
+        else:
+            yield ok("disk", says)

@@ -1,0 +1,185 @@
+"""What a broker's listener shows in a TLS handshake, and why that would be refused. librdkafka says no more than that it cannot be verified;
+Python's ssl, over the same OpenSSL rules, says why."""
+
+from __future__ import annotations
+
+import datetime as dt
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Secret
+
+from shipper.config.cluster import revealed
+
+_ALERT_SECONDS = 0.5
+#: OpenSSL's numbers (x509_vfy.h).
+_NOT_YET, _EXPIRED, _HOSTNAME, _ADDRESS = 9, 10, 62, 64
+_UNKNOWN_AUTHORITY = (2, 7, 18, 19, 20, 21)
+_OWN_AS_FILES = ("ssl.certificate.location", "ssl.key.location")
+_OWN_OTHERWISE = ("ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.location")
+
+
+class Refused(Exception):
+    """The handshake failed. The text says why, names the setting, and holds no secret."""
+
+    def __init__(self, text: str, *, final: bool = False) -> None:
+        """``final``: it is the certificates, which waiting does not change."""
+        super().__init__(text)
+        self.final = final
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The certificate of a listener, verified."""
+
+    subject: str
+    ends: dt.datetime
+    """UTC."""
+
+
+def is_tls(settings: Mapping[str, Any]) -> bool:
+    """``settings``: of a client, as :func:`shipper.kafka.connection.connection` gives them."""
+    return _text(settings, "security.protocol").lower() in ("ssl", "sasl_ssl")
+
+
+def hosts_and_ports(bootstrap: str) -> list[tuple[str, int]]:
+    """Of ``host:port,[::1]:9092``; a listener's scheme in front is left out."""
+    found = []
+    for each in filter(None, (part.strip() for part in bootstrap.split(","))):
+        host, _, port = each.rpartition("://")[2].rpartition(":")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def handshake(settings: Mapping[str, Any], host: str, port: int, timeout_seconds: float) -> Shown | None:
+    """What ``host`` shows; None where verification is switched off. Raises Refused, and OSError if nobody can be reached there."""
+    deadline = time.monotonic() + timeout_seconds
+    context = _context(settings)
+    with socket.create_connection((host, port), timeout_seconds) as raw:
+        raw.settimeout(max(0.1, deadline - time.monotonic()))
+        try:
+            with context.wrap_socket(raw, server_hostname=host) as tls:
+                found = _shown(tls)
+                _hear_alert(tls, settings)
+                return found
+        except ssl.SSLCertVerificationError as error:
+            raise Refused(f"{host}:{port}: {_why(error, host)}", final=True) from None
+        except ssl.SSLError as error:
+            raise Refused(
+                f"{host}:{port}: no TLS handshake ({error.reason or error.args[-1]}); is that listener's protocol the `security.protocol` "
+                "of the cluster's file?"
+            ) from None
+        except TimeoutError:
+            raise Refused(
+                f"{host}:{port} takes the connection and says nothing to a TLS handshake; is that port a TLS listener's?"
+            ) from None
+        except ConnectionError as error:
+            raise Refused(
+                f"{host}:{port} breaks the TLS handshake off ({error.strerror}); is that port a TLS listener's?"
+            ) from None
+
+
+def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """Raises Refused for files that cannot be used."""
+    known = revealed({name: value for name, value in settings.items() if name.startswith(("ssl.", "enable.ssl"))})
+    location, text = known.get("ssl.ca.location"), known.get("ssl.ca.pem")
+    try:
+        if location and Path(str(location)).is_dir():
+            context = ssl.create_default_context(capath=str(location))
+        else:
+            context = ssl.create_default_context(cafile=str(location) if location else None, cadata=str(text) if text else None)
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise Refused(f"`ssl.ca.location` ({location or 'as text'}) cannot be used: {error}") from None
+    if str(known.get("ssl.endpoint.identification.algorithm", "https")).lower() != "https":
+        context.check_hostname = False
+    if str(known.get("enable.ssl.certificate.verification", True)).lower() == "false":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    certificate, key = (known.get(name) for name in _OWN_AS_FILES)
+    if certificate and key:
+        password = known.get("ssl.key.password")
+        try:
+            context.load_cert_chain(str(certificate), str(key), str(password) if password else "")
+        except (OSError, ssl.SSLError):
+            raise Refused(
+                f"the client's own certificate cannot be used: `ssl.certificate.location` ({certificate}), `ssl.key.location` ({key}), "
+                "`ssl.key.password`: do they belong together?"
+            ) from None
+    return context
+
+
+def _shown(tls: ssl.SSLSocket) -> Shown | None:
+    certificate: Any = tls.getpeercert()
+    if not certificate:
+        return None
+    subject = ", ".join(f"{name}={value}" for part in certificate.get("subject", ()) for name, value in part)
+    ends = dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), dt.UTC)
+    return Shown(subject or "(no subject)", ends)
+
+
+def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
+    """With TLS 1.3 a broker that wants a certificate says so after the handshake. Who has one in a form that Python does not read is not asked."""
+    if any(name in settings for name in _OWN_OTHERWISE):
+        return
+    tls.settimeout(_ALERT_SECONDS)
+    try:
+        tls.recv(1)
+    except ssl.SSLError as error:
+        own = "is not accepted" if _OWN_AS_FILES[0] in settings else "is wanted"
+        raise Refused(
+            f"a client's certificate {own} ({error.reason}): set `ssl.certificate.location` and `ssl.key.location`, or "
+            "`ssl.keystore.location`, to one of an authority that the brokers trust",
+            final=True,
+        ) from None
+    except OSError:  # it waits for a request, as it should
+        pass
+
+
+def _why(error: ssl.SSLCertVerificationError, host: str) -> str:
+    code = error.verify_code
+    if code == _EXPIRED:
+        return "the broker's certificate has expired, or one of its authorities' has: the brokers need a new one, or this machine's clock is wrong"
+    if code == _NOT_YET:
+        return "the broker's certificate is not valid yet: is this machine's clock right?"
+    if code in (_HOSTNAME, _ADDRESS):
+        return (
+            f"the broker's certificate is not for {host}: name the brokers in `bootstrap` (and in their advertised.listeners) as the certificate "
+            "does, or give them one with that name"
+        )
+    if code in _UNKNOWN_AUTHORITY:
+        return "the broker's certificate is of an authority that is not known here: set `ssl.ca.location` to that authority's certificate"
+    return f"the broker's certificate is refused: {error.verify_message}"
+
+
+def _text(settings: Mapping[str, Any], name: str) -> str:
+    found = settings.get(name)
+    value = found.get_secret_value() if isinstance(found, Secret) else found
+    return "" if value is None else str(value)
+
+
+def login_settings(settings: Mapping[str, Any]) -> str:
+    """The names of what a client logs in by, for people."""
+    mechanism = (_text(settings, "sasl.mechanisms") or _text(settings, "sasl.mechanism")).upper()
+    if mechanism == "OAUTHBEARER":
+        return "`sasl.oauthbearer.client.id`, `sasl.oauthbearer.client.secret` and `sasl.oauthbearer.token.endpoint.url`"
+    if mechanism in ("", "GSSAPI"):
+        return "`sasl.kerberos.principal` and `sasl.kerberos.keytab`"
+    return "`sasl.username` and `sasl.password`, and whether the brokers know that user for `sasl.mechanisms`"
+
+
+def why_refused(settings: Mapping[str, Any], bootstrap: str, timeout_seconds: float) -> str | None:
+    """What is wrong with the certificates of brokers in ``bootstrap`` and stays wrong; None if one's are right, or nobody can be asked."""
+    why = None
+    for host, port in hosts_and_ports(bootstrap):
+        try:
+            handshake(settings, host, port, timeout_seconds)
+            return None
+        except Refused as refused:
+            why = why or (str(refused) if refused.final else None)
+        except OSError:
+            continue
+    return why

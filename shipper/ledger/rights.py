@@ -1,0 +1,57 @@
+"""What a user of a cluster must be allowed, and no more: the one list, which docs/operations.md shows, tests grant and `shipper doctor` asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shipper.config.checks import ReadBackCheck
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
+from shipper.kafka.client import GROUP
+
+Resource = Literal["topic", "group", "transactional-id"]
+
+
+@dataclass(frozen=True)
+class Right:
+    """Operations on one resource, in the words of ``kafka-acls``."""
+
+    resource: Resource
+    name: str
+    operations: tuple[str, ...]
+    prefixed: bool = False
+    """Of everything whose name begins with ``name``."""
+
+    def words(self) -> list[str]:
+        """As arguments of ``kafka-acls --add``."""
+        operations = [word for operation in self.operations for word in ("--operation", operation)]
+        return [f"--{self.resource}", self.name, *(("--resource-pattern-type", "prefixed") if self.prefixed else ()), *operations]
+
+
+def transactional_prefix(pipeline: str, cluster: str) -> str:
+    """What the transactional.id of every lane begins with; see also :func:`shipper.ledger.takeover.transactional_id`."""
+    return f"{pipeline}.{cluster}."
+
+
+def topic_rights(pipeline: Pipeline) -> tuple[str, ...]:
+    """On each topic that records go to."""
+    reads = any(isinstance(check, ReadBackCheck) and check.mode != "offsets" for check in pipeline.gates.delivery)
+    return ("Write", "DescribeConfigs", *(("Read",) if reads else ()))
+
+
+def ledger_rights(cluster: Cluster) -> tuple[str, ...]:
+    """On the ledger."""
+    return ("Read", "Write", "DescribeConfigs", *(("Create",) if cluster.ledger.create else ()))
+
+
+def rights(pipeline: Pipeline, cluster: Cluster) -> list[Right]:
+    """All that the pipeline needs on the cluster. Read and Write imply Describe. Of topics that only lines name (`matching`) nothing is said."""
+    topics = dict.fromkeys([*pipeline.listed_topics(), *pipeline.needed_topics()])
+    found = [Right("topic", topic, topic_rights(pipeline)) for topic in topics]
+    found.append(Right("topic", cluster.ledger_topic(pipeline.name), ledger_rights(cluster)))
+    found.append(Right("group", GROUP, ("Describe",)))
+    if pipeline.delivery.guarantee != "at_least_once":
+        prefix = transactional_prefix(pipeline.name, cluster.name)
+        found.append(Right("transactional-id", prefix, ("Write",), prefixed=True))
+    return found

@@ -1,0 +1,65 @@
+"""What the process of a job finds when it looks and ships nothing: for `shipper doctor`. Prints one JSON document."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from shipper.config import resolve_uri
+from shipper.config.pipeline import Pipeline
+from shipper.driver.files import select
+from shipper.errors import SourceError
+from shipper.report.plan_result import PlannedFile
+from shipper.windows.window import Window, source_paths
+from spark_jobs import class_data
+from spark_jobs.engine import SparkEngine
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.java import begin_java
+from spark_jobs.reason import first_line
+from spark_jobs.settings import set_environment, spark_settings
+
+_MOST_FILES = 10_000
+
+
+def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
+    """Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java starts, ``source_error`` if they cannot be listed,
+    ``problem`` if the first of them cannot be read. Returns 0: what is wrong is in the document."""
+    settings = spark_settings(pipeline)
+    set_environment(pipeline)
+    begin_java(settings)
+    paths = source_paths(resolve_uri(config_dir, pipeline.source.path), window)
+    found: dict[str, Any] = {"spark": version("pyspark"), "class_data": class_data.archive() is not None, "folder": paths[-1]}
+    try:
+        found["java"] = str(Hadoop.start(settings).jvm.java.lang.System.getProperty("java.version"))
+    except Exception as error:
+        print(json.dumps({**found, "java_error": first_line(error)}))
+        return 0
+    try:
+        found |= _files(SparkEngine(pipeline), pipeline, paths)
+    except SourceError as error:
+        found["source_error"] = error.message
+    print(json.dumps(found))
+    return 0
+
+
+def _files(engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[str, Any]:
+    source = pipeline.source
+    listed = engine.list_files(paths, most=_MOST_FILES).files
+    taken, left_out = select(listed, include=source.include, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
+    found: dict[str, Any] = {"files": len(taken), "left_out": len(left_out)}
+    if listed:
+        found["newest_ms"] = max(file.id.modified_ms for file in listed)
+    if taken:
+        first = PlannedFile(
+            path=taken[0].id.path,
+            uri=taken[0].uri,
+            size_bytes=taken[0].id.size_bytes,
+            modified_ms=taken[0].id.modified_ms,
+            splits=1,
+        )
+        engine.look_at([first])
+        found["problem"] = f"{first.path}: {first.problem}" if first.problem else None
+    return found

@@ -1,0 +1,167 @@
+"""`shipper doctor` on real servers: all is well where it is, and each thing that is wrong has its own line with what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.secured_kafka import SecuredKafka
+
+from shipper.config import load_cluster
+from shipper.kafka.client import GROUP
+from shipper.ledger.rights import Right, rights
+from tests import warm
+
+from .test_security import PASSWORD, SecuredWorld
+from .world import WINDOW
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+#: Seconds; the machine may be busy with other tests.
+LIMIT = "60"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    listeners = ("SECURE", "TLS", "EXPIRED")
+    with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}, listeners=listeners, acls=True) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def world(tmp_path: Path, kafka: KafkaServer, secured: SecuredKafka) -> SecuredWorld:
+    world = SecuredWorld(tmp_path / "world", kafka.bootstrap)
+    world.set_up(secured)
+    world.write_log("a.log", b"line\n")
+    secured.grant("shipper", world.rights)
+    return world
+
+
+def doctor(world: SecuredWorld, **environment: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Exit code, and findings by what was looked at; of several with one name the worst."""
+    done = warm.run(
+        ["shipper", "doctor", world.name, "--json", "--limit", LIMIT, "--config", str(world.root / "config")],
+        {**os.environ, **environment} if environment else None,
+    )
+    document = json.loads(done.stdout)
+    assert PASSWORD not in done.stdout + done.stderr
+    assert document["ok"] == (done.returncode == 0)
+    order = ("ok", "skipped", "warning", "failed")
+    found = sorted(document["findings"], key=lambda each: order.index(each["status"]))
+    return done.returncode, {each["check"]: each for each in found}
+
+
+def bad(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {check: each for check, each in found.items() if each["status"] == "failed"}
+
+
+def alone(found: dict[str, dict[str, Any]], check: str) -> dict[str, Any]:
+    """The one that failed; there is no other."""
+    assert list(bad(found)) == [check], bad(found)
+    assert found[check]["remedy"]
+    return found[check]
+
+
+def write_far(world: SecuredWorld, kafka: SecuredKafka, listener: str = "SECURE", **properties: str) -> None:
+    spec = {
+        "cluster": "far",
+        "bootstrap": kafka.at(listener),
+        "properties": {**kafka.properties("shipper", PASSWORD), **properties},
+        "ledger": {"replication_factor": 1},
+    }
+    (world.root / "config" / "clusters" / "far.yaml").write_text(json.dumps(spec))
+
+
+def test_all_is_well_before_the_first_ship_and_after_it(world: SecuredWorld, secured: SecuredKafka) -> None:
+    code, found = doctor(world)
+    assert code == 0, bad(found)
+    assert "may create it" in found["far: ledger"]["says"]
+    assert found["far: clock"]["status"] == "skipped"
+    assert "365 days" in found["far: TLS"]["says"] or "364 days" in found["far: TLS"]["says"]
+    assert "SASL_SSL by SCRAM-SHA-512" in found["far: login"]["says"]
+    assert world.shipper("run", world.name, "--window", WINDOW).returncode == 0
+    code, found = doctor(world)
+    assert code == 0, bad(found)
+    well = {
+        "configuration",
+        "Java",
+        "Python",
+        "Spark",
+        "runs_uri",
+        "far: file",
+        "far: address",
+        "far: TLS",
+        "far: login",
+        "far: brokers",
+    }
+    well |= {f"far: topic {world.topic()}", "far: ledger", "far: transactions", "far: group", "far: clock", "disk"}
+    assert {check for check, each in found.items() if each["status"] == "ok"} >= well, bad(found)
+    assert world.far.topics().keys() & {"doctor"} == set()
+    assert list(world.root.rglob("*doctor*")) == []
+
+
+def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(world: SecuredWorld, secured: SecuredKafka) -> None:
+    write_far(world, secured, **{"sasl.password": "a-wrong-one"})
+    code, found = doctor(world)
+    assert code == 1
+    assert "`sasl.username` and `sasl.password`" in alone(found, "far: login")["says"]
+    assert found["far: ledger"]["status"] == "skipped"
+    write_far(world, secured, "EXPIRED")
+    assert "has expired" in alone(doctor(world)[1], "far: TLS")["says"]
+    write_far(world, secured, **{"ssl.ca.location": "/nowhere/ca.pem"})
+    assert "there is no file /nowhere/ca.pem" in alone(doctor(world)[1], "far: file")["says"]
+
+
+def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_lines(
+    world: SecuredWorld, secured: SecuredKafka
+) -> None:
+    topic, ledger, group, ids = rights(world.pipeline, load_cluster(world.root / "config", "far"))
+    secured.revoke("shipper", [Right("topic", topic.name, ("Write",)), group, ids, Right("topic", ledger.name, ("Create",))])
+    code, found = doctor(world)
+    assert code == 1
+    failed = bad(found)
+    assert set(failed) == {f"far: topic {topic.name}", "far: group", "far: transactions", "far: ledger"}
+    assert "Write on it not granted" in failed[f"far: topic {topic.name}"]["says"]
+    assert failed["far: group"]["remedy"].endswith(f"--group {GROUP} --operation Describe")
+    prefixed = f"--transactional-id {ids.name} --resource-pattern-type prefixed --operation Write"
+    assert failed["far: transactions"]["remedy"].endswith(prefixed)
+    assert "--operation Create" in failed["far: ledger"]["remedy"]
+    secured.grant("shipper", [topic, ledger, group, ids])
+    world.write_pipeline(clusters=["far"], topic=f"{world.name}.gone")
+    gone = Right("topic", f"{world.name}.gone", topic.operations)
+    assert "may not be seen" in alone(doctor(world)[1], f"far: topic {gone.name}")["says"]
+    secured.grant("shipper", [gone])
+    assert "kafka-topics --create" in alone(doctor(world)[1], f"far: topic {gone.name}")["remedy"]
+
+
+def test_a_folder_that_cannot_be_written_no_java_and_an_empty_source_have_their_lines(world: SecuredWorld) -> None:
+    world.write_pipeline(clusters=["far"], runs_uri="/proc/runs", source={"path": "nothing-here", "settle": "0s"})
+    code, found = doctor(world)
+    assert code == 1
+    assert "`runs_uri`" in alone(found, "runs_uri")["remedy"]
+    assert found["source"]["status"] == "warning"
+    world.write_pipeline(clusters=["far"])
+    code, found = doctor(world, JAVA_HOME="/nowhere")
+    assert code == 1
+    assert found["Java"]["status"] == "failed"
+    assert "install Java 17" in found["Java"]["remedy"]
+    assert found["far: login"]["status"] == "ok", "what needs no Java is looked at all the same"
+
+
+@pytest.mark.cold
+@pytest.mark.long
+def test_it_is_readable_in_80_columns_without_colour_and_takes_no_longer_than_its_slowest_check(world: SecuredWorld) -> None:
+    command = world.command("doctor", world.name, "--limit", LIMIT)
+    done = subprocess.run(
+        command, env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\x1b" not in done.stdout
+    assert "✓ Java" in done.stdout
+    assert done.stderr == ""

@@ -1,0 +1,136 @@
+"""How `shipper doctor` goes about its checks, and what it prints. What it finds on real servers is in tests/integration/test_doctor.py."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shipper.cli import doctor as command
+from shipper.cli.console import Terminal
+from shipper.config.pipeline import Pipeline
+from shipper.driver import doctor_machine as machine
+from shipper.driver.doctor import Check, Finding, examine, failed, ok, skipped, warning
+from shipper.errors import ClusterRefuses
+
+
+def check(name: str, *found: Finding) -> Check:
+    return Check(name, lambda: iter(found))
+
+
+def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_not() -> None:
+    broken = [check("a", failed("a", "no", "do it")), (check("b", ok("b", "")), check("c", ok("c", "")))]
+    found = examine([broken, [check("d", warning("d", "hm", "look")), check("e", ok("e", "yes"))]])
+    assert [(each.check, each.status) for each in found] == [
+        ("a", "failed"), ("b", "skipped"), ("c", "skipped"), ("d", "warning"), ("e", "ok"),
+    ]  # fmt: skip
+    assert found[1].says == "not looked at, since a failed"
+
+
+def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> None:
+    def refuses() -> Iterator[Finding]:
+        yield ok("half", "done")
+        raise ClusterRefuses("wrong password")
+
+    def surprises() -> Iterator[Finding]:
+        raise RuntimeError("secret-value")
+
+    def lacks() -> Iterator[Finding]:
+        raise PermissionError(13, "Permission denied", "/there")
+
+    found = examine([[Check(each.__name__, each, "mend it")] for each in (refuses, surprises, lacks)])
+    assert [each.status for each in found] == ["ok", "failed", "failed", "failed"]
+    assert [each.remedy for each in found[1:]] == ["mend it"] * 3
+    assert found[1].says == "wrong password"
+    assert "secret-value" not in repr(found)
+    assert "/there" in found[3].says
+
+
+def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_nobody() -> None:
+    never = threading.Event()
+
+    def hangs() -> Iterator[Finding]:
+        never.wait()
+        yield ok("hangs", "")
+
+    began = time.monotonic()
+    found = examine([[Check("hangs", hangs, "look"), check("next", ok("next", ""))], [check("other", ok("other", ""))]], 0.3)
+    assert time.monotonic() - began < 5
+    assert [(each.check, each.status) for each in found] == [("hangs", "failed"), ("next", "skipped"), ("other", "ok")]
+    assert found[0].says == "no answer within 0.3 s"
+    never.set()
+
+
+def test_lines_fit_into_80_columns_and_say_without_colour_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    terminal.file = stream = io.StringIO()
+    terminal.width = 80
+    found = [
+        ok("Java", "17"),
+        failed(
+            "frankfurt: topic a.rather.long.name.of.a.topic",
+            "words " * 40,
+            "kafka-acls --bootstrap-server host:9092 " + "more " * 20,
+        ),
+        warning("disk", "little", "make room"),
+        skipped("Airflow", "not installed"),
+    ]
+    command.show(found, terminal)
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line[0] for line in lines if line[0] != " "] == ["✓", "✗", "!", "–", "4"]
+    assert lines[-1] == "4 checks: 1 to mend, 1 to look at, 1 not looked at."
+    assert any("→ make room" in line for line in lines)
+
+
+def test_a_configuration_that_is_broken_or_absent_is_a_finding(tmp_path: Path) -> None:
+    found = command.findings(tmp_path / "nowhere", "web", 5)
+    assert (found[0].check, found[0].status) == ("configuration", "failed")
+    assert {each.check for each in found} >= {"Java", "Python", "disk"}
+
+
+def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (none,) = machine.java()
+    assert (none.status, "install Java 17" in none.remedy) == ("failed", True)
+    old = tmp_path / "home" / "bin" / "java"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    (old_one,) = machine.java()
+    assert old_one.status == "failed"
+    assert "1.8.0_392" not in old_one.says or "too old" in old_one.says
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    (gone,) = machine.java()
+    assert gone.status == "failed"
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a folder that cannot be written to")
+def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_one_that_can(tmp_path: Path) -> None:
+    def pipeline(uri: str) -> Pipeline:
+        fields = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"], "runs_uri": uri}
+        return Pipeline.model_validate(fields)
+
+    found = list(machine.runs_folder(tmp_path, pipeline("/proc/runs")))
+    assert [each.status for each in found] == ["failed"]
+    assert "`runs_uri`" in found[0].remedy
+    assert [each.status for each in machine.runs_folder(tmp_path, pipeline("nosuchscheme://x/y"))] == ["failed"]
+    good = list(machine.runs_folder(tmp_path, pipeline(str(tmp_path / "runs"))))
+    assert [each.status for each in good] == ["ok", "ok"]
+    assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
+
+
+def test_the_latest_window_is_the_last_one_of_the_schedule_that_is_over() -> None:
+    fields = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}
+    now = dt.datetime(2026, 11, 1, 6, 30, tzinfo=dt.UTC)
+    hourly = machine.latest_window(Pipeline.model_validate({**fields, "schedule": "@hourly"}), now)
+    assert str(hourly) == "2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"
+    assert str(machine.latest_window(Pipeline.model_validate(fields), now)) == "2026-10-31T06:00:00Z/2026-11-01T06:00:00Z"

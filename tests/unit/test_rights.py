@@ -1,0 +1,46 @@
+"""The rights that docs/operations.md lists are those that the code asks for, and that the tests grant."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from shipper.config.cluster import Cluster, Ledger
+from shipper.config.pipeline import Pipeline
+from shipper.ledger.rights import rights
+from shipper.ledger.takeover import transactional_id
+
+_OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+CLUSTER = Cluster.model_validate({"cluster": "frankfurt", "bootstrap": "kafka-1.example:9092"})
+
+
+def pipeline(**more: Any) -> Pipeline:
+    fields = {"pipeline": "web_access", "source": "logs", "topic": "logs.web", "clusters": ["frankfurt"]}
+    return Pipeline.model_validate({**fields, **more})
+
+
+def test_the_commands_in_the_docs_grant_exactly_the_rights_that_are_needed() -> None:
+    section = _OPERATIONS.read_text().partition("\n## ACLs\n")[2].partition("\n## ")[0]
+    commands = [shlex.split(line)[1:] for line in section.splitlines() if re.match(r"acl --", line)]
+    gates = {"gates": {"delivery": [{"check": "sum_closes"}]}}
+    assert commands == [right.words() for right in rights(pipeline(**gates), CLUSTER)]
+
+
+def test_rights_follow_what_the_pipeline_does() -> None:
+    read_back = {"gates": {"delivery": [{"check": "read_back", "mode": "full"}]}}
+    assert "Read" in rights(pipeline(**read_back), CLUSTER)[0].operations
+    at_least_once = rights(pipeline(delivery={"guarantee": "at_least_once"}), CLUSTER)
+    assert all(right.resource != "transactional-id" for right in at_least_once)
+    ready_made = CLUSTER.model_copy(update={"ledger": Ledger(create=False)})
+    (ledger,) = [right for right in rights(pipeline(), ready_made) if right.name == "_shipper.web_access"]
+    assert "Create" not in ledger.operations
+    quarantined = rights(pipeline(quarantine={"topic": "logs.bad"}), CLUSTER)
+    assert [right.name for right in quarantined[:2]] == ["logs.web", "logs.bad"]
+
+
+def test_every_lane_has_an_id_that_the_right_covers() -> None:
+    *_, ids = rights(pipeline(), CLUSTER)
+    assert ids.prefixed
+    assert transactional_id("web_access", "frankfurt", 127, 127).startswith(ids.name)

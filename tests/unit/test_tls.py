@@ -1,0 +1,116 @@
+"""Why a TLS handshake would be refused, by listeners of Python's own; tests/integration/test_security.py has a broker's."""
+
+from __future__ import annotations
+
+import datetime as dt
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from shipper_tools.dev.certificates import Authority, Certified
+
+from shipper.kafka.tls import Refused, handshake, hosts_and_ports, is_tls, login_settings, why_refused
+
+
+@contextmanager
+def listener(certificate: Certified, client_ca: Path | None = None) -> Iterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    if client_ca:
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                raw, _ = server.accept()
+            except OSError:
+                return
+            try:
+                with context.wrap_socket(raw, server_side=True) as tls:
+                    tls.recv(1)
+            except OSError:
+                raw.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield int(server.getsockname()[1])
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join(5)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def settings(authority: Authority, **more: str) -> dict[str, str]:
+    return {"security.protocol": "ssl", "ssl.ca.location": str(authority.certificate), **more}
+
+
+def test_a_right_certificate_is_shown_with_its_end(authority: Authority) -> None:
+    with listener(authority.issue("broker")) as port:
+        shown = handshake(settings(authority), "127.0.0.1", port, 10)
+        assert shown is not None
+        assert shown.subject == "commonName=broker"
+        assert 363 <= (shown.ends - dt.datetime.now(dt.UTC)).days <= 365
+        unverified = {**settings(authority), "enable.ssl.certificate.verification": "false"}
+        assert handshake(unverified, "127.0.0.1", port, 10) is None
+
+
+def test_each_wrong_certificate_is_named_with_what_to_do(authority: Authority, tmp_path: Path) -> None:
+    expired = authority.issue("expired", ends=dt.timedelta(days=-1))
+    with listener(expired) as port, pytest.raises(Refused, match="has expired") as caught:
+        handshake(settings(authority), "127.0.0.1", port, 10)
+    assert caught.value.final
+    with listener(authority.issue("stranger", hosts=("elsewhere.example",))) as port:
+        with pytest.raises(Refused, match=r"is not for 127\.0\.0\.1: name the brokers in `bootstrap`"):
+            handshake(settings(authority), "127.0.0.1", port, 10)
+        nameless = {**settings(authority), "ssl.endpoint.identification.algorithm": "none"}
+        assert handshake(nameless, "127.0.0.1", port, 10) is not None
+    other = Authority(tmp_path / "other")
+    with listener(authority.issue("broker")) as port:
+        with pytest.raises(Refused, match=r"`ssl\.ca\.location`"):
+            handshake(settings(other), "127.0.0.1", port, 10)
+        assert "`ssl.ca.location`" in str(why_refused(settings(other), f"127.0.0.1:{port}", 10))
+        assert why_refused(settings(authority), f"127.0.0.1:1,127.0.0.1:{port}", 10) is None
+    with pytest.raises(Refused, match=r"`ssl\.ca\.location`.* cannot be used"):
+        handshake(settings(authority, **{"ssl.ca.location": "/nowhere/ca.pem"}), "127.0.0.1", port, 10)
+
+
+def test_a_listener_that_wants_a_certificate_says_so_and_takes_one(authority: Authority) -> None:
+    own = authority.issue("client", hosts=())
+    with listener(authority.issue("broker"), authority.certificate) as port:
+        with pytest.raises(Refused, match=r"certificate is wanted .*`ssl\.certificate\.location`"):
+            handshake(settings(authority), "127.0.0.1", port, 10)
+        mine = {"ssl.certificate.location": str(own.certificate), "ssl.key.location": str(own.key)}
+        assert handshake(settings(authority, **mine), "127.0.0.1", port, 10) is not None
+        other = authority.issue("other", hosts=())
+        with pytest.raises(Refused, match="do they belong together"):
+            handshake(settings(authority, **{**mine, "ssl.key.location": str(other.key)}), "127.0.0.1", port, 10)
+
+
+def test_a_port_without_tls_is_told_and_is_not_for_ever(authority: Authority) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(Refused, match="says nothing to a TLS handshake") as caught:
+            handshake(settings(authority), "127.0.0.1", port, 0.5)
+        assert not caught.value.final
+        assert why_refused(settings(authority), f"127.0.0.1:{port}", 0.5) is None
+
+
+def test_brokers_are_taken_from_bootstrap_and_login_settings_from_the_mechanism() -> None:
+    assert hosts_and_ports("a:1, SSL://b.example:2,[::1]:3") == [("a", 1), ("b.example", 2), ("::1", 3)]
+    assert is_tls({"security.protocol": "SASL_SSL"})
+    assert not is_tls({})
+    assert "`sasl.username`" in login_settings({"sasl.mechanism": "scram-sha-256"})
+    assert "`sasl.oauthbearer.client.secret`" in login_settings({"sasl.mechanisms": "OAUTHBEARER"})
+    assert "`sasl.kerberos.keytab`" in login_settings({})

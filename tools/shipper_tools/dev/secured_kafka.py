@@ -1,0 +1,233 @@
+"""A real broker that wants TLS and a login, with a certificate of an authority of its own; with every mechanism that clients log in by, and
+with ACLs if asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from shipper.ledger.rights import Right
+from shipper_tools.dev.certificates import Authority
+from shipper_tools.dev.jars import Say
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.ports import LOOPBACK, free_port
+
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+#: Listener → protocol. SECURE wants a login; MUTUAL a client's certificate; TLS nothing; EXPIRED and STRANGER are like TLS, with a certificate
+#: of yesterday, and with one for another name.
+LISTENERS = {"SECURE": "SASL_SSL", "TLS": "SSL", "MUTUAL": "SSL", "EXPIRED": "SSL", "STRANGER": "SSL"}
+_SASL = "org.apache.kafka.common.security"
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+_OPERATIONS = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Create": AclOperation.CREATE,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+}
+
+
+class Issuer(Protocol):
+    """Of tokens; see :class:`shipper_tools.testing.oidc_issuer.OidcIssuer`."""
+
+    audience: str
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token_url(self) -> str: ...
+
+    @property
+    def jwks_url(self) -> str: ...
+
+
+class SecuredKafka:
+    """::
+
+        with SecuredKafka(tmp_path, {"shipper": password}) as kafka:
+            kafka.properties("shipper", password)  # for a cluster file, beside kafka.bootstrap
+
+    Args:
+        directory: for the server and the certificates.
+        users: their passwords, for PLAIN and SCRAM.
+        listeners: which of :data:`LISTENERS`; each gets a free port.
+        ports: of listeners that are to have a certain one.
+        port: of the open listener, whose clients are super users; loopback alone can reach it. None for a free one.
+        acls: whoever is not granted something may do nothing; see :meth:`grant`.
+        issuer: whose tokens OAUTHBEARER takes.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        users: Mapping[str, str],
+        *,
+        listeners: Iterable[str] = ("SECURE",),
+        ports: Mapping[str, int] | None = None,
+        port: int | None = None,
+        acls: bool = False,
+        issuer: Issuer | None = None,
+        die_with_parent: bool = True,
+        say: Say = lambda line: None,
+    ) -> None:
+        self._users, self._issuer = dict(users), issuer
+        self.authority = Authority(directory / "certificates")
+        self.ca = self.authority.certificate
+        """The authority's certificate."""
+        self._ports = {name: (ports or {}).get(name) or free_port() for name in listeners}
+        java = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.jwks_url}"] if issuer else []
+        properties = self._certificates() | self._logins()
+        if acls:
+            properties |= {
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                # Whoever comes by a listener without a login, and so the broker itself.
+                "super.users": "User:ANONYMOUS",
+            }
+        self.server = KafkaServer(
+            directory / "server",
+            port,
+            properties=properties,
+            also={name: (number, LISTENERS[name]) for name, number in self._ports.items()},
+            scram=users,
+            java_options=java,
+            die_with_parent=die_with_parent,
+            say=say,
+        )
+
+    def _certificates(self) -> dict[str, str]:
+        ordinary = self.authority.issue("broker")
+        certificates = {
+            "EXPIRED": lambda: self.authority.issue("expired", ends=dt.timedelta(days=-1)),
+            "STRANGER": lambda: self.authority.issue("stranger", hosts=("elsewhere.example",)),
+        }
+        found = {
+            "ssl.keystore.type": "PEM",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca),
+            # CN=shipper → User:shipper, as the other mechanisms name users.
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+        }
+        for name in self._ports:
+            own = certificates[name]() if name in certificates else ordinary
+            found[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(own.both)
+            found[f"listener.name.{name.lower()}.ssl.client.auth"] = "required" if name == "MUTUAL" else "none"
+        return found
+
+    def _logins(self) -> dict[str, str]:
+        if "SECURE" not in self._ports:
+            return {}
+        mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", *(["OAUTHBEARER"] if self._issuer else [])]
+        at = "listener.name.secure"
+        plain = "".join(f' user_{user}="{password}"' for user, password in self._users.items())
+        found = {
+            "sasl.enabled.mechanisms": ",".join(mechanisms),
+            f"{at}.plain.sasl.jaas.config": f"{_SASL}.plain.PlainLoginModule required{plain};",
+            f"{at}.scram-sha-256.sasl.jaas.config": f"{_SASL}.scram.ScramLoginModule required;",
+            f"{at}.scram-sha-512.sasl.jaas.config": f"{_SASL}.scram.ScramLoginModule required;",
+        }
+        if self._issuer:
+            found |= {
+                f"{at}.oauthbearer.sasl.jaas.config": f"{_SASL}.oauthbearer.OAuthBearerLoginModule required;",
+                f"{at}.oauthbearer.sasl.server.callback.handler.class": f"{_SASL}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+                "sasl.oauthbearer.jwks.endpoint.url": self._issuer.jwks_url,
+                "sasl.oauthbearer.expected.audience": self._issuer.audience,
+                "sasl.oauthbearer.expected.issuer": self._issuer.url,
+            }
+        return found
+
+    @property
+    def bootstrap(self) -> str:
+        """Of the listener that wants TLS and a login; ``server.bootstrap`` is that of the open one."""
+        return self.at("SECURE")
+
+    def at(self, listener: str) -> str:
+        return f"{LOOPBACK}:{self._ports[listener]}"
+
+    def properties(self, user: str, password: str, mechanism: Mechanism = "SCRAM-SHA-512") -> dict[str, str]:
+        """For SECURE; with OAUTHBEARER ``user`` and ``password`` are a client of the issuer's and its secret."""
+        common = {"security.protocol": "SASL_SSL", "sasl.mechanisms": mechanism, "ssl.ca.location": str(self.ca)}
+        if mechanism != "OAUTHBEARER":
+            return {**common, "sasl.username": user, "sasl.password": password}
+        assert self._issuer is not None
+        return {
+            **common,
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": user,
+            "sasl.oauthbearer.client.secret": password,
+            "sasl.oauthbearer.token.endpoint.url": self._issuer.token_url,
+        }
+
+    @property
+    def tls(self) -> dict[str, str]:
+        """Properties for a listener without a login."""
+        return {"security.protocol": "SSL", "ssl.ca.location": str(self.ca)}
+
+    def client_certificate(self, user: str) -> dict[str, str]:
+        """Beside :attr:`tls`: a certificate for ``user`` that the authority signed."""
+        own = self.authority.issue(user, hosts=())
+        return {"ssl.certificate.location": str(own.certificate), "ssl.key.location": str(own.key)}
+
+    def client_keystore(self, user: str, password: str) -> dict[str, str]:
+        """As :meth:`client_certificate`, as PKCS#12."""
+        own = self.authority.issue(user, hosts=())
+        return {"ssl.keystore.location": str(own.as_pkcs12(password)), "ssl.keystore.password": password}
+
+    def grant(self, user: str, rights: Iterable[Right]) -> None:
+        """Allows ``user`` these. The broker must run."""
+        admin = self._admin()
+        for future in admin.create_acls(_bindings(user, rights)).values():
+            future.result(30)
+
+    def revoke(self, user: str, rights: Iterable[Right]) -> None:
+        """Takes them away again."""
+        filters = [
+            AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation, b.permission_type)
+            for b in _bindings(user, rights)
+        ]
+        admin = self._admin()
+        for future in admin.delete_acls(filters).values():
+            future.result(30)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.server.bootstrap})
+
+    def __enter__(self) -> SecuredKafka:
+        self.server.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.server.stop()
+
+
+def _bindings(user: str, rights: Iterable[Right]) -> list[AclBinding]:
+    return [
+        AclBinding(
+            _RESOURCES[right.resource],
+            right.name,
+            ResourcePatternType.PREFIXED if right.prefixed else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            _OPERATIONS[operation],
+            AclPermissionType.ALLOW,
+        )
+        for right in rights
+        for operation in right.operations
+    ]

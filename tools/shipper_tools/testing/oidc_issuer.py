@@ -1,0 +1,108 @@
+"""A token issuer on loopback: signs JWTs (RS256) for clients that know their secret, and shows its key, as an identity provider does (OIDC)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+
+from shipper_tools.dev.certificates import new_key
+from shipper_tools.dev.ports import LOOPBACK
+
+_KEY_ID = "of-the-test"
+
+
+class OidcIssuer:
+    """::
+
+    with OidcIssuer({"shipper": "secret"}) as issuer:
+        issuer.token_url, issuer.jwks_url
+    """
+
+    def __init__(self, clients: Mapping[str, str], *, lives_seconds: float = 300.0) -> None:
+        """``clients``: id → secret. A token's `sub` is the client's id; it lives for ``lives_seconds``."""
+        self.audience = "kafka"
+        self._clients = dict(clients)
+        self._lives_seconds = lives_seconds
+        self._key = new_key()
+        self.issued = 0
+        """Tokens given out so far."""
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._answer(200, issuer._jwks()) if self.path == "/jwks" else self._answer(404, {})
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+                self._answer(*issuer._token(self.headers.get("Authorization"), body))
+
+            def _answer(self, code: int, document: Any) -> None:
+                content = json.dumps(document).encode()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *arguments: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="issuer", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self._server.server_address[1]}"
+
+    @property
+    def token_url(self) -> str:
+        return f"{self.url}/token"
+
+    @property
+    def jwks_url(self) -> str:
+        return f"{self.url}/jwks"
+
+    def __enter__(self) -> OidcIssuer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _jwks(self) -> dict[str, Any]:
+        numbers = self._key.public_key().public_numbers()
+        exponent, modulus = (_base64(n.to_bytes((n.bit_length() + 7) // 8, "big")) for n in (numbers.e, numbers.n))
+        return {"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": _KEY_ID, "e": exponent, "n": modulus}]}
+
+    def _token(self, authorization: str | None, body: str) -> tuple[int, dict[str, Any]]:
+        """By `client_credentials`; who asks says who he is in the header, or in the body."""
+        form = dict(urllib.parse.parse_qsl(body))
+        if authorization and authorization.startswith("Basic "):
+            user, _, secret = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
+            user, secret = urllib.parse.unquote(user), urllib.parse.unquote(secret)
+        else:
+            user, secret = form.get("client_id", ""), form.get("client_secret", "")
+        if form.get("grant_type") != "client_credentials" or self._clients.get(user) != secret:
+            return 401, {"error": "invalid_client", "error_description": "no such client, or another secret"}
+        self.issued += 1
+        now = int(time.time())
+        claims = {"sub": user, "iss": self.url, "aud": self.audience, "iat": now, "exp": now + int(self._lives_seconds)}
+        text = ".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT", "kid": _KEY_ID}, claims))
+        signed = self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return 200, {"access_token": f"{text}.{_base64(signed)}", "token_type": "Bearer", "expires_in": int(self._lives_seconds)}
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
