@@ -7,20 +7,25 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
+from shipper.jars import Say
+from shipper.processes import exclusive
 from shipper_tools.dev import state
 from shipper_tools.dev.errors import DevServerError, PortTaken
-from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
-from shipper_tools.dev.process import exclusive
+from shipper_tools.dev.s3 import S3Server
 from shipper_tools.dev.state import ServerState
 
 
 class ServerName(StrEnum):
     KAFKA = "kafka"
+    S3 = "s3"
 
 
 #: Where the example configuration expects them.
-_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092}
+_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.S3: 9000}
+_KINDS: Mapping[ServerName, type[KafkaServer] | type[S3Server]] = {ServerName.KAFKA: KafkaServer, ServerName.S3: S3Server}
+#: What `up` starts if it is not told what: a source and a target.
+USUAL = (ServerName.KAFKA, ServerName.S3)
 
 
 def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> ServerState:
@@ -39,14 +44,14 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> Server
         if known is not None:
             known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
-        server = KafkaServer(home / name, (_PORTS[name] if port is None else port) or None, say=say)
+        server = _KINDS[name](home / name, (_PORTS[name] if port is None else port) or None, say=say)
         try:
             server.launch()
         except PortTaken as taken:
             raise PortTaken(
                 f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` in another folder), or "
                 f"choose another port with `shipper dev up {name} --port PORT` (0: any free one) and name that one in "
-                "config/clusters too."
+                "the configuration too."
             ) from taken
         started = ServerState(name, server.addresses, home / name, server.processes)
         # Before it is ready: should this command be killed now, the next one finds the server and can stop it.
