@@ -20,6 +20,12 @@ from spark_jobs.reason import first_line
 _UTF8_BOM = b"\xef\xbb\xbf"
 _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
 _ARROW_CODECS = {"lz4": "lz4_raw"}
+#: As S3A counts them.
+_REQUESTS = {
+    "LIST": ("object_list_request", "object_continue_list_request"),
+    "HEAD": ("action_http_head_request",),
+    "GET": ("action_http_get_request",),
+}
 #: Files with another name than `source.include` wants, of which more are counted only.
 _MOST_OTHERS = 1_000
 
@@ -37,8 +43,8 @@ def list_files(hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include
     found = packed.Unpacker(content)
     files = []
     for _ in found:
-        path, uri, size, modified_ms = found.text(), found.text(), found.number(), found.number()
-        files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()]))
+        path, uri, size, modified_ms, etag = found.text(), found.text(), found.number(), found.number(), found.text()
+        files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], etag))
     wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
     return Listed(files, too_many=wanted_files > most)
 
@@ -99,6 +105,14 @@ def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], codec: str) -> Sam
         size if codec == "none" else sum(len(pa.compress(head, _ARROW_CODECS.get(codec, codec), asbytes=True)) for head in found)
     )
     return Sample(size / packed_size, any(len(line) > _LONG_LINE_BYTES for head in found for line in head.split(b"\n")))
+
+
+def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:
+    """How often the object store was asked since this JVM's client was made, by kind of request as S3 bills it."""
+    found = packed.Unpacker(_folder(hadoop).requests(hadoop.conf, bucket))
+    counters = {found.text(): found.number() for _ in found}
+    counts = {kind: sum(counters.get(name, 0) for name in names) for kind, names in _REQUESTS.items()}
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def empty_files(hadoop: Hadoop, files: Sequence[PlannedFile]) -> set[str]:

@@ -36,6 +36,7 @@ from shipper.config.rules import (
     refuse,
     suggestion,
 )
+from shipper.config.s3 import S3
 from shipper.config.units import Bytes, Moment, Seconds
 
 _WHOLE_FILES_BYTES = 2**62
@@ -101,6 +102,8 @@ class Source(Model):
     `{window_start:%Y-%m-%d}` is filled in for every hour, day, … (the finest unit in the pattern) of the window, so that a
     wide window reads every folder in it; `{window_end:…}` is the window's end, once. Patterns are made of `%Y %m %d %j %H %M %S`, and of
     `%-m %-d %-j %-H %-M %-S` for numbers without a leading zero (`hour=6`). `${NAME}` and `${NAME:-default}` are taken from the environment."""
+    s3: S3 | None = None
+    """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by reference. S3A's jars come by themselves."""
     include: str = "*"
     """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, never count."""
     recursive: StrictBool = False
@@ -142,6 +145,16 @@ class Source(Model):
         why = "write the whole folder, with scheme: hdfs://host:8020/logs/, s3a://bucket/logs/ or file:/mnt/logs/"
         refuse(((index,), why) for index, root in enumerate(value or ()) if not SCHEME.match(root))
         return value and tuple(re.sub(r"^file:/+", "file:/", root).rstrip("/") + "/" for root in value)
+
+    @field_validator("s3")
+    @classmethod
+    def _s3_has_a_path(cls, value: S3 | None, info: ValidationInfo) -> S3 | None:
+        path = info.data.get("path", "s3a://")
+        if value is not None and not path.startswith(("s3a://", "${")):
+            raise ValueError(
+                f"`s3` is for a `path` that begins with s3a://, and this one is {path}; leave it out, or correct the path"
+            )
+        return value
 
     @field_validator("path")
     @classmethod

@@ -25,6 +25,8 @@ class ListedFile:
     uri: str
     under: str = ""
     """The one of the folders or globs that were listed which it lies in."""
+    etag: str = ""
+    """Of an object store: changes with the bytes, also within the same millisecond. Empty where there is none."""
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
 import net.jpountz.lz4.LZ4FrameInputStream;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
@@ -32,6 +33,12 @@ final class Content {
     static FileSystem fileSystem(Path path, Configuration conf) throws IOException {
         FileSystem found = path.getFileSystem(conf);
         return found instanceof LocalFileSystem ? ((LocalFileSystem) found).getRawFileSystem() : found;
+    }
+
+    /** Changes with the bytes, of an object store; empty where there is none. Without the quotes, which not every server writes everywhere. */
+    static String etag(FileStatus status) {
+        String found = status instanceof EtagSource source ? source.getEtag() : null;
+        return found == null ? "" : found.replace("\"", "");
     }
 
     static Stored open(FileSystem fs, FileStatus status) throws IOException {

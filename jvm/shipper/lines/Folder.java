@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
@@ -24,6 +25,8 @@ import org.apache.hadoop.fs.GlobExpander;
 import org.apache.hadoop.fs.GlobPattern;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.hadoop.fs.statistics.IOStatistics;
+import org.apache.hadoop.fs.statistics.IOStatisticsSupport;
 
 /** What lies in folders, and how files begin: each asked with one call from Python, and with many at once from the file system. */
 public final class Folder {
@@ -36,7 +39,7 @@ public final class Folder {
      *
      * @param include a regular expression for names; of files with another name only the first `mostOthers` are told
      * @param most stops when more files than that have been found, so that the answer may have one more
-     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, and the number of the path that it was found under (of several, the first); then how many were not told
+     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, its ETag (empty where the file system has none), and the number of the path that it was found under (of several, the first); then how many were not told
      */
     public static String list(Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers)
             throws IOException {
@@ -128,7 +131,8 @@ public final class Folder {
             Packed.Writer out = new Packed.Writer().number(found.size());
             for (FileStatus file : found.values()) {
                 out.text(file.getPath().toString()).text(file.getPath().toUri().toString());
-                out.number(file.getLen()).number(file.getModificationTime()).number(under.get(file.getPath().toString()));
+                out.number(file.getLen()).number(file.getModificationTime()).text(Content.etag(file));
+                out.number(under.get(file.getPath().toString()));
             }
             return out.number(Math.max(0, others - mostOthers)).packed();
         }
@@ -220,6 +224,22 @@ public final class Folder {
     public static FSDataInputStream open(Configuration conf, String path) throws IOException {
         Path found = new Path(path);
         return Content.fileSystem(found, conf).open(found);
+    }
+
+    /**
+     * How often this JVM's client of an object store has asked it, in all of its threads.
+     *
+     * @return packed: a count, and for each kind of request, named as the client does, a text and a number
+     */
+    public static String requests(Configuration conf, String path) throws IOException {
+        IOStatistics found = IOStatisticsSupport.retrieveIOStatistics(Content.fileSystem(new Path(path), conf));
+        Map<String, Long> counters = found == null ? new TreeMap<>() : new TreeMap<>(found.counters());
+        counters.values().removeIf(count -> count == 0);
+        Packed.Writer out = new Packed.Writer().number(counters.size());
+        for (Map.Entry<String, Long> counter : counters.entrySet()) {
+            out.text(counter.getKey()).number(counter.getValue());
+        }
+        return out.packed();
     }
 
     private static Object head(Configuration conf, Path path, String format, int count) {

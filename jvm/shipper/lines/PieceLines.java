@@ -42,7 +42,7 @@ final class PieceLines implements Closeable {
         Path path = new Path(piece.path());
         FileSystem fs = Content.fileSystem(path, conf);
         FileStatus status = fs.getFileStatus(path);
-        if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified()) {
+        if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified() || hasOther(Content.etag(status))) {
             throw new Changed();
         }
         stored = Content.open(fs, status);
@@ -52,6 +52,11 @@ final class PieceLines implements Closeable {
             stored.close();
             throw error;
         }
+    }
+
+    /** A plan of an earlier version, or of a file system that names none in its listings, does not know it. */
+    private boolean hasOther(String etag) {
+        return !piece.etag().isEmpty() && !etag.isEmpty() && !etag.equals(piece.etag());
     }
 
     /** The file is not the one that was planned. */
