@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml uv.lock
 	$(RUN)/python -m spark_jobs.make_class_data
 	@touch $@
 
-demo: setup  ## Real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
+demo: setup  ## Real S3, real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
 	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
 
 test: lint unit dags integration scheduler  ## All that CI runs: these, and a minute of random faults

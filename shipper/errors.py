@@ -24,6 +24,7 @@
     │   └── RecordUnshippable       a record that cannot be parsed or has no topic, and no quarantine to go to
     ├── TooManyQuarantined          more records went to quarantine than the pipeline allows
     ├── OutcomeUnknown              a transaction whose end nobody knows yet; the ledger will
+    ├── JarsUnavailable             jars that could not be fetched, or did not arrive whole
     ├── GateClosed                  a check with severity `block` did not hold
     └── StepResultError             a step's result is missing, stale or unreadable
 
@@ -150,6 +151,10 @@ class TooManyQuarantined(ShipperError):
 
 
 class OutcomeUnknown(ShipperError):
+    retriable = True
+
+
+class JarsUnavailable(ShipperError):
     retriable = True
 
 

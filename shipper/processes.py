@@ -1,12 +1,15 @@
-"""Processes known by more than their number. Standard library only: the library's own processes know each other by it."""
+"""Processes known by more than their number, and a lock between them. Standard library only: the library's own processes know each other by it."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import gc
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +61,20 @@ def session_members(session: int) -> list[int]:
 #: Places in what :func:`_stat` returns, and the letters of a process that only waits to be reaped.
 _STATE, _, _GROUP, _SESSION = range(4)
 _DEAD = "ZX"
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lock ``path`` for the length of the block. Another holder, in this process or another one, is waited for without limit, after
+    one call of ``on_wait``. The kernel lets go of it when its holder dies. Raises OSError if the file cannot be made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def be_fast() -> None:

@@ -12,6 +12,7 @@ import datetime as dt
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from shipper.config.load import load_platform, references
 from shipper.config.pipeline import Pipeline, Runner
 from shipper.errors import UsageError
 from shipper.processes import group_members, session_members
+from shipper.s3a import s3a_jars
 from shipper.stopping import Stopped, child_environment
 
 if TYPE_CHECKING:
@@ -125,11 +127,16 @@ class Job(JobOptions):
         if runner.spark_submit is None:
             return [runner.python or sys.executable, "-m", "spark_jobs", *arguments]
         main = Path(__file__).resolve().parents[1] / "spark_jobs" / "__main__.py"
-        jars = ",".join(filter(None, (str(READER_JAR), runner.conf.get("spark.jars"))))
+        more = s3a_jars(self.pipeline, _spark_home(runner.spark_submit))
+        jars = ",".join(filter(None, (str(READER_JAR), *map(str, more), runner.conf.get("spark.jars"))))
         conf = {**runner.conf, "spark.jars": jars}  # Spark's driver has started when spark_jobs could say so
         settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         options = ["--master", runner.spark_master, "--deploy-mode", "client", "--driver-memory", runner.driver_memory]
         return [runner.spark_submit, *options, *settings, str(main), *arguments]
+
+
+def _spark_home(spark_submit: str) -> Path:
+    return Path(shutil.which(spark_submit) or spark_submit).resolve().parents[1]
 
 
 def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:

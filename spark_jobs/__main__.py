@@ -22,7 +22,7 @@ from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import deciding
 from shipper.driver.clusters import Clusters
-from shipper.errors import ShipperError
+from shipper.errors import JarsUnavailable, ShipperError
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
 from shipper.runner import GATE_SOURCE, GRACE_SECONDS, LOOK, PLAN, SHIP, JobOptions
@@ -101,7 +101,8 @@ def _run(arguments: argparse.Namespace) -> int:
     steps = {step.partition(":")[0] for step in arguments.steps}
     if PLAN in steps:  # it lists files; Java starts while Python imports the rest
         set_environment(pipeline)
-        begin_java(spark_settings(pipeline))
+        with suppress(JarsUnavailable):  # the step says so, and leaves its result
+            begin_java(spark_settings(pipeline))
     from shipper.driver.context import RunContext
     from shipper.driver.run import run_steps
     from shipper.report.run_folder import RunFolder

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shipper import s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
@@ -50,6 +51,7 @@ class SparkEngine(Engine):
         self._files: Hadoop | None = None
         self._begun: threading.Thread | None = None
         self._stopping: threading.Thread | None = None
+        self._requests: dict[str, int] = {}
 
     # Begin and end
 
@@ -63,7 +65,7 @@ class SparkEngine(Engine):
                 self._files = Hadoop.of(spark)
             else:
                 set_environment(self._pipeline)
-                self._files = Hadoop.start(spark_settings(self._pipeline))
+                self._files = Hadoop.start(spark_settings(self._pipeline), s3a.secrets(self._pipeline))
         return self._files
 
     @property
@@ -148,6 +150,18 @@ class SparkEngine(Engine):
 
     def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
         return listing.empty_files(self._hadoop, files)
+
+    def source_requests(self) -> dict[str, int]:
+        spark = self._session
+        hadoop = self._files or (Hadoop.of(spark) if spark is not None else None)
+        if hadoop is None or not s3a.reads_s3(self._pipeline):
+            return {}
+        bucket = "/".join(self._pipeline.source.path.split("/")[:3])
+        with contextlib.suppress(Exception):  # figures for people: no reason for a step that succeeded to fail
+            now, before = listing.requests(hadoop, f"{bucket}/"), self._requests
+            self._requests = now
+            return {kind: count - (before.get(kind, 0) if before.get(kind, 0) <= count else 0) for kind, count in now.items()}
+        return {}
 
     # Lines
 

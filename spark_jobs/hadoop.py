@@ -21,15 +21,25 @@ class Hadoop:
     """Hadoop's Configuration."""
 
     @classmethod
-    def start(cls, settings: Mapping[str, str]) -> Hadoop:
+    def start(cls, settings: Mapping[str, str], secrets: Mapping[str, str]) -> Hadoop:
         """As a SparkContext with these settings would have it: by the function that it calls, of the SparkConf that it would make. Raises what
-        pyspark raises if there is no JVM to be had."""
+        pyspark raises if there is no JVM to be had.
+
+        ``secrets``: for Hadoop's Configuration alone, which nobody prints. Settings are on the JVM's command line, and Spark shows them."""
         jvm = file_gateway(settings).jvm
         conf = jvm.org.apache.spark.SparkConf(True)  # what was set up for this machine, and `spark-submit` was told
         for key, value in settings.items():
             conf.set(key, value)
-        return cls(jvm, jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf))
+        found = cls(jvm, jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf))
+        tell(found.conf, secrets)
+        return found
 
     @classmethod
     def of(cls, spark: SparkSession) -> Hadoop:
         return cls(spark._jvm, spark._jsc.hadoopConfiguration())
+
+
+def tell(conf: Any, secrets: Mapping[str, str]) -> None:
+    """Sets them in Hadoop's Configuration, over the gateway's own connection."""
+    for name, value in secrets.items():
+        conf.set(name, value)

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from shipper import s3a
 from shipper.runner import READER_JAR
 
 #: Of the Spark whose launcher says :data:`_MODULES` (org.apache.spark.launcher.JavaModuleOptions).
@@ -58,7 +59,8 @@ _THEIRS = (
     *("SPARK_DIST_CLASSPATH", "_SPARK_CMD_USAGE"),
 )
 _THEIR_FILES = ("spark-defaults.conf", "spark-env.sh", "java-opts")
-_THEIR_SETTINGS = ("spark.driver.extraClassPath", "spark.driver.extraLibraryPath", "spark.driver.defaultJavaOptions")
+_CLASS_PATH = "spark.driver.extraClassPath"
+_THEIR_SETTINGS = ("spark.driver.extraLibraryPath", "spark.driver.defaultJavaOptions")
 #: Appended to the class path, as the launcher does.
 _HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
@@ -96,6 +98,7 @@ def command(settings: Mapping[str, str], options: Sequence[str] = ()) -> list[st
         return None
     conf_dir = conf_folder(home)
     path = [*([str(conf_dir)] if conf_dir.exists() else []), class_path(home)]
+    path += filter(None, [settings.get(_CLASS_PATH)])  # behind all that is archived
     path += [os.environ[name] for name in _HADOOP_FOLDERS if os.environ.get(name)]
     own = settings.get("spark.driver.extraJavaOptions", "").split()
     return [
@@ -132,6 +135,7 @@ def _is_plain(settings: Mapping[str, str], home: Path) -> bool:
         and settings.get("spark.master", "").startswith("local")
         and not any(os.environ.get(name) for name in _THEIRS)
         and not any(settings.get(name) for name in _THEIR_SETTINGS)
+        and (_CLASS_PATH not in settings or s3a.is_ours(settings[_CLASS_PATH]))
         and not any((conf_folder(home) / name).exists() for name in _THEIR_FILES)
         # The launcher takes quotes and backslashes apart, and refuses a heap size.
         and not re.search(r"['\"\\]|-Xmx", settings.get("spark.driver.extraJavaOptions", ""))

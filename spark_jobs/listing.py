@@ -25,6 +25,12 @@ _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
 #: In place of a format: the last bytes as they are stored (Folder.java).
 _TAIL = "tail"
 _ARROW_CODECS = {"lz4": "lz4_raw"}
+#: As S3A counts them.
+_REQUESTS = {
+    "LIST": ("object_list_request", "object_continue_list_request"),
+    "HEAD": ("action_http_head_request",),
+    "GET": ("action_http_get_request",),
+}
 #: Files with another name than `source.include` wants, of which more are counted only.
 _MOST_OTHERS = 1_000
 #: Py4J hands a number to Java as a long if it needs one.
@@ -54,8 +60,9 @@ def list_files(
     found = packed.Unpacker(content)
     files = []
     for _ in found:
-        path, uri, size, modified_ms, is_open = found.text(), found.text(), found.number(), found.number(), found.number()
-        files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], open=bool(is_open)))
+        path, uri, size, modified_ms = found.text(), found.text(), found.number(), found.number()
+        is_open, etag = bool(found.number()), found.text()
+        files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], is_open, etag))
     wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
     return Listed(files, too_many=wanted_files > most)
 
@@ -141,6 +148,14 @@ def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline
     ends = b"" if source.format == "whole_file" else b"\n"
     long = any(len(record) > _LONG_LINE_BYTES for head in found for record in (head.split(ends) if ends else [head]))
     return Sample(size / packed_size, long)
+
+
+def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:
+    """How often the object store was asked since this JVM's client was made, by kind of request as S3 bills it."""
+    found = packed.Unpacker(_folder(hadoop).requests(hadoop.conf, bucket))
+    counters = {found.text(): found.number() for _ in found}
+    counts = {kind: sum(counters.get(name, 0) for name in names) for kind, names in _REQUESTS.items()}
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def empty_files(hadoop: Hadoop, files: Sequence[PlannedFile]) -> set[str]:

@@ -33,7 +33,7 @@ def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
     paths = source_paths(resolve_uri(config_dir, pipeline.source.path), window)
     found: dict[str, Any] = {"spark": version("pyspark"), "class_data": class_data.archive() is not None, "folder": paths[-1]}
     try:
-        found["java"] = str(Hadoop.start(settings).jvm.java.lang.System.getProperty("java.version"))
+        found["java"] = str(Hadoop.start(settings, {}).jvm.java.lang.System.getProperty("java.version"))
     except Exception as error:
         print(json.dumps({**found, "java_error": first_line(error)}))
         return 0

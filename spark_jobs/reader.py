@@ -92,7 +92,7 @@ def reading(spark: SparkSession, pieces: Sequence[FilePiece], limits: LineLimits
     content = bytearray(packed.number(len(pieces)))
     for piece in pieces:
         file, uri = piece.file, uri_of(piece.file)
-        for text in (file.path, uri, uri.rpartition("/")[2], file.format or PLAIN):
+        for text in (file.path, uri, uri.rpartition("/")[2], file.format or PLAIN, file.etag):
             content += packed.text(text)
         for number in (file.size_bytes, file.modified_ms, piece.start, piece.end, piece.split, piece.most_lines):
             content += packed.number(number)

@@ -14,7 +14,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from shipper import s3a
 from shipper.config.pipeline import Pipeline
+from spark_jobs.hadoop import tell
 from spark_jobs.java import afterwards, java_process, spark_gateway
 from spark_jobs.settings import set_environment, spark_settings
 
@@ -38,7 +40,11 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
         set_environment(pipeline)
         if SparkContext._active_spark_context is None and (gateway := spark_gateway(settings, much_work=much_work)) is not None:
             SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=gateway)
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+        tell(
+            spark._jsc.hadoopConfiguration(), s3a.secrets(pipeline)
+        )  # goes with each job to the executors; not in SparkConf, which Spark shows
+        return spark
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_ctrl_c)  # Spark has put its own there

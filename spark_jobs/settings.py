@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 
-from shipper.config.pipeline import Pipeline
+from shipper import s3a
+from shipper.config.pipeline import Pipeline, Runner
 from shipper.config.properties import SQL_DEFAULTS
 from shipper.runner import READER_JAR
 from spark_jobs.java import log_settings
+from spark_jobs.java_command import spark_home
 
 #: A worker fills and frees tens of megabytes a second. glibc gives freed memory back to the kernel at once, and 4 kB at a time is a fault for
 #: each page when it is taken again: up to 75,000 faults per million lines. Kept, and in huge pages (glibc 2.35 or later), a worker needs 10 % less
@@ -34,8 +38,11 @@ def _rows_per_batch(max_line_bytes: int) -> int:
 
 
 def spark_settings(pipeline: Pipeline) -> dict[str, str]:
-    """All of them, with the master and the application's name."""
+    """All of them, with the master and the application's name; no secret. Raises JarsUnavailable for a source that needs more than Spark brings."""
     runner = pipeline.runner
+    hadoop, of_source = s3a.settings(pipeline)
+    more_jars = s3a.s3a_jars(pipeline, Path(os.environ.get("SPARK_HOME") or spark_home()))
+    jars = [str(READER_JAR), *([] if runner.kind == "local" else map(str, more_jars)), runner.conf.get("spark.jars")]
     return {
         "spark.app.name": f"shipper {pipeline.name}",
         "spark.master": runner.spark_master,
@@ -50,7 +57,10 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if runner.kind == "local" else {}),
         "spark.executorEnv.GLIBC_TUNABLES": _TUNABLES,
         **SQL_DEFAULTS,
+        **_for_hadoop(hadoop),
         **runner.conf,
+        **_for_hadoop(of_source),
+        **_more_class_path(runner, more_jars),
         "spark.speculation": "false",
         # What is larger, 1 MB by default, Spark hands to Python in a file; an order has passwords.
         "spark.broadcast.UDFCompressionThreshold": "1g",
@@ -62,8 +72,20 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.sql.files.minPartitionNum": "1",
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
-        "spark.jars": ",".join(filter(None, (str(READER_JAR), runner.conf.get("spark.jars")))),
+        "spark.jars": ",".join(filter(None, jars)),
     }
+
+
+def _for_hadoop(settings: Mapping[str, str]) -> dict[str, str]:
+    return {f"spark.hadoop.{name}": value for name, value in settings.items()}
+
+
+def _more_class_path(runner: Runner, jars: list[Path]) -> dict[str, str]:
+    """In one process, the driver's class path is everybody's: Spark need copy no jar."""
+    if runner.kind != "local" or not jars:
+        return {}
+    theirs = runner.conf.get("spark.driver.extraClassPath")
+    return {"spark.driver.extraClassPath": os.pathsep.join(filter(None, (theirs, s3a.class_path(jars))))}
 
 
 def set_environment(pipeline: Pipeline) -> None:

@@ -19,11 +19,13 @@ from shipper.config.explain import ConfigFault, dotted, problems_of
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
 from shipper.config.rules import Model, check_topic, suggestion
+from shipper.config.s3 import SECRETS
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
 from shipper.errors import ConfigError
 
 M = TypeVar("M", bound=Model)
 _SHORTHANDS = {"routes[0].topic": "topic", "source.path": "source", "schedule.cron": "schedule"}
+_S3 = ("source", "s3")
 _PROPERTIES = (("properties",), ("unsafe_properties",))
 
 
@@ -328,13 +330,15 @@ class Folder(Generic[M]):
 
     def references(self, stem: str) -> set[Reference]:
         """All that the file holds; none if it cannot be read."""
-        return set(references_in(self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers))
+        return set(references_in(self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers_or_hides))
 
     def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Problem]]:
         if self._model is not Cluster:
-            return fill_in(
+            plain, problems = fill_in(
                 file.data, Known.here(), _pipeline_refers, kinds=frozenset[ReferenceKind]({"environment"}), leave=self._leave
             )
+            filled, more = fill_in(plain, Known.here(), _is_s3_secret, leave=self._leave, left=lambda path, text: None)
+            return filled, [*problems, *more]
         return fill_in(file.data, Known.here(), _anything, kinds=EVERYTHING, leave=self._leave, left=_not_known_yet)
 
     def _other_name(self, stem: str, file: YamlFile) -> Problem:
@@ -356,7 +360,15 @@ def missing_folder(config_dir: Path) -> ConfigFault:
 
 def _pipeline_refers(path: KeyPath) -> bool:
     """Where a pipeline may refer to the environment: not in SQL, expressions and globs, where `${` may mean something else."""
-    return path in (("source",), ("source", "path"), ("runs_uri",))
+    return path in (("source",), ("source", "path"), ("runs_uri",)) or (path[:2] == _S3 and not _is_s3_secret(path))
+
+
+def _is_s3_secret(path: KeyPath) -> bool:
+    return path[:2] == _S3 and len(path) == 3 and path[2] in SECRETS
+
+
+def _pipeline_refers_or_hides(path: KeyPath) -> bool:
+    return _pipeline_refers(path) or _is_s3_secret(path)
 
 
 def _anything(path: KeyPath) -> bool:

@@ -44,6 +44,7 @@ from shipper.config.rules import (
     refuse,
     suggestion,
 )
+from shipper.config.s3 import S3
 from shipper.config.schedule import Schedule
 from shipper.config.units import Bytes, Seconds
 
@@ -59,6 +60,8 @@ class Source(Model):
     `{window_start:%Y-%m-%d}` is filled in for every hour, day, … (the finest unit in the pattern) of the window, so that a
     wide window reads every folder in it; `{window_end:…}` is the window's end, once. Patterns are made of `%Y %m %d %j %H %M %S`, and of
     `%-m %-d %-j %-H %-M %-S` for numbers without a leading zero (`hour=6`). `${NAME}` and `${NAME:-default}` are taken from the environment."""
+    s3: S3 | None = None
+    """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by reference. S3A's jars come by themselves."""
     include: str = "*"
     """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, never count."""
     window_by: Literal["path", "modified"] = "path"
@@ -131,6 +134,16 @@ class Source(Model):
             "in the window too; remove the one or the other"
         )
         refuse([((), why)] if value == "modified" and "{window_" in info.data.get("path", "") else [])
+        return value
+
+    @field_validator("s3")
+    @classmethod
+    def _s3_has_a_path(cls, value: S3 | None, info: ValidationInfo) -> S3 | None:
+        path = info.data.get("path", "s3a://")
+        if value is not None and not path.startswith(("s3a://", "${")):
+            raise ValueError(
+                f"`s3` is for a `path` that begins with s3a://, and this one is {path}; leave it out, or correct the path"
+            )
         return value
 
     @field_validator("path")

@@ -131,6 +131,10 @@ class Engine(Protocol):
     def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
         """Paths of those that unpack to nothing, or to a byte order mark."""
 
+    def source_requests(self) -> Mapping[str, int]:
+        """How often an object store was asked since the last call, by kind (`LIST`, `HEAD`, `GET`), as far as this process's Java knows; empty for
+        other file systems. Never raises."""
+
     def refuse_unsafe_sql(self, config_dir: Path) -> None:
         """Raises ConfigError for expressions that Spark would take and that would break the promises."""
 

@@ -27,6 +27,8 @@ class ListedFile:
     """The one of the folders or globs that were listed which it lies in."""
     open: bool = False
     """Whether somebody has it open for writing, as far as its file system knows such things: HDFS does."""
+    etag: str = ""
+    """Of an object store: changes with the bytes, also within the same millisecond. Empty where there is none."""
 
     @property
     def name(self) -> str:

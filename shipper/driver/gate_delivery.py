@@ -9,7 +9,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.gate import close_if_needed
 from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
-from shipper.driver.pieces import file_id
+from shipper.driver.pieces import etags_of, file_id
 from shipper.errors import ShipperError
 from shipper.ledger.codec import decode
 from shipper.ledger.inventory import LedgerFigures, figures
@@ -37,7 +37,9 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
         state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
-    ledger = figures(state.chunks, [file_id(file) for file in files], shipped.generation)
+    # What is left alone since it was overwritten is not what the ledger knows by its name, size and time.
+    others = state.chunks.overwritten(etags_of(files))
+    ledger = figures(state.chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generation)
     evidence = DeliveryEvidence(reconcile(shipped, [(file_id(file), file) for file in files], ledger))
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from shipper.config.pipeline import SMALLEST_SPLIT_BYTES
@@ -62,9 +63,11 @@ def pending(
     reshipped: Collection[FileId] = (),
     late: Collection[FileId] = (),
     spark: str | None = None,
+    etags: Mapping[FileId, str] = MappingProxyType({}),
 ) -> Pending:
     """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has declared void before, in
-    an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window.
+    an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window. ``etags``: as they
+    were listed, of an object store.
 
     A file that is complete is done, under whatever transform it was shipped; one that was begun under another cannot be finished.
     Raises DigestChanged, SourceError; then nothing may be sent."""
@@ -77,23 +80,24 @@ def pending(
         else:
             own.setdefault(obstacle, []).append(file)
 
+    overwritten = chunks.overwritten(etags)
     cut_then = chunks.splits_of({file for file in splits_of if chunks.digests.get(file, {digest}) - {digest}})
     for file, starts in splits_of.items():
         states = [chunks.splits.get(SplitId(file, start)) for start in starts]
         known = chunks.files_of_path.get(file.path, set())
-        others = known - {file}
+        others = known if file in overwritten else known - {file}
         if reship and file not in reshipped:
             found.ship_anew(file, known)
         elif chunks.doubts.get(file):
             stop(file, "in doubt")
-        elif file in known and chunks.digests[file] - {digest}:
+        elif file in known - overwritten and chunks.digests[file] - {digest}:
             there = [chunks.splits[split] for split in cut_then[file]]
             if _complete_as_cut(file, there):
                 found.older.append(file)
                 found.note_complete(file, there)
             else:
                 stop(file, "changed")
-        elif others and file not in known:
+        elif others and file not in known - overwritten:
             if on_replaced == "skip":
                 found.skipped.append(file)
             elif on_replaced == "reship":
@@ -121,7 +125,7 @@ def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
         case "other Spark":
             return "it was shipped in part under another version of Spark, and cannot be finished under this one"
         case "replaced":
-            return "it was replaced after it was shipped: size or modification time differ from what the ledger holds"
+            return "it was replaced after it was shipped: size, modification time or ETag differ from what the ledger holds"
 
 
 def _raise_first(own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spark: str | None) -> None:
@@ -148,7 +152,7 @@ def _raise_first(own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spar
         )
     if replaced := own.get("replaced"):
         raise SourceError(
-            f"{_some(replaced)} replaced after being shipped: size or modification time differ from what the ledger holds. Nothing was "
+            f"{_some(replaced)} replaced after being shipped: size, modification time or ETag differ from what the ledger holds. Nothing was "
             "sent. Find out who rewrites finished files; or set `source.on_replaced` to skip or reship."
         )
 

@@ -44,6 +44,11 @@ def file_id(file: PlannedFile) -> FileId:
     return FileId(file.path, file.size_bytes, file.modified_ms)
 
 
+def etags_of(files: Iterable[PlannedFile]) -> dict[FileId, str]:
+    """Of those that have one."""
+    return {file_id(file): file.etag for file in files if file.etag}
+
+
 def uri_of(file: PlannedFile) -> str:
     return file.uri or file.path
 

@@ -14,7 +14,7 @@ from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import Pending, pending, shipped_under_another
-from shipper.driver.pieces import file_id
+from shipper.driver.pieces import etags_of, file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
 from shipper.driver.unreadable import cannot_be_read
 from shipper.errors import ShipperError, SourceError
@@ -173,8 +173,9 @@ def _look_at_files(context: RunContext, result: PlanResult) -> None:
 def _planned(context: RunContext, file: ListedFile) -> PlannedFile:
     starts = context.split_starts(file.id)
     return PlannedFile(
-        path=file.id.path, uri=file.uri, size_bytes=file.id.size_bytes, modified_ms=file.id.modified_ms, splits=len(starts)
-    )
+        path=file.id.path, uri=file.uri, size_bytes=file.id.size_bytes, modified_ms=file.id.modified_ms, etag=file.etag,
+        splits=len(starts),
+    )  # fmt: skip
 
 
 def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str]) -> None:
@@ -257,6 +258,7 @@ class AskedCluster:
             reshipped=self._plan.reshipped(voids),
             late=set(late),
             spark=self._context.engine.version,
+            etags=etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back},
         )
 
     def left(self) -> set[FileId]:

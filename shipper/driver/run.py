@@ -63,6 +63,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     code = 0
     try:
         result = _call(context, name, cluster, started_at)
+        result.source_requests = dict(context.engine.source_requests())
     except Stopped as stopped:
         if name in _BEFORE_THE_FIRST_BYTE:
             stopped.there = "nothing was sent"

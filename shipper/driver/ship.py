@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
@@ -19,7 +20,7 @@ from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
 from shipper.driver.pending import Pending, pending, shipped_under_another
-from shipper.driver.pieces import broken_files, file_id, file_pieces
+from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
 from shipper.driver.scan import scan
 from shipper.driver.ship_order import ship_order
@@ -271,6 +272,7 @@ class ClusterShip:
             on_replaced=self._context.pipeline.source.on_replaced,
             reshipped=self._plan.reshipped(taken.voids),
             spark=self._context.engine.version,
+            etags=etags_of(self._files),
         )
         if unknown := [file for file in self._planned(found.left) if file.unknown]:
             self._context.engine.look_at(unknown)
@@ -380,17 +382,14 @@ class ClusterShip:
         )  # fmt: skip
         if empty:
             self._ledger.write_chunks(
-                encode_chunk(
-                    self._ledger.pipeline,
-                    ChunkKey(split, 0, ""),
-                    replace(
-                        value,
-                        window=self._late_windows.get(split.file, value.window),
-                        splits=len(self._context.split_starts(split.file)),
-                    ),
-                )
+                encode_chunk(self._ledger.pipeline, ChunkKey(split, 0, ""), replace(value, **self._of_file(split.file)))
                 for split in empty
             )
+
+    def _of_file(self, file: FileId) -> dict[str, Any]:
+        """What the ledger says of a file's chunks beside what it says of all."""
+        window = self._late_windows.get(file, str(self._context.window))
+        return {"window": window, "splits": len(self._context.split_starts(file)), "etag": self._of_id[file].etag or None}
 
     def _without_records(self, left: Pending, done: Scan) -> set[FileId]:
         """Files with bytes of which nobody saw a line, though they do not unpack to nothing; they are never complete. One that does is, with

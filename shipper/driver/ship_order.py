@@ -79,6 +79,7 @@ def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) 
                 quarantines=state.quarantines if state else frozenset(),
                 end_known=state is not None and state.end is not None,
                 of=len(starts),
+                etag=file.etag or None,
                 window=file.late_window,
                 headers=headers.get(file.uri, ()),
             )

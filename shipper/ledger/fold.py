@@ -96,6 +96,8 @@ class Chunks:
     """File → transform digests under which any of its chunks was shipped."""
     sparks: dict[FileId, set[str]] = field(default_factory=dict)
     """File → Spark's minor versions under which any of its chunks was shipped; older chunks do not say."""
+    etags: dict[FileId, set[str]] = field(default_factory=dict)
+    """File → ETags that it had when any of its chunks was shipped; only an object store has one."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
     doubts: dict[FileId, Doubt] = field(default_factory=dict)
     """Files of which other bytes were read than they have."""
@@ -119,6 +121,8 @@ class Chunks:
         self.digests.setdefault(file, set()).add(value.digest)
         if value.spark is not None:
             self.sparks.setdefault(file, set()).add(value.spark)
+        if value.etag is not None:
+            self.etags.setdefault(file, set()).add(value.etag)
         self.files_of_path.setdefault(file.path, set()).add(file)
 
     def void(self, voids: Mapping[FileId, Void]) -> None:
@@ -129,8 +133,13 @@ class Chunks:
         for file in voids:
             self.digests.pop(file, None)
             self.sparks.pop(file, None)
+            self.etags.pop(file, None)
             self.doubts.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
+
+    def overwritten(self, etags: Mapping[FileId, str]) -> set[FileId]:
+        """Those that have another ETag than when a chunk of them was shipped: other bytes, as many of them and within the same moment."""
+        return {file for file, etag in etags.items() if etag and self.etags.get(file, {etag}) - {etag}}
 
     def splits_of(self, files: Collection[FileId]) -> dict[FileId, list[SplitId]]:
         """The splits of each of them that are known, as they were cut then. One pass over all; ``files``: a set, or the keys of a dict."""

@@ -81,6 +81,9 @@ class ChunkValue:
     """Into how many splits its ship cut the file; None: by a shipper that did not say."""
     spark: str | None = None
     """Spark's minor version, such as ``4.2``: another one may make other records of the same lines."""
+    etag: str | None = None
+    """Of the file, in an object store: an object that is overwritten within a millisecond by as many bytes is another file all the same. None: the
+    file system has none, or a shipper that did not say."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ class PlannedFile(Result):
     size_bytes: int
     modified_ms: int
     """Milliseconds since the epoch, as the file system says."""
+    etag: str = ""
+    """As an object store says; empty where there is none."""
     splits: int
     left: bool = True
     """Whether any cluster lacks a part of it."""

@@ -57,6 +57,9 @@ class StepResult(Result):
     finished_at: dt.datetime
     phases: dict[str, float] = {}
     """What the step spent its time on, in seconds. The first step of a process also says how long Python took to begin, before `started_at`."""
+    source_requests: dict[str, int] = {}
+    """How often the step asked the object store that the files lie in: `LIST`, `HEAD`, `GET`. Of a step that succeeded, and of its driver alone where
+    Spark's tasks run in other processes."""
 
 
 class _Begin(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,7 +45,16 @@ def times_section(report: RunReport) -> Html | None:
         return None
     longest = max(sum(part.seconds for part in parts) for _, parts in timed)
     rows = (_row(title, parts, longest) for title, parts in timed)
-    return tag("section", tag("h2", "Where the time went"), tag("dl", *rows, class_="times"), id="times")
+    asked = _requests(report)
+    said = tag("p", asked) if asked else None
+    return tag("section", tag("h2", "Where the time went"), tag("dl", *rows, class_="times"), said, id="times")
+
+
+def _requests(report: RunReport) -> str:
+    """Of all steps together: who pays for them wants to know."""
+    found = sum((Counter(step.result.source_requests) for step in steps(report) if step.result), Counter[str]())
+    counts = [f"{count:,} {kind}" for kind, count in found.items()]
+    return f"Requests to the object store: {', '.join(counts)}." if counts else ""
 
 
 def _parts(result: StepResult) -> list[_TimedPhase]:

@@ -26,6 +26,8 @@ class OrderedSplit:
     end_known: bool = False
     of: int | None = None
     """Number of splits of its file."""
+    etag: str | None = None
+    """Of its file, in an object store."""
     window: str | None = None
     """Of the file, if that is not the run's."""
     headers: tuple[tuple[str, bytes], ...] = ()

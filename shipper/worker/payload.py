@@ -114,6 +114,7 @@ class SlicePayload:
             window=split.window or order.window,
             splits=split.of,
             spark=order.spark,
+            etag=split.etag,
         )
 
     def shipped(self, topic: str, ordinals: range | Rows, first: int, end: int, missing: Rows, *, ends_split: bool) -> Chunk:

@@ -99,6 +99,9 @@ class NumberedEngine:
     def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
         return set()
 
+    def source_requests(self) -> dict[str, int]:
+        return {}
+
     def refuse_unsafe_sql(self, config_dir: Path) -> None:
         pass
 

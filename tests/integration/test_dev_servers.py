@@ -91,7 +91,7 @@ def test_up_status_and_down_tell_the_truth(home: Path) -> None:
     assert json.loads(status.stdout)["kafka"]["bootstrap"] == bootstrap
     assert json.loads(up.stdout) == json.loads(status.stdout)
 
-    again = dev(home, "up")
+    again = dev(home, "up", "kafka")
     assert again.returncode == 0
     assert "kafka runs already" in again.stderr
     assert bootstrap in again.stdout

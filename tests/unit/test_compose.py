@@ -3,11 +3,13 @@
 import re
 import tomllib
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from ruamel.yaml import YAML
 from shipper_tools.dev import kafka
+
+from shipper import s3a
+from shipper.pins import read_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
@@ -125,10 +127,7 @@ def test_versions_are_those_that_are_tested():
 
 
 def test_s3a_is_of_the_same_hadoop_as_hdfs():
-    revisions = {
-        dependency.get("name"): dependency.get("rev")
-        for dependency in ElementTree.parse(ROOT / "docker/s3a.ivy.xml").iter("dependency")
-    }
+    revisions = {pin.name: pin.version for pin in read_lock(s3a.LOCK)}
     assert revisions["hadoop-aws"] == tag(SERVICES["namenode"]["image"]) == tag(SERVICES["datanode"]["image"])
 
 

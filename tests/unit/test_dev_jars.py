@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shipper_tools.dev import jars, pins, relock
-from shipper_tools.dev.errors import DevServerError, JarsUnavailable
-from shipper_tools.dev.jars import proxies, resolve_jars
-from shipper_tools.dev.pins import Pin, digest, lock_file, read_lock
+from shipper_tools.dev import jars, relock
+from shipper_tools.dev.jars import lock_file, resolve_jars
 from shipper_tools.dev.ports import free_port
 
 from shipper.cache import cache_folder
+from shipper.errors import JarsUnavailable
+from shipper.jars import MIRROR_VARIABLE, proxies
+from shipper.pins import Pin, digest, read_lock
 
 JARS = {"alpha": b"the first jar", "beta": b"the second jar"}
 GROUP, VERSION = "org.example.things", "1.0"
@@ -61,11 +62,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
     repository = Repository(tmp_path / "repository")
     for name, content in JARS.items():
         repository.put(name, content)
-    monkeypatch.setattr(pins, "LOCKS", tmp_path)
+    monkeypatch.setattr(jars, "LOCKS", tmp_path)
     lock = [Pin(GROUP, name, VERSION, len(data), hashlib.sha256(data).hexdigest()) for name, data in JARS.items()]
     lock_file("things-1.0").write_text("".join(f"{pin}\n" for pin in lock))
     monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv(jars.MIRROR_VARIABLE, repository.url)
+    monkeypatch.setenv(MIRROR_VARIABLE, repository.url)
     thread = threading.Thread(target=repository.server.serve_forever, daemon=True)
     thread.start()
     yield repository
@@ -142,11 +143,11 @@ def test_a_proxy_that_only_java_was_told_of_is_used(monkeypatch: pytest.MonkeyPa
 
 def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repository) -> None:
     code = (
-        "import sys; from pathlib import Path; from shipper_tools.dev import pins; pins.LOCKS = Path(sys.argv[1]);"
+        "import sys; from pathlib import Path; from shipper_tools.dev import jars; jars.LOCKS = Path(sys.argv[1]);"
         "from shipper_tools.dev.jars import resolve_jars; print(resolve_jars('things-1.0'))"
     )
     processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(pins.LOCKS)], stdout=subprocess.PIPE, text=True) for _ in range(3)
+        subprocess.Popen([sys.executable, "-c", code, str(jars.LOCKS)], stdout=subprocess.PIPE, text=True) for _ in range(3)
     ]
     folders = {process.communicate(timeout=60)[0].strip() for process in processes}
 
@@ -159,7 +160,7 @@ def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repositor
 def test_an_unreachable_repository_is_one_paragraph_with_the_remedy(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(jars.MIRROR_VARIABLE, f"http://127.0.0.1:{free_port()}/")
+    monkeypatch.setenv(MIRROR_VARIABLE, f"http://127.0.0.1:{free_port()}/")
 
     with pytest.raises(JarsUnavailable) as caught:
         resolve()
@@ -210,7 +211,7 @@ def test_the_cache_is_where_the_environment_says() -> None:
 
 
 def test_every_lock_of_the_project_can_be_read() -> None:
-    locks = sorted(pins.LOCKS.glob("*.txt"))
+    locks = sorted(jars.LOCKS.glob("*.txt"))
     assert [path.stem for path in locks if len(read_lock(path)) < 2] == []
     kafka = {pin.name: pin.version for pin in read_lock(lock_file("kafka-4.3.1"))}
     assert len(kafka) == 92
@@ -232,12 +233,12 @@ def test_a_broken_lock_says_where(tmp_path: Path, text: str, expected: str) -> N
     path = tmp_path / "lock.txt"
     path.write_text(text)
 
-    with pytest.raises(DevServerError, match=expected):
+    with pytest.raises(JarsUnavailable, match=expected):
         read_lock(path)
 
 
 def test_a_missing_lock_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DevServerError, match="Cannot read the list of jars"):
+    with pytest.raises(JarsUnavailable, match="Cannot read the list of jars"):
         read_lock(tmp_path / "lock.txt")
 
 

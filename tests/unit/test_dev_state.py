@@ -14,10 +14,10 @@ import pytest
 from shipper_tools.dev import state
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.ports import free_port, why_unusable
-from shipper_tools.dev.process import exclusive, spawn, stop
+from shipper_tools.dev.process import spawn, stop
 from shipper_tools.dev.state import ServerState
 
-from shipper.processes import ProcessId
+from shipper.processes import ProcessId, exclusive
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 DEAF = [
@@ -146,7 +146,7 @@ def test_a_server_survives_the_thread_that_started_it(tmp_path: Path) -> None:
 
 def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from shipper_tools.dev.process import exclusive\n"
+        "import sys, time; from pathlib import Path; from shipper.processes import exclusive\n"
         "with exclusive(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     lock, waited = tmp_path / "lock", threading.Event()

@@ -130,6 +130,27 @@ class TestRemaining:
             with pytest.raises(DigestChanged):
                 pending({large: [0]}, chunks, digest="d2", reship=False, on_replaced="fail")
 
+    def test_an_object_with_another_etag_is_another_file(self):
+        chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True, etag="one")))
+        assert self.left(chunks, etags={FILE: "one"}).complete == [FILE]
+        with pytest.raises(SourceError, match="replaced after being shipped: size, modification time or ETag differ"):
+            self.left(chunks, etags={FILE: "two"})
+        with pytest.raises(SourceError, match="replaced after being shipped"):
+            self.left(chunks, etags={FILE: "two"}, digest="d2")
+        assert self.left(chunks, etags={FILE: "two"}, on_replaced="skip").skipped == [FILE]
+        anew = self.left(chunks, etags={FILE: "two"}, on_replaced="reship")
+        assert (anew.left, set(anew.void)) == ([FILE], {FILE})
+
+        chunks.void({FILE: Void(5, "r")})
+        chunks.feed(log(chunk(0, 30, 30, generation=6, etag="two")))
+        assert self.left(chunks, etags={FILE: "two"}, on_replaced="reship").partial == [FILE], "begun anew, and finished"
+
+    def test_an_object_that_was_shipped_before_the_ledger_knew_etags_is_done(self):
+        chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True)))
+        assert self.left(chunks, etags={FILE: "any"}).complete == [FILE]
+        known = Chunks("web").feed(log(chunk(0, 50, 50, end=True, etag="one")))
+        assert self.left(known).complete == [FILE], "a file system that names none"
+
     def test_a_late_file_that_cannot_be_shipped_holds_up_no_other(self):
         begun, other = FILE._replace(path="begun"), FILE._replace(path="other")
         replaced, before = FILE._replace(path="replaced"), FILE._replace(path="replaced", modified_ms=1)

@@ -27,7 +27,9 @@ from py4j.protocol import Py4JError
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.serializers import UTF8Deserializer, read_int
 
+from shipper.jars import resolve_jars
 from shipper.runner import READER_JAR
+from shipper.s3a import LOCK
 from spark_jobs import java
 
 _ROOT = Path(__file__).parents[2]
@@ -80,7 +82,8 @@ class WarmJava:
         conf = {
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
-            "spark.jars": str(READER_JAR),
+            # S3A's are looked into by who reads S3 alone.
+            "spark.jars": ",".join(map(str, [READER_JAR, *sorted(resolve_jars(LOCK).glob("*.jar"))])),
             "spark.ui.showConsoleProgress": "false",
         }
         options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]

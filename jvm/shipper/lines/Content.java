@@ -11,6 +11,7 @@ import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
 import net.jpountz.lz4.LZ4FrameInputStream;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileStatus;
@@ -38,6 +39,17 @@ final class Content {
         return found instanceof LocalFileSystem ? ((LocalFileSystem) found).getRawFileSystem() : found;
     }
 
+    /** Changes with the bytes, of an object store; empty where there is none. Without the quotes, which not every server writes everywhere. */
+    static String etag(FileStatus status) {
+        String found = status instanceof EtagSource source ? source.getEtag() : null;
+        return found == null ? "" : found.replace("\"", "");
+    }
+
+    /** Whether both are known, and differ. A plan of an earlier version, or of a file system that names none in its listings, does not know it. */
+    private static boolean isOther(String planned, String etag) {
+        return !planned.isEmpty() && !etag.isEmpty() && !etag.equals(planned);
+    }
+
     /** Raises {@link Changed} if it is not the file that was planned. */
     static Stored open(Piece piece, Configuration conf) throws IOException {
         Path path = new Path(piece.path());
@@ -51,7 +63,7 @@ final class Content {
         if (Hdfs.isOpen(status)) {
             throw new Changed("somebody opened it for writing after it was planned: a later run takes it, when it is closed");
         }
-        if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified()) {
+        if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified() || isOther(piece.etag(), etag(status))) {
             throw new Changed("it was replaced or written to after it was planned: run the window again, the plan is made anew");
         }
         return open(fs, status);

@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
@@ -26,6 +27,8 @@ import org.apache.hadoop.fs.GlobExpander;
 import org.apache.hadoop.fs.GlobPattern;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.hadoop.fs.statistics.IOStatistics;
+import org.apache.hadoop.fs.statistics.IOStatisticsSupport;
 
 /** What lies in folders, and how files begin: each asked with one call from Python, and with many at once from the file system. */
 public final class Folder {
@@ -40,7 +43,7 @@ public final class Folder {
      * @param most stops when more files than that have been found, so that the answer may have one more
      * @param from files that were modified before, in ms since the epoch, are passed over
      * @param before files that were modified then or later, too
-     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, and the number of the path that it was found under (of several, the first); then how many were not told
+     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, its ETag (empty where the file system has none), and the number of the path that it was found under (of several, the first); then how many were not told
      */
     public static String list(
             Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers, long from, long before)
@@ -138,7 +141,7 @@ public final class Folder {
             Packed.Writer out = new Packed.Writer().number(found.size());
             for (FileStatus file : found.values()) {
                 out.text(file.getPath().toString()).text(file.getPath().toUri().toString());
-                out.number(file.getLen()).number(file.getModificationTime()).number(Hdfs.isOpen(file) ? 1 : 0);
+                out.number(file.getLen()).number(file.getModificationTime()).number(Hdfs.isOpen(file) ? 1 : 0).text(Content.etag(file));
                 out.number(under.get(file.getPath().toString()));
             }
             return out.number(Math.max(0, others - mostOthers)).packed();
@@ -239,6 +242,22 @@ public final class Folder {
         return Content.fileSystem(found, conf).open(found);
     }
 
+    /**
+     * How often this JVM's client of an object store has asked it, in all of its threads.
+     *
+     * @return packed: a count, and for each kind of request, named as the client does, a text and a number
+     */
+    public static String requests(Configuration conf, String path) throws IOException {
+        IOStatistics found = IOStatisticsSupport.retrieveIOStatistics(Content.fileSystem(new Path(path), conf));
+        Map<String, Long> counters = found == null ? new TreeMap<>() : new TreeMap<>(found.counters());
+        counters.values().removeIf(count -> count == 0);
+        Packed.Writer out = new Packed.Writer().number(counters.size());
+        for (Map.Entry<String, Long> counter : counters.entrySet()) {
+            out.text(counter.getKey()).number(counter.getValue());
+        }
+        return out.packed();
+    }
+
     private static Object head(Configuration conf, Path path, String format, int count) {
         try {
             FileSystem fs = Content.fileSystem(path, conf);
@@ -266,7 +285,7 @@ public final class Folder {
 
     private static byte[] rows(FileStatus file, String format, Configuration conf, int count) throws IOException {
         Piece all = new Piece(
-                file.getPath().toString(), "", "", format, file.getLen(), file.getModificationTime(), 0, file.getLen(), 0, Long.MAX_VALUE);
+                file.getPath().toString(), "", "", format, "", file.getLen(), file.getModificationTime(), 0, file.getLen(), 0, Long.MAX_VALUE);
         ByteArrayOutputStream found = new ByteArrayOutputStream();
         try (PieceRecords rows = PieceRecords.open(all, new LineSource.Limits(count, count, null), conf)) {
             while (found.size() < count && rows.next()) {

@@ -11,17 +11,17 @@ import java.util.List;
  * tables, those of the parts that lie in there (docs/adr/0020).
  */
 record Piece(
-        String path, String uri, String name, String format, long size, long modified, long start, long end, long split, long mostLines)
+        String path, String uri, String name, String format, String etag, long size, long modified, long start, long end, long split, long mostLines)
         implements Serializable {
 
-    /** What spark_jobs/reader.py packed: a count, and for each piece four texts and six numbers. */
+    /** What spark_jobs/reader.py packed: a count, and for each piece five texts and six numbers. */
     static List<Piece> unpack(byte[] packed) throws IOException {
         DataInputStream in = Packed.reader(packed);
         long count = in.readLong();
         List<Piece> pieces = new ArrayList<>();
         for (long i = 0; i < count; i++) {
             pieces.add(new Piece(
-                    Packed.text(in), Packed.text(in), Packed.text(in), Packed.text(in),
+                    Packed.text(in), Packed.text(in), Packed.text(in), Packed.text(in), Packed.text(in),
                     in.readLong(), in.readLong(), in.readLong(), in.readLong(), in.readLong(), in.readLong()));
         }
         return pieces;

@@ -5,8 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+from shipper_tools.dev.s3 import ACCESS_KEY
+
 PIPELINE = "shop_logs"
 CLUSTER = "demo"
+BUCKET = "shop-logs"
+#: Where the pipeline's file says that the S3 server's secret key is.
+SECRET_VARIABLE = "DEMO_S3_SECRET_KEY"
 
 #: Topic → partitions.
 TOPICS = {
@@ -25,7 +30,8 @@ owner: shop-team
 description: What the shop's five services wrote, hour by hour
 schedule: {{cron: "0 * * * *", start: "{start:%Y-%m-%dT%H:%M}", catchup: true}}
 source:
-  path: logs/{{window_start:%Y-%m-%d}}/{{window_start:%H}}/
+  path: s3a://{bucket}/{{window_start:%Y-%m-%d}}/{{window_start:%H}}/
+  s3: {{endpoint: "{endpoint}", path_style: true, access_key: {access_key}, secret_key: "${{{secret}}}"}}
   include: "*.log*"
   settle: 0s                 # the demo's files are finished when the scheduler starts
   when_empty: succeed        # the demo writes one hour of logs and no other
@@ -46,13 +52,19 @@ bootstrap: {bootstrap}
 """
 
 
-def write_config(folder: Path, *, schema: Path, bootstrap: str, start: dt.datetime) -> str:
+def write_config(folder: Path, *, schema: Path, bootstrap: str, endpoint: str, start: dt.datetime) -> str:
     """Writes the pipeline and its cluster below ``folder`` and returns the pipeline's text.
 
     ``start`` (a whole hour, UTC) is where its schedule begins: with the hour before now, exactly one window is due.
     """
     pipeline = _PIPELINE_YAML.format(
-        schema=schema, start=start, topics=", ".join(topic for topic in TOPICS if topic.startswith("logs."))
+        schema=schema,
+        start=start,
+        bucket=BUCKET,
+        endpoint=endpoint,
+        access_key=ACCESS_KEY,
+        secret=SECRET_VARIABLE,
+        topics=", ".join(topic for topic in TOPICS if topic.startswith("logs.")),
     )
     cluster = _CLUSTER_YAML.format(schema=schema, bootstrap=bootstrap)
     for path, text in ((f"pipelines/{PIPELINE}.yaml", pipeline), (f"clusters/{CLUSTER}.yaml", cluster)):

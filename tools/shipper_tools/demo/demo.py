@@ -1,9 +1,9 @@
-"""The whole of shipper in a few minutes, on this machine alone: real Kafka, real Airflow, real Spark.
+"""The whole of shipper in a few minutes, on this machine alone: real S3, real Kafka, real Airflow, real Spark.
 
 ::
 
-    an hour of logs ─▶ Airflow's scheduler runs the pipeline's DAG ─▶ what is where, counted three times
-                       the same window again                      ─▶ 0 sent
+    an hour of logs in S3 ─▶ Airflow's scheduler runs the pipeline's DAG ─▶ what is where, counted three times
+                       the same window again                            ─▶ 0 sent
 
 Everything lies below ``.dev/demo`` and is made anew each time. All servers are on loopback, on free ports, and are
 stopped at the end, whatever the end is.
@@ -26,16 +26,17 @@ from rich.table import Column, Table
 from shipper.config import load_cluster
 from shipper.errors import ShipperError, UsageError
 from shipper.kafka.client import ClusterClient
+from shipper.processes import exclusive
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
 from shipper_tools.demo.airflow import READY_WITHIN_SECONDS, Airflow
-from shipper_tools.demo.config import CLUSTER, PIPELINE, TOPICS, write_config
+from shipper_tools.demo.config import BUCKET, CLUSTER, PIPELINE, SECRET_VARIABLE, TOPICS, write_config
 from shipper_tools.demo.watch import find_dag, follow, scheduled_run, wait_for
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.dev.process import exclusive
+from shipper_tools.dev.s3 import SECRET_KEY, S3Server
 from shipper_tools.samples.logs import LogSummary, write_logs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,7 +44,7 @@ _SEED = 20261101
 
 
 def run_demo(keep: bool, lines: int, console: Console) -> int:
-    """Returns the exit code. With ``keep``, Kafka and Airflow stay up until Ctrl-C."""
+    """Returns the exit code. With ``keep``, S3, Kafka and Airflow stay up until Ctrl-C."""
     dags = ROOT / "dags"
     if not (dags / "shipper_dags.py").exists():
         raise UsageError(f"The demo needs the project's dags folder, and there is none at {dags}: run it in a clone.")
@@ -53,7 +54,7 @@ def run_demo(keep: bool, lines: int, console: Console) -> int:
         try:
             _Demo(dev / "demo", dags, console).run(lines, keep)
         except Stopped as stopped:
-            console.print("[yellow]stopped; Kafka and Airflow are down[/]")
+            console.print("[yellow]stopped; S3, Kafka and Airflow are down[/]")
             return 128 + stopped.signum
         except ShipperError as error:
             console.print(error.message, style="red", markup=False, soft_wrap=True)
@@ -82,10 +83,12 @@ class _Demo:
         self._console = console
         self._started = time.monotonic()
         self._kafka = KafkaServer(folder / "kafka", die_with_parent=True, say=self._say)
-        self._airflow = Airflow(folder / "airflow", dags, {"SHIPPER_CONFIG": str(folder / "config")})
+        self._s3 = S3Server(folder / "s3", die_with_parent=True, say=self._say)
+        environment = {"SHIPPER_CONFIG": str(folder / "config"), SECRET_VARIABLE: SECRET_KEY}
+        self._airflow = Airflow(folder / "airflow", dags, environment)
 
     def run(self, lines: int, keep: bool) -> None:
-        with self._kafka:
+        with self._kafka, self._s3:
             try:
                 written = self._prepare(lines)
                 self._say("the scheduler finds a window that is due, and runs the DAG")
@@ -104,15 +107,16 @@ class _Demo:
 
     def _prepare(self, lines: int) -> LogSummary:
         """Airflow takes the longest to start, so the rest is done meanwhile."""
-        bootstrap = self._kafka.bootstrap
-        self._say(f"Kafka is up at {bootstrap}")
+        bootstrap, endpoint = self._kafka.bootstrap, self._s3.endpoint
+        self._say(f"Kafka is up at {bootstrap}, S3 at {endpoint}")
         config = self._folder / "config"
         schema = ROOT / "config" / "schema"
-        text = write_config(config, schema=schema, bootstrap=bootstrap, start=self._window.start)
+        text = write_config(config, schema=schema, bootstrap=bootstrap, endpoint=endpoint, start=self._window.start)
         self._airflow.launch()
         self._say(f"Airflow is starting; meanwhile, {lines:,} log lines for the window {self._window}")
         written = write_logs(self._folder / "logs", start=self._window.start, hours=1, lines=lines, seed=_SEED)
-        self._say(f"{len(written.files)} files, {written.size_bytes / 1e6:.0f} MB, in {self._folder / 'logs'}")
+        self._upload(written)
+        self._say(f"{len(written.files)} files, {written.size_bytes / 1e6:.0f} MB, in s3a://{BUCKET}/")
         ClusterClient(load_cluster(config, CLUSTER)).create_topics(TOPICS)
         self._say(f"the pipeline, {config / 'pipelines' / PIPELINE}.yaml:")
         self._console.print(Syntax(text.partition("\n")[2], "yaml", background_color="default", word_wrap=True))
@@ -122,6 +126,13 @@ class _Demo:
         self._say(f"Airflow is up at {self._airflow.url} and has made a DAG of it")
         self._airflow.call("PATCH", f"dags/{PIPELINE}", {"is_paused": False})
         return written
+
+    def _upload(self, written: LogSummary) -> None:
+        """The folders below the bucket are those of the files."""
+        logs, client = self._folder / "logs", self._s3.client
+        client.make_bucket(BUCKET)
+        for file in written.files:
+            client.put(BUCKET, file.path.relative_to(logs).as_posix(), file.path.read_bytes())
 
     def _trigger_again(self) -> str:
         window = {"window_start": self._window.start.isoformat(), "window_end": self._window.end.isoformat()}
@@ -161,8 +172,11 @@ class _Demo:
 
     def _stay(self) -> None:
         console = self._console
-        console.print(f"Airflow: [link]{self._airflow.url}[/] (no login)   Kafka: {self._kafka.bootstrap}", soft_wrap=True)
-        console.print("Ctrl-C stops both.")
+        console.print(
+            f"Airflow: [link]{self._airflow.url}[/] (no login)   Kafka: {self._kafka.bootstrap}   S3: {self._s3.endpoint}",
+            soft_wrap=True,
+        )
+        console.print("Ctrl-C stops all.")
         with contextlib.suppress(Stopped):
             while True:
                 time.sleep(3600)

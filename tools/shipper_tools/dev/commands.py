@@ -15,6 +15,8 @@ from shipper.errors import UsageError
 from shipper.terminal import visible
 from shipper_tools.dev import servers
 from shipper_tools.dev.kafka_tools import run_kafka_tool
+from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
+from shipper_tools.dev.s3_client import S3Client
 from shipper_tools.dev.servers import ServerName
 from shipper_tools.dev.state import ServerState, dev_home
 
@@ -41,7 +43,10 @@ def up(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="Where clients connect; 0 takes any free port.", show_default="kafka 9092, secured 9093, hdfs 8020"
+            min=0,
+            max=65535,
+            help="Where clients connect; 0 takes any free port.",
+            show_default="kafka 9092, secured 9093, s3 9000, hdfs 8020",
         ),
     ] = None,
     secure: Annotated[
@@ -51,6 +56,7 @@ def up(
 ) -> None:
     """Start servers on loopback and leave them running.
 
+    By default a Kafka and an S3 server: a target and a source. The S3 server's access key is `shipper`, its secret key `shipper-development-only`.
     A server that runs already is left as it is. Data are kept in .dev/ (or $SHIPPER_DEV_HOME) and are there again after
     the next start. The first time, the jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
     """
@@ -131,11 +137,31 @@ def read(name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the 
             sys.stdout.buffer.write(value + b"\n")
 
 
+@app.command(epilog="Example: `shipper dev put data/logs/*.log s3a://logs/2026-11-01/06/`")
+def put(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False, help="Files on this machine.")],
+    to: Annotated[str, typer.Argument(metavar="s3a://BUCKET/PREFIX/", help="Where to; the bucket is made if it is not there.")],
+) -> None:
+    """Put files into the S3 server of `shipper dev up`, each under its name."""
+    bucket, _, prefix = to.removeprefix("s3a://").partition("/")
+    if not to.startswith("s3a://") or not bucket or (prefix and not prefix.endswith("/")):
+        raise typer.BadParameter(f"the last argument is s3a://BUCKET/ or s3a://BUCKET/PREFIX/, and not {to!r}")
+    client = S3Client(_address(ServerName.S3), ACCESS_KEY, SECRET_KEY)
+    client.make_bucket(bucket)
+    for file in files:
+        client.put(bucket, f"{prefix}{file.name}", file.read_bytes())
+    _print(f"{len(files)} {'file is' if len(files) == 1 else 'files are'} in s3a://{bucket}/{prefix}")
+
+
 def _kafka() -> str:
     """Where the dev Kafka listens. Raises UsageError."""
-    server = next((server for server in servers.running(dev_home()) if server.name == ServerName.KAFKA), None)
+    return _address(ServerName.KAFKA)
+
+
+def _address(name: ServerName) -> str:
+    server = next((server for server in servers.running(dev_home()) if server.name == name), None)
     if server is None:
-        raise UsageError("Kafka is not up here; start it with `shipper dev up kafka`")
+        raise UsageError(f"{name.capitalize()} is not up here; start it with `shipper dev up {name}`")
     return next(iter(server.addresses.values()))
 
 

@@ -4,7 +4,6 @@
 
     DevServerError            exit code 1
     ├── JavaMissing           no Java, a broken one, or one that is too old
-    ├── JarsUnavailable       jars that could not be fetched, or did not arrive whole
     ├── PortTaken             another process listens where the server should
     └── ServerDied            a server that stopped, or never answered, while it was being started
 
@@ -22,10 +21,6 @@ class DevServerError(ShipperError):
 
 class JavaMissing(DevServerError):
     pass
-
-
-class JarsUnavailable(DevServerError):
-    retriable = True
 
 
 class PortTaken(DevServerError):

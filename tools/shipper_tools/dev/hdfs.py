@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from xml.sax.saxutils import escape
 
+from shipper.errors import JarsUnavailable
 from shipper.processes import ProcessId
-from shipper_tools.dev.errors import JarsUnavailable, PortTaken, ServerDied
+from shipper_tools.dev.errors import PortTaken, ServerDied
 from shipper_tools.dev.jars import Say, resolve_jars
 from shipper_tools.dev.java import find_java
 from shipper_tools.dev.ports import LOOPBACK, free_port, why_unusable

@@ -1,132 +1,23 @@
-"""The cache of jars: each lock's jars in one folder, fetched once, whole or not at all.
-
-The lock has coordinate, size and hash of each jar, so one GET per jar is all it takes: no Java, no Maven, no POM.
-"""
+"""The dev servers' jars, each server's by a lock of its own: ``locks/NAME.txt``."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import time
-import urllib.request
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from http.client import HTTPException
 from pathlib import Path
-from urllib.error import HTTPError, URLError
 
-from shipper.cache import cache_folder
-from shipper_tools.dev.errors import JarsUnavailable
-from shipper_tools.dev.pins import Pin, digest, lock_file, read_lock
-from shipper_tools.dev.process import exclusive
+from shipper import jars
+from shipper.jars import Say
 
-#: Called with one line for people, now and then.
-Say = Callable[[str], None]
+__all__ = ["LOCKS", "Say", "lock_file", "resolve_jars"]
 
-MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
-#: Another root than Maven Central's, for machines that reach only a mirror.
-MIRROR_VARIABLE = "SHIPPER_MAVEN_ROOT"
-#: Without a new byte for so long, a fetch is given up.
-STALL_SECONDS = 45.0
-_AT_ONCE = 8
-_TELL_EVERY_SECONDS = 3.0
-_JAVAS_PROXY = re.compile(r"-D(https?)\.proxy(Host|Port)=(\S+)")
+LOCKS = Path(__file__).parent / "locks"
+
+
+def lock_file(name: str) -> Path:
+    """Where the lock called ``name``, e.g. ``kafka-4.3.1``, is kept: here, or with the library if a pipeline needs its jars."""
+    of_library = jars.LOCKS / f"{name}.txt"
+    return of_library if of_library.is_file() else LOCKS / f"{name}.txt"
 
 
 def resolve_jars(name: str, say: Say = lambda line: None) -> Path:
-    """The folder with exactly the jars of the lock ``name``, for ``java -cp 'FOLDER/*'``.
-
-    Warm, this looks at sizes only (a millisecond). Cold, it fetches them: other processes that want the same jars wait.
-    The folder gets its name by one rename after every jar was compared with its hash, so what a killed process leaves
-    never counts as done. ``say`` gets a line now and then, and none when everything is there.
-
-    Raises:
-        JarsUnavailable: a jar cannot be had, or the cache cannot be written.
-        DevServerError: there is no such lock.
-    """
-    pins = read_lock(lock_file(name))
-    cache = cache_folder()
-    folder = cache / "jars" / f"{name}-{digest(pins)}"
-    if _complete(folder, pins):
-        return folder
-    try:
-        with exclusive(cache / "jars" / f"{name}.lock", lambda: say(f"waiting for another process: {name}")):
-            if not _complete(folder, pins):
-                _fetch(name, pins, folder, say)
-    except OSError as problem:
-        raise JarsUnavailable(
-            f"The jars of {name} cannot be kept in {cache}: {problem}. Name a folder that can be written, with room for "
-            f"{sum(pin.size_bytes for pin in pins) / 1e6:.0f} MB, in SHIPPER_CACHE."
-        ) from problem
-    return folder
-
-
-def _complete(folder: Path, pins: tuple[Pin, ...]) -> bool:
-    return all(pin.has_arrived(folder) for pin in pins)
-
-
-def _fetch(name: str, pins: tuple[Pin, ...], folder: Path, say: Say) -> None:
-    """By way of a folder beside it. What has arrived there is kept for the next attempt, should this one fail."""
-    say(f"resolving {len(pins)} jars of {name} ({sum(pin.size_bytes for pin in pins) / 1e6:.0f} MB) into {folder}")
-    arriving = folder.with_name(f"{folder.name}.partial")
-    arriving.mkdir(exist_ok=True)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies()))
-    pool = ThreadPoolExecutor(_AT_ONCE)
-    try:
-        told = time.monotonic()
-        fetched = [pool.submit(_download, pin, arriving, opener) for pin in pins]
-        for count, future in enumerate(as_completed(fetched), start=1):
-            future.result()
-            if time.monotonic() - told > _TELL_EVERY_SECONDS:
-                say(f"… {count} of {len(pins)} jars")
-                told = time.monotonic()
-    finally:
-        pool.shutdown(cancel_futures=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    arriving.rename(folder)
-
-
-def _download(pin: Pin, folder: Path, opener: urllib.request.OpenerDirector) -> None:
-    """Writes the jar only if it is the locked one. Raises JarsUnavailable; OSError if it cannot be written."""
-    if pin.has_arrived(folder):
-        return
-    root = os.environ.get(MIRROR_VARIABLE) or MAVEN_CENTRAL
-    url = f"{root.rstrip('/')}/{pin.group.replace('.', '/')}/{pin.name}/{pin.version}/{pin.file_name}"
-    try:
-        with opener.open(url, timeout=STALL_SECONDS) as answer:
-            content = answer.read()
-    except HTTPError as error:
-        if error.code == 404:
-            raise JarsUnavailable(
-                f"The Maven repository has no {pin.coordinate}. If {MIRROR_VARIABLE} names a mirror, it may lack it; without it "
-                "Maven Central is asked."
-            ) from error
-        raise _unreachable(pin, f"it answers {error.code} {error.reason}") from error
-    except (OSError, HTTPException) as error:
-        reason = error.reason if isinstance(error, URLError) else error
-        said = f"no byte arrived for {STALL_SECONDS:.0f} seconds" if isinstance(reason, TimeoutError) else str(reason)
-        raise _unreachable(pin, said) from error
-    pin.verify(content)
-    part = folder / f"{pin.file_name}.part"
-    part.write_bytes(content)
-    part.rename(folder / pin.file_name)
-
-
-def _unreachable(pin: Pin, reason: str) -> JarsUnavailable:
-    return JarsUnavailable(
-        f"{pin.coordinate} could not be fetched: the Maven repository cannot be reached ({reason}). Check the network. Behind a "
-        f"proxy set HTTPS_PROXY=http://HOST:PORT, with a mirror set {MIRROR_VARIABLE}=URL, for an authority of your own SSL_CERT_FILE, or copy "
-        "the cache folder from a machine where it worked and name it in SHIPPER_CACHE. What did arrive is kept for the next attempt."
-    )
-
-
-def proxies(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Scheme → proxy: what the environment (or macOS) says, and what Java is told in JAVA_TOOL_OPTIONS, which is where a machine that
-    runs Spark may have its only word about one."""
-    said: dict[str, dict[str, str]] = {}
-    for scheme, what, value in _JAVAS_PROXY.findall(environ.get("JAVA_TOOL_OPTIONS", "")):
-        said.setdefault(scheme, {})[what] = value
-    usual = {"http": "80", "https": "443"}
-    javas = {scheme: f"http://{to['Host']}:{to.get('Port', usual[scheme])}" for scheme, to in said.items() if "Host" in to}
-    return javas | urllib.request.getproxies()
+    """See :func:`shipper.jars.resolve_jars`; of the lock ``name``."""
+    return jars.resolve_jars(lock_file(name), say)

@@ -261,7 +261,7 @@ class KafkaServer:
             protocols = listeners.get("listener.security.protocol.map", _PROPERTIES["listener.security.protocol.map"])
             listeners["listener.security.protocol.map"] = f"{protocols},{name}:{protocol}"
         properties = _PROPERTIES | listeners | self._properties
-        text = "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+        text = "".join(f"{name}={escaped(value)}\n" for name, value in properties.items())
         (self.directory / "server.properties").write_text(text, encoding="ascii")
         (self.directory / "log4j2.xml").write_text(_LOG4J.format(file="logs/server.log"), encoding="utf-8")
 
@@ -316,7 +316,7 @@ def new_cluster_id() -> str:
     return name
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
     r"""A value as Java reads it from a properties file: backslashes doubled, what is not ASCII as \uXXXX."""
     units = struct.iter_unpack(">H", value.replace("\\", "\\\\").encode("utf-16-be"))
     return "".join(chr(unit) if 32 <= unit < 127 else f"\\u{unit:04x}" for (unit,) in units)

@@ -1,4 +1,4 @@
-"""A server's process: stopped within a deadline, never left behind by a test. And a lock between processes."""
+"""A server's process: stopped within a deadline, never left behind by a test."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from shipper.processes import ProcessId
 
@@ -95,20 +92,3 @@ def _watch(pid: int) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-@contextlib.contextmanager
-def exclusive(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock ``path`` for the length of the block. Another holder, in this process or another one, is waited for without limit, after
-    one call of ``on_wait``. The kernel lets go of it when its holder dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        on_wait()
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()

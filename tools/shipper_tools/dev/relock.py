@@ -1,8 +1,9 @@
 """Write a lock: resolve a few coordinates with all that they depend on, and pin what came.
 
-For the people who maintain the dev servers. ``python -m shipper_tools.dev.relock kafka-4.3.1 GROUP:NAME:VERSION …
-[--exclude GROUP[:NAME]] … [--alone]`` rewrites ``locks/kafka-4.3.1.txt``, whose head names the call that made it. What depends on what is found
-out by Ivy, whose jar ships inside pyspark, so Java and Python are all it needs. Behind a proxy, Java's options go into JAVA_TOOL_OPTIONS.
+For the people who maintain them. ``python -m shipper_tools.dev.relock kafka-4.3.1 GROUP:NAME:VERSION …
+[--exclude GROUP[:NAME]] … [--alone]`` rewrites ``locks/kafka-4.3.1.txt`` (a lock that lies in ``shipper/locks`` there), whose head names the
+call that made it. What depends on what is found out by Ivy, whose jar ships inside pyspark, so Java and Python are all it needs. Behind a
+proxy, Java's options go into JAVA_TOOL_OPTIONS.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from shipper_tools.dev.errors import JarsUnavailable
-from shipper_tools.dev.jars import MAVEN_CENTRAL, MIRROR_VARIABLE
+from shipper.errors import JarsUnavailable
+from shipper.jars import MAVEN_CENTRAL, MIRROR_VARIABLE
+from shipper.pins import Pin, read_lock, sha256_of
+from shipper_tools.dev.jars import lock_file
 from shipper_tools.dev.java import find_java
-from shipper_tools.dev.pins import Pin, lock_file, read_lock, sha256_of
 
 _SETTINGS = """<ivysettings>
   <settings defaultResolver="maven"/>

@@ -8,13 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shipper.jars import Say
+from shipper.processes import exclusive
 from shipper_tools.dev import state
 from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.hdfs import HdfsServer
-from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
 from shipper_tools.dev.ports import LOOPBACK, why_unusable
-from shipper_tools.dev.process import exclusive
+from shipper_tools.dev.s3 import S3Server
 from shipper_tools.dev.state import ServerState
 
 if TYPE_CHECKING:
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 
 class ServerName(StrEnum):
     KAFKA = "kafka"
+    S3 = "s3"
     HDFS = "hdfs"
 
 
-#: What `dev up` starts when nothing is named.
-DEFAULT = (ServerName.KAFKA,)
+#: What `dev up` starts when nothing is named: a source and a target.
+DEFAULT = (ServerName.KAFKA, ServerName.S3)
 #: Where the example configuration expects them.
-_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.HDFS: 8020}
-_SERVERS: Mapping[ServerName, type[KafkaServer | HdfsServer]] = {ServerName.KAFKA: KafkaServer, ServerName.HDFS: HdfsServer}
+_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.S3: 9000, ServerName.HDFS: 8020}
+_SERVERS: Mapping[ServerName, type[KafkaServer | S3Server | HdfsServer]] = {
+    ServerName.KAFKA: KafkaServer, ServerName.S3: S3Server, ServerName.HDFS: HdfsServer,
+}  # fmt: skip
 _SECURE_PORT = 9093
 
 
@@ -60,14 +64,16 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say, *, secure
             known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
         secured = _secured(home, port, say) if secure else None
-        server = secured.server if secured else _SERVERS[name](home / name, (_PORTS[name] if port is None else port) or None, say=say)
+        server = (
+            secured.server if secured else _SERVERS[name](home / name, (_PORTS[name] if port is None else port) or None, say=say)
+        )
         try:
             server.launch()
         except PortTaken as taken:
             raise PortTaken(
                 f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` in another folder), or "
                 f"choose another port with `shipper dev up {name} --port PORT` (0: any free one) and name that one in "
-                "config/ too."
+                "the configuration too."
             ) from taken
         addresses = secured.addresses if secured else server.addresses
         started = ServerState(name, addresses, secure_folder(home) if secured else home / name, server.processes)

@@ -1,4 +1,4 @@
-"""The locked list of a server's jars: every jar by coordinate, size and hash, one per line."""
+"""A locked list of jars: every jar by coordinate, size and hash, one per line."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from shipper_tools.dev.errors import DevServerError, JarsUnavailable
-
-LOCKS = Path(__file__).parent / "locks"
+from shipper.errors import JarsUnavailable
 
 _LINE = re.compile(
     r"(?P<group>[\w.-]+):(?P<name>[\w.-]+):(?P<version>[\w.+-]+)\s+(?P<size>\d+)\s+sha256:(?P<sha256>[0-9a-f]{64})"
@@ -58,21 +56,16 @@ class Pin:
             )
 
 
-def lock_file(name: str) -> Path:
-    """Where the lock called ``name``, e.g. ``kafka-4.3.1``, is kept."""
-    return LOCKS / f"{name}.txt"
-
-
 def read_lock(path: Path) -> tuple[Pin, ...]:
     """The pins of a lock file: ``group:name:version size_bytes sha256:hex`` per line, ``#`` starts a comment.
 
     Raises:
-        DevServerError: the file is missing, empty or broken; says where.
+        JarsUnavailable: the file is missing, empty or broken; says where.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as problem:
-        raise DevServerError(f"Cannot read the list of jars {path}: {problem}.") from problem
+        raise JarsUnavailable(f"Cannot read the list of jars {path}: {problem}.") from problem
     pins: dict[str, Pin] = {}
     for number, line in enumerate(lines, start=1):
         entry = line.partition("#")[0].strip()
@@ -80,13 +73,13 @@ def read_lock(path: Path) -> tuple[Pin, ...]:
             continue
         match = _LINE.fullmatch(entry)
         if match is None:
-            raise DevServerError(f"{path}:{number}: expected `group:name:version size_bytes sha256:hex`, found {entry!r}.")
+            raise JarsUnavailable(f"{path}:{number}: expected `group:name:version size_bytes sha256:hex`, found {entry!r}.")
         pin = Pin(match["group"], match["name"], match["version"], int(match["size"]), match["sha256"])
         if pin.file_name in pins:
-            raise DevServerError(f"{path}:{number}: {pin.file_name} is locked twice; a folder can hold only one.")
+            raise JarsUnavailable(f"{path}:{number}: {pin.file_name} is locked twice; a folder can hold only one.")
         pins[pin.file_name] = pin
     if not pins:
-        raise DevServerError(f"{path} locks no jars.")
+        raise JarsUnavailable(f"{path} locks no jars.")
     return tuple(pins.values())
 
 

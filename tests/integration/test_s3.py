@@ -1,0 +1,316 @@
+"""Logs in S3: a real S3 server that checks signatures, S3A with the jars that come by themselves, and what may go wrong in between."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import http.server
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.ports import free_port
+from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY, S3Server
+from shipper_tools.dev.s3_client import S3Client
+
+from .world import WINDOW, World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+#: A server that is not there must be known within a minute, on a machine that does other things too.
+DOWN_WITHIN_SECONDS = 90
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3"), die_with_parent=True) as server:
+        yield server
+
+
+@dataclass
+class Bucket:
+    """A pipeline's world with a bucket of its own in place of the folder: Hadoop keeps one client per bucket in a JVM."""
+
+    world: World
+    server: S3Server
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = f"b-{self.world.name}"
+        self.secret = self.world.root / "secret"
+        self.secret.write_text(SECRET_KEY)
+        self.secret.chmod(0o600)
+        self.client.make_bucket(self.name)
+        self.write_pipeline()
+
+    @property
+    def client(self) -> S3Client:
+        return self.server.client
+
+    def write_pipeline(self, *, s3: dict[str, Any] | None = None, bucket: str | None = None, **source: Any) -> None:
+        """``s3``, ``source``: in place of single keys; None removes one."""
+        keys = {"access_key": ACCESS_KEY, "secret_key": f"${{file:{self.secret}}}"}
+        reached = {"endpoint": self.server.endpoint, "path_style": True, **keys, **(s3 or {})}
+        reached = {key: value for key, value in reached.items() if value is not None}
+        path = f"s3a://{bucket or self.name}/logs/"
+        self.world.write_pipeline(source={"path": path, "settle": "0s", "s3": reached, **source})
+
+    def put(self, name: str, content: bytes) -> None:
+        self.client.put(self.name, f"logs/{name}", content)
+
+    def overwrite_at_once(self, name: str, content: bytes) -> None:
+        """As many other bytes, and the same moment: the server takes it from the file in which it keeps the object."""
+        file = self.server.directory / "data" / self.name / "logs" / name
+        before = file.stat()
+        assert before.st_size == len(content)
+        self.put(name, content)
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, kafka: KafkaServer, s3: S3Server) -> Bucket:
+    return Bucket(World(tmp_path / "world", kafka.bootstrap), s3)
+
+
+def lines(count: int, word: str = "line") -> bytes:
+    return b"".join(b"%s %d\r\n" % (word.encode(), number) for number in range(count))
+
+
+def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) -> None:
+    contents = {
+        "a.log": lines(4000),
+        "b c+d=é.log": b"no end of line \xff\x00",
+        "deep/e.log": lines(10, "deep"),
+        "empty.log": b"",
+    }
+    for name, content in contents.items():
+        bucket.put(name, content)
+    bucket.put("packed.log.gz", gzip.compress(lines(3000, "packed"), mtime=0))
+    bucket.put("_SUCCESS", b"")
+    bucket.write_pipeline(recursive=True)
+
+    account = bucket.world.run()
+    again = bucket.world.run()
+
+    there = bucket.world.read()
+    assert there == lines_of(*contents.values(), lines(3000, "packed"))
+    assert account["delivered"] == there.total()
+    assert account["source_requests"]["GET"] >= 5, "one for each object that has a byte, at least"
+    assert again["delivered"] == 0
+
+
+@pytest.mark.cold
+def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Bucket) -> None:
+    """The JVM that lists, and Spark in it, find S3A by themselves; the key is in no command line, no Java's environment, no result and no log."""
+    secret = "canary-91f2-secret"
+    bucket.secret.write_text(secret)
+    with S3Server(bucket.server.directory / "other", secret_key=secret, die_with_parent=True) as server:
+        server.client.make_bucket(bucket.name)
+        server.client.put(bucket.name, "logs/a.log", lines(500))
+        bucket.write_pipeline(s3={"endpoint": server.endpoint})
+        watcher = CommandLines(b"canary-91f2-")
+        with watcher:
+            command = bucket.world.command("run", bucket.world.name, "--window", WINDOW, "--json")
+            environment = {**os.environ, "SHIPPER_LOG": "info"}
+            done = subprocess.run(command, env=environment, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert bucket.world.read() == lines_of(lines(500))
+    assert watcher.seen == set()
+    assert b"canary-91f2-" not in done.stdout + done.stderr
+    files = (path for path in bucket.world.root.rglob("*") if path.is_file() and path != bucket.secret)
+    assert [str(path) for path in files if b"canary-91f2-" in path.read_bytes()] == []
+
+
+class CommandLines:
+    """Those of all processes, and Java's environments, read again and again while the ``with`` block runs, for a word."""
+
+    def __init__(self, word: bytes) -> None:
+        self.seen: set[bytes] = set()
+        self._word, self._done = word, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._done.wait(0.2):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    line = path.read_bytes()
+                    java = line.split(b"\0")[0].endswith(b"java")
+                    if self._word in line or (java and self._word in path.with_name("environ").read_bytes()):
+                        self.seen.add(line)
+                except OSError:
+                    pass  # it has ended
+
+
+@pytest.mark.parametrize(
+    ("reached", "says"),
+    [
+        pytest.param({"secret_key": "wrong"}, r"cannot list s3a://.*Check the path, the scheme and the credentials", id="wrong"),
+        pytest.param(
+            {"access_key": None, "secret_key": None, "credentials": "environment"},
+            r"cannot list s3a://.*[Cc]redential",
+            id="none",
+        ),
+        pytest.param(
+            {"credentials": "anonymous", "access_key": None, "secret_key": None}, r"cannot list s3a://.*403", id="anonymous"
+        ),
+    ],
+)
+def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(bucket: Bucket, reached: dict[str, Any], says: str) -> None:
+    bucket.put("a.log", lines(10))
+    bucket.write_pipeline(s3=reached)
+    bucket.world.fails(code=1, says=says)
+    assert bucket.world.nothing_was_sent()
+
+
+def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
+    bucket.write_pipeline(bucket=f"{bucket.name}-absent")
+    bucket.world.fails(code=1, says=rf"{bucket.name}-absent")
+    assert bucket.world.nothing_was_sent()
+
+
+def test_an_endpoint_that_does_not_answer_fails_the_run_within_a_minute(bucket: Bucket) -> None:
+    bucket.write_pipeline(s3={"endpoint": f"http://127.0.0.1:{free_port()}"})
+    started = time.monotonic()
+    bucket.world.fails(code=1, says=r"cannot list s3a://.*[Cc]onnect")
+    assert time.monotonic() - started < DOWN_WITHIN_SECONDS
+
+
+def test_an_object_that_went_after_the_plan_is_named_and_the_others_arrive(bucket: Bucket) -> None:
+    bucket.put("stays.log", lines(100))
+    bucket.put("goes.log", lines(100, "gone"))
+    bucket.world.steps_done("run-1", "plan", "gate_source")
+    bucket.client.delete(bucket.name, "logs/goes.log")
+    ship = bucket.world.steps("run-1", "ship:local")
+    _, said = ship.communicate(timeout=300)
+    assert ship.returncode == 1, said[-4000:]
+    assert f"s3a://{bucket.name}/logs/goes.log: it is gone" in " ".join(said.split())
+    assert bucket.world.read() == lines_of(lines(100))
+
+
+def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucket: Bucket) -> None:
+    bucket.put("a.log", lines(100, "one"))
+    bucket.world.steps_done("run-1", "plan", "gate_source")
+    bucket.overwrite_at_once("a.log", lines(100, "two"))
+    ship = bucket.world.steps("run-1", "ship:local")
+    _, said = ship.communicate(timeout=300)
+    assert ship.returncode == 1, said[-4000:]
+    assert "a.log: Changed: it was replaced or written to after it was planned" in " ".join(said.split())
+    assert bucket.world.nothing_was_sent()
+
+    assert bucket.world.run()["delivered"] == 100
+    assert bucket.world.read() == lines_of(lines(100, "two"))
+
+
+def test_an_object_overwritten_after_it_was_shipped_is_another_file_by_its_etag_alone(bucket: Bucket) -> None:
+    bucket.put("a.log", lines(100, "one"))
+    assert bucket.world.run()["delivered"] == 100
+    bucket.overwrite_at_once("a.log", lines(100, "two"))
+
+    bucket.world.fails(code=1, says=r"a\.log was replaced after being shipped: size, modification time or ETag differ")
+    bucket.write_pipeline(on_replaced="skip")
+    assert bucket.world.run()["delivered"] == 0
+    bucket.write_pipeline(on_replaced="reship")
+    assert bucket.world.run()["delivered"] == 100
+    assert bucket.world.run()["delivered"] == 0, "once"
+    assert bucket.world.read() == lines_of(lines(100, "one"), lines(100, "two"))
+
+
+class SlowDown:
+    """A proxy in front of a server that answers each ``every``th request with 503, and others with a delay. (S3 says so to whoever asks too much.)"""
+
+    def __init__(self, server: S3Server, every: int) -> None:
+        self.refused = self.asked = 0
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                outer.asked += 1
+                if outer.asked % every == 0:
+                    outer.refused += 1
+                    body = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+                    self._answer(503, {"Content-Type": "application/xml"}, body)
+                    return
+                time.sleep(0.05)
+                to = http.client.HTTPConnection("127.0.0.1", server.port or 0, timeout=60)
+                to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    to.putheader(name, value)  # the signature is over the name under which the proxy was asked
+                to.endheaders()
+                found = to.getresponse()
+                body = found.read()
+                self._answer(found.status, dict(found.getheaders()), body)
+                to.close()
+
+            do_HEAD = do_GET  # noqa: N815 - the server's name for it
+
+            def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+                self.send_response_only(status)
+                headers = {
+                    name: value for name, value in headers.items() if name.lower() not in ("transfer-encoding", "connection")
+                }
+                for name, value in ({"Content-Length": str(len(body))} | headers).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> SlowDown:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def test_a_server_that_says_slow_down_and_answers_slowly_is_asked_again(bucket: Bucket) -> None:
+    for number in range(6):
+        bucket.put(f"{number}.log", lines(50, f"file{number}"))
+    with SlowDown(bucket.server, every=3) as proxy:
+        bucket.write_pipeline(s3={"endpoint": proxy.endpoint})
+        account = bucket.world.run()
+    assert proxy.refused > 3
+    assert account["delivered"] == 300
+    assert bucket.world.read() == lines_of(*(lines(50, f"file{number}") for number in range(6)))
+
+
+def test_a_public_bucket_needs_no_credentials(tmp_path: Path, kafka: KafkaServer) -> None:
+    with S3Server(tmp_path / "public", anonymous=True, die_with_parent=True) as server:
+        bucket = Bucket(World(tmp_path / "world", kafka.bootstrap), server)
+        bucket.put("a.log", lines(20))
+        bucket.write_pipeline(s3={"credentials": "anonymous", "access_key": None, "secret_key": None})
+        assert bucket.world.run()["delivered"] == 20
+
+
+def test_the_plan_holds_the_etag_that_the_server_gave(bucket: Bucket) -> None:
+    etag = bucket.client.put(bucket.name, "logs/a.log", lines(5))
+    bucket.world.steps_done("run-1", "plan")
+    [path] = (bucket.world.root / "runs").rglob("plan.json")
+    plan = json.loads(path.read_text())
+    assert [file["etag"] for file in plan["files"]] == [etag]
+    assert plan["source_requests"]["LIST"] >= 1
