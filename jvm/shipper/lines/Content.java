@@ -86,6 +86,9 @@ final class Content {
 
     /** A sentence for people. No text of a library that quotes content is in it: they quote numbers and names only. */
     static String why(Throwable error) {
+        if (error instanceof PieceLines.Changed) {
+            return error.getMessage();
+        }
         if (error instanceof AccessControlException || error instanceof AccessDeniedException
                 || (error instanceof FileNotFoundException && String.valueOf(error.getMessage()).contains("(Permission denied)"))) {
             return "no permission to read it: grant it to the user that ships";
