@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, field_validator
 from shipper.config.explain import ConfigFault, bare, is_model, problems_of, yaml_keys
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import Model, lies_below, resolve_uri
+from shipper.config.s3 import S3
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
 
 NAME = "shipper.yaml"
@@ -42,6 +43,9 @@ class Allow(Model):
     """Classes that `notify` may name. A notifier's texts are templates of Airflow, which may look up its connections; hence none by default."""
     sources: tuple[str, ...] | None = Field(default=None, examples=[["s3a://logs/web/"]])
     """Folders in which `source` must lie. Not asked for by default."""
+    s3: tuple[str, ...] = ("region", "path_style", "requester_pays")
+    """Keys of `source.s3` that pipelines may set. By default those that choose neither a server nor an identity: a key that is sent to a server of
+    the author's choice, or another role of this machine, is for `defaults`, or for those whom you list it for."""
     runs: tuple[str, ...] | None = Field(default=None, examples=[["s3a://shipper-runs/"]])
     """Folders in which `runs_uri` must lie. Not asked for by default."""
 
@@ -94,6 +98,7 @@ class PlatformFile:
             yield from self._outside(own, ("runner", "conf", setting), setting, "spark_settings", allow.spark_settings)
         for index, notify in enumerate(pipeline.notify):
             yield from self._outside(own, ("notify", index, "notifier"), notify.notifier, "notifiers", allow.notifiers)
+        yield from self._beyond_s3(own, pipeline, allow.s3)
         source = ("source",) if own.text(("source",)) is not None else ("source", "path")
         for path, uri, name, roots in (
             (source, pipeline.source.path, "sources", allow.sources),
@@ -102,6 +107,18 @@ class PlatformFile:
             if roots is not None:
                 below = any(lies_below(resolve_uri(config_dir, uri), resolve_uri(config_dir, root)) for root in roots)
                 yield from self._outside(own, path, uri, name, roots, inside=below)
+
+    def _beyond_s3(self, own: YamlFile, pipeline: Pipeline, allowed: tuple[str, ...]) -> Iterator[Problem]:
+        """Quotes no value: it may be a secret."""
+        for key in yaml_keys(S3) if pipeline.source.s3 else ():
+            path = ("source", "s3", key)
+            if key not in allowed and path in own.own_paths():
+                line, _ = self.file.position(("allow", "s3"))
+                yield Problem(
+                    path,
+                    f"{self.shown}:{line} allows no `{key}` here (`allow.s3`: {', '.join(allowed) or 'none'}); leave it out, or ask those who run "
+                    "the platform",
+                )
 
     def _outside(
         self, own: YamlFile, path: KeyPath, value: str | None, name: str, allowed: tuple[str, ...], *, inside: bool | None = None

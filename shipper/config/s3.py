@@ -74,6 +74,15 @@ class S3(Model):
             raise ValueError("an endpoint is written https://HOST:PORT, without a path")
         return value
 
+    @field_validator("region")
+    @classmethod
+    def _name(cls, value: str | None) -> str | None:
+        if (
+            value is not None and "${" not in value and not re.fullmatch("[a-z0-9-]+", value)
+        ):  # it becomes a part of a host's name
+            raise ValueError(f"found {value!r}; a region is written like eu-central-1")
+        return value
+
     @model_validator(mode="after")
     def _one_kind_of_credentials(self) -> S3:
         keys = [name for name in SECRETS if name in self.model_fields_set]  # None: given, as a reference that is not known here

@@ -25,6 +25,8 @@ from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.kafka import JARS, KafkaServer, answers
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
+from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
+from shipper_tools.dev.s3_client import S3Client, S3Refused
 from shipper_tools.dev.servers import ServerName
 
 from shipper.config import load_cluster
@@ -197,6 +199,29 @@ def test_wrong_usage_is_exit_code_2(home: Path, arguments: list[str]) -> None:
     assert wrong.returncode == 2
     assert wrong.stdout == ""
     assert not home.exists()
+
+
+def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(home: Path, tmp_path: Path) -> None:
+    up = dev(home, "up", "s3", "--port", "0", "--json")
+    assert up.returncode == 0, up.stderr
+    endpoint = json.loads(up.stdout)["s3"]["endpoint"]
+    (tmp_path / "a b.log").write_bytes(b"one\r\n\xff")
+
+    put = dev(home, "put", str(tmp_path / "a b.log"), "s3a://logs/2026/")
+    assert put.returncode == 0, put.stderr
+    assert dev(home, "put", str(tmp_path / "a b.log"), "logs/2026").returncode == 2
+
+    client = S3Client(endpoint, ACCESS_KEY, SECRET_KEY)
+    assert client.keys("logs") == ["2026/a b.log"]
+    with pytest.raises(S3Refused, match="403"):
+        S3Client(endpoint, ACCESS_KEY, "wrong").get("logs", "2026/a b.log")
+    assert dev(home, "down", "s3").returncode == 0
+    with pytest.raises(OSError, match="refused"):
+        client.keys("logs")
+    assert dev(home, "put", str(tmp_path / "a b.log"), "s3a://logs/").returncode == 2, "nothing is up"
+
+    assert dev(home, "up", "s3", "--port", endpoint.rpartition(":")[2]).returncode == 0
+    assert client.get("logs", "2026/a b.log") == b"one\r\n\xff"
 
 
 def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:

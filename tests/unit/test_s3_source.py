@@ -78,6 +78,7 @@ def test_every_provider_that_is_named_is_in_the_jars_or_the_sdk(tmp_path: Path) 
         ({"credentials": "provider"}, "needs `credential_provider`"),
         ({"profile": "logs"}, "`profile` needs `credentials: profile`"),
         ({"endpoint": "s3.example:9000"}, "an endpoint is written https://HOST:PORT"),
+        ({"region": "evil.example/"}, "a region is written like eu-central-1"),
         ({"role": "arn:x", "credentials": "anonymous"}, "`role` needs credentials"),
     ],
 )
@@ -135,6 +136,17 @@ def test_a_secret_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
         load_pipeline(config, "web")
     secret.chmod(0o600)
     assert s3a.secrets(load_pipeline(config, "web"))["fs.s3a.secret.key"] == "canary"
+
+
+def test_where_a_platform_binds_pipelines_they_choose_neither_server_nor_identity(tmp_path: Path) -> None:
+    """A key that is sent to a server of the author's choice could be any secret that a reference finds."""
+    config = write(tmp_path / "config", "canary")
+    (config / "shipper.yaml").write_text("allow: {}\n")
+    faults = [str(fault) for fault in load_all(config).faults]
+    assert len(faults) == 3
+    assert all("allows no `" in fault and "canary" not in fault for fault in faults)
+    (config / "shipper.yaml").write_text("allow: {s3: [endpoint, access_key, secret_key]}\n")
+    assert not load_all(config).faults
 
 
 @pytest.fixture

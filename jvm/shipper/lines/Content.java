@@ -204,6 +204,9 @@ final class Content {
 
     /** A sentence for people. No text of a library that quotes content is in it: they quote numbers and names only. */
     static String why(Throwable error) {
+        if (error instanceof Changed) {
+            return error.getMessage();
+        }
         if (isDenied(error)) {
             return "no permission to read it: grant it to the user that ships";
         }
