@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 from filelock import FileLock, Timeout
 
 from shipper.processes import ProcessId
@@ -38,11 +39,20 @@ def send(process: ProcessId, number: signal.Signals) -> None:
 
 def _gone_within(process: ProcessId, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while process.alive():
+    while process.alive() or _is_ending(process):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
     return True
+
+
+def _is_ending(process: ProcessId) -> bool:
+    """Whether only its first thread has ended, which makes it look dead; until the others have, its ports are taken."""
+    try:
+        seen = psutil.Process(process.pid)
+        return seen.status() == psutil.STATUS_ZOMBIE and len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 1
+    except (psutil.Error, OSError):
+        return False
 
 
 class ServerProcess:
