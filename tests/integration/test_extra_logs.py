@@ -83,7 +83,7 @@ def is_exact(world: World, folder: Path) -> tuple[int, list[str]]:
             assert path in problems, f"{path} was neither shipped nor refused"
             refused.append(path)
             continue
-        lines = lines_of(content.removeprefix(b"\xef\xbb\xbf"))
+        lines = lines_of(content)
         long = Counter({line: count for line, count in lines.items() if len(line) > MAX_LINE})
         assert shipped.get(uri, Counter()) == lines - long, f"{path} was not shipped line by line"
         assert too_long[path] == sum(long.values()), path

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -179,3 +180,24 @@ def wait_for(condition: object, seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.02)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="needs the number of a system call")
+def test_a_server_is_stopped_when_its_last_thread_lets_go_of_the_port() -> None:
+    """Its first one may end before the others; the kernel calls the process a zombie from then on."""
+    port = free_port()
+    code = f"""
+import ctypes, socket, threading, time
+listener = socket.create_server(("127.0.0.1", {port}))
+threading.Thread(target=time.sleep, args=(2,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).syscall(60, 0)  # exit, of this thread alone
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as server:
+        known = ProcessId.of(server.pid)
+        assert server.stdout is not None
+        server.stdout.readline()
+        wait_for(lambda: not known.alive())
+        assert why_unusable(port) == "is taken by another process"
+        stop(known, grace_seconds=20)
+        assert why_unusable(port) is None

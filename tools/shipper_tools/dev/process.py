@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from shipper.processes import ProcessId
 
 #: Waits until nobody holds the other end of its stdin any more, then sees that the server has ended. psutil's kill spares a stranger who
@@ -35,11 +37,20 @@ def send(process: ProcessId, number: signal.Signals) -> None:
 
 def _gone_within(process: ProcessId, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while process.alive():
+    while process.alive() or _is_ending(process):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
     return True
+
+
+def _is_ending(process: ProcessId) -> bool:
+    """Whether only its first thread has ended, which makes it look dead; until the others have, its ports are taken."""
+    try:
+        seen = psutil.Process(process.pid)
+        return seen.status() == psutil.STATUS_ZOMBIE and len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 1
+    except (psutil.Error, OSError):
+        return False
 
 
 class ServerProcess:
