@@ -72,7 +72,7 @@ def test_a_parquet_file_of_which_one_row_group_is_damaged_is_finished_when_it_is
     flip(path, at)
     # One that is cut off is seen by the plan already, and holds up no other.
     world.write_log("cut.parquet", path.read_bytes()[:-5])
-    world.fails(code=1, says=rf"{1200 - there.total():,} records sent.*cut\.parquet: it does not end as Parquet files do")
+    world.fails(code=1, says=r"cut\.parquet: it does not end as Parquet files do")
     (world.logs / "cut.parquet").unlink()
     run = world.run()
     assert run["delivered"] == 0
