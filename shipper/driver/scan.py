@@ -31,7 +31,7 @@ def scan(
         finally:
             stalled = progress.stalled
     except Exception as error:
-        found.error = stalled or why_failed(engine, error, order, superseded=lease.superseded.is_set())
+        found.error = stalled or lease.refused or why_failed(engine, error, order, superseded=lease.superseded.is_set())
     for receipt in found.receipts:
         if receipt.error and found.error is None:
             found.error = of_kind(receipt.error_kind, receipt.error)

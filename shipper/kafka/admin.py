@@ -26,6 +26,7 @@ from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
 from shipper.kafka.connection import Complaints, KafkaFault, connection, fault_of, made
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
+from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import fence
 
@@ -147,11 +148,23 @@ class ClusterAdmin:
         for resource, future in futures.items():
             if resource.name in known:
                 partitions = known[resource.name].partitions.values()
-                settings = {name: entry.value for name, entry in self._result(future).items()}
+                settings = {name: entry.value for name, entry in self._entries(resource.name, future).items()}
                 limit = int(settings.get("max.message.bytes") or DEFAULT_LIMIT_BYTES)
                 replication = min((len(partition.replicas) for partition in partitions), default=0)
                 found[resource.name] = TopicFacts(len(partitions), limit, settings, replication, len(metadata.brokers))
         return found
+
+    def _entries(self, topic: str, future: Any) -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            fault = self._explained(error)
+            if not is_refusal(fault.name):
+                raise ClusterError(f"cluster {self._name}: topic {topic}: {fault.text}") from error
+            raise ClusterRefuses(
+                f"cluster {self._name}: topic {topic}: {fault.text} Grant the user in `properties` DescribeConfigs on it; `shipper doctor` shows "
+                "what else is missing."
+            ) from error
 
     def limits(self, topics: Collection[str]) -> dict[str, int]:
         """Topic → its max.message.bytes, of those that are there. Raises ClusterError."""
@@ -191,10 +204,11 @@ class ClusterAdmin:
             try:
                 future.result()
             except KafkaException as error:
-                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                    raise ClusterError(
-                        f"cluster {self._name}: cannot create {', '.join(topics)}: {self._explained(error).text}"
-                    ) from error
+                fault = self._explained(error)
+                if fault.name != "TOPIC_ALREADY_EXISTS":
+                    grant = " Grant the user in `properties` Create on it, or create it." if is_refusal(fault.name) else ""
+                    kind = ClusterRefuses if grant else ClusterError
+                    raise kind(f"cluster {self._name}: cannot create {', '.join(topics)}: {fault.text}{grant}") from error
         deadline = time.monotonic() + self._timeout
         while not set(topics) <= set(self.topics()):
             if time.monotonic() > deadline:

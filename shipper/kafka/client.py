@@ -13,9 +13,10 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ClusterError, OutcomeUnknown
+from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
 from shipper.kafka.connection import KafkaFault, fault_of, made
+from shipper.kafka.outcomes import is_refusal, ruling_on
 from shipper.types import HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
@@ -171,7 +172,7 @@ class ClusterClient(ClusterAdmin):
 
     def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
         """Writes records outside any transaction, acknowledged by all in-sync replicas; returns their offsets. Raises ClusterError if one
-        was refused, OutcomeUnknown if nobody knows whether all are written; then some may be."""
+        was refused (ClusterRefuses if waiting does not change that), OutcomeUnknown if nobody knows whether all are written; then some may be."""
         offsets: list[int] = []
         faults: list[KafkaFault] = []
 
@@ -197,6 +198,9 @@ class ClusterClient(ClusterAdmin):
         producer.flush(self._timeout + 5)
         if faults:
             why = self._complaints.explained(faults[0])
+            if is_refusal(why.name):
+                reason = ruling_on(why.name).reason
+                raise ClusterRefuses(f"cluster {self._name}: cannot write to {topic}: {why} ({reason})") from faults[0]
             raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {why}") from faults[0]
         if len(offsets) < sent:
             raise OutcomeUnknown(

@@ -206,6 +206,12 @@ def ruling_on(fault_name: str) -> Ruling:
     return TABLE.get(fault_name, OTHERWISE)
 
 
+def is_refusal(fault_name: str) -> bool:
+    """Whether waiting does not change it, or not beyond a moment."""
+    ruling = ruling_on(fault_name)
+    return ruling.action is Action.FAIL or ruling.wait_seconds is not None
+
+
 # The page.
 
 _INTRODUCTION = """\

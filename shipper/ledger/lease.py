@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 
-from shipper.errors import LeaseHeld, ShipperError
+from shipper.errors import ClusterRefuses, LeaseHeld, ShipperError
+from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.log import LedgerLog
@@ -20,6 +21,7 @@ from shipper.ledger.records import Lease
 log = logging.getLogger("shipper.lease")
 
 _WORD_EVERY_SECONDS = 30.0
+_ASK_AGAIN_SECONDS = 3.0
 
 
 class HeldLease:
@@ -43,6 +45,9 @@ class HeldLease:
         self.generation: int | None = None
         """Set by the owner once it has written its generation; from then on a later one means that we are superseded."""
         self.superseded = threading.Event()
+        """The ship is to stop: a later run has taken over; or, if ``refused`` says so, the ledger may not be written any more."""
+        self.refused: ClusterRefuses | None = None
+        """Lanes would notice only at the end of a transaction, which a rate limit makes long, and at that of each try."""
 
     def __enter__(self) -> HeldLease:
         began = time.monotonic()
@@ -95,12 +100,21 @@ class HeldLease:
 
     def _keep(self) -> None:
         """Whatever goes wrong once is tried again: a keeper that ends lets the lease lapse, and nobody hears of a later run."""
-        while not self._stop.wait(self._claim.seconds / 3):
+        refused_at, pause = 0.0, self._claim.seconds / 3
+        while not self._stop.wait(pause):
             try:
                 if self._taken_over():
                     self.superseded.set()
                     return
                 self._write(replace(self._claim, held=True))
+                refused_at, pause = 0.0, self._claim.seconds / 3
+            except ClusterRefuses as error:
+                log.warning("the lease could not be renewed: %s", error)
+                refused_at, pause = refused_at or time.monotonic(), min(pause, _ASK_AGAIN_SECONDS)
+                if time.monotonic() > refused_at + GRANT_SECONDS:
+                    self.refused = error
+                    self.superseded.set()
+                    return
             except ShipperError as error:
                 # Manners only: without the lease another run may start, and then fences this one.
                 log.warning("the lease could not be renewed: %s", error)

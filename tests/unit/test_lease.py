@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
+from shipper.errors import ClusterRefuses
+from shipper.ledger import lease as module
 from shipper.ledger.lease import HeldLease
 
 
@@ -64,3 +66,28 @@ def test_a_lease_that_cannot_be_given_back_does_not_change_how_the_ship_ended() 
 
     with HeldLease(Faulty(), "the-run", 30.0, 0.0, print) as lease:  # type: ignore[arg-type]
         lease.generation = 7
+
+
+@pytest.mark.parametrize(("granted_again", "ends"), [(True, False), (False, True)])
+def test_a_ledger_that_may_not_be_written_any_more_ends_the_ship_unless_that_is_mended_in_a_moment(
+    granted_again: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes would notice only at the end of a transaction."""
+    monkeypatch.setattr(module, "GRANT_SECONDS", 0.5)
+    monkeypatch.setattr(module, "_ASK_AGAIN_SECONDS", 0.05)
+
+    class Forbidding(Ledger):
+        refuses = 0
+
+        def write_control(self, records: list[tuple[bytes, bytes | None]]) -> None:
+            if threading.current_thread().name == "lease" and (self.refuses < 2 or not granted_again):
+                self.refuses += 1
+                raise ClusterRefuses("Topic authorization failed")
+            super().write_control(records)
+
+    ledger = Forbidding()
+    with HeldLease(ledger, "the-run", 0.15, 0.0, print) as lease:  # type: ignore[arg-type]
+        lease.generation = 7
+        assert lease.superseded.wait(30 if ends else 1.5) == ends
+        assert bool(lease.refused) == ends
+        assert ledger.refuses >= 2

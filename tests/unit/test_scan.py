@@ -11,7 +11,7 @@ import pytest
 
 from shipper.driver.engine import Scan
 from shipper.driver.scan import scan
-from shipper.errors import DeliveryError, Superseded
+from shipper.errors import ClusterRefuses, DeliveryError, Superseded
 from shipper.worker.receipt import Receipt
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "/tmp/shipper-1/order")
@@ -36,11 +36,11 @@ class Failing:
         return str(error.strerror) if isinstance(error, OSError) else "?"
 
 
-def failed(engine: Failing, *, superseded: bool = False) -> Scan:
+def failed(engine: Failing, *, superseded: bool = False, refused: ClusterRefuses | None = None) -> Scan:
     told = threading.Event()
     if superseded:
         told.set()
-    any_other: Any = SimpleNamespace(pipeline="web", seal="", superseded=told, chunks_end=0)
+    any_other: Any = SimpleNamespace(pipeline="web", seal="", superseded=told, refused=refused, chunks_end=0)
     given: Any = engine
     return scan(given, any_other, any_other, any_other, any_other, [], long_lines=False)
 
@@ -58,3 +58,8 @@ def test_what_was_done_before_a_job_failed_is_kept() -> None:
 
 def test_a_job_that_was_stopped_for_a_later_run_says_that() -> None:
     assert type(failed(Failing(), superseded=True).error) is Superseded
+
+
+def test_a_job_that_was_stopped_since_the_ledger_may_not_be_written_says_that() -> None:
+    refused = ClusterRefuses("cannot write to the ledger")
+    assert failed(Failing(), superseded=True, refused=refused).error is refused
