@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.java import file_gateway
@@ -21,7 +22,7 @@ class Hadoop:
     """Hadoop's Configuration."""
 
     @classmethod
-    def start(cls, settings: Mapping[str, str], secrets: Mapping[str, str]) -> Hadoop:
+    def start(cls, settings: Mapping[str, str], secrets: Mapping[str, str] = MappingProxyType({})) -> Hadoop:
         """As a SparkContext with these settings would have it: by the function that it calls, of the SparkConf that it would make. Raises what
         pyspark raises if there is no JVM to be had.
 

@@ -1,7 +1,7 @@
 """``${…}`` in configuration: what is filled in, from where, and when.
 
 ``${NAME}`` and ``${NAME:-default}`` are variables of the environment; as in a shell, the default is taken for one that is unset or
-empty. Cluster files know two more: ``${file:/run/secrets/kafka}``, a file that nobody else may read, and
+empty. Cluster files, and the keys of `source.s3`, know two more: ``${file:/run/secrets/kafka}``, a file that nobody else may read, and
 ``${airflow:CONNECTION.password}``, a connection of Airflow's. What is filled in is not looked at again, so a password may hold any
 character.
 

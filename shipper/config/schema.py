@@ -39,7 +39,7 @@ an error, and so is a key without a value.
 
 - **Duration**: a number and a unit: `500ms`, `30s`, `10m`, `2h`, `1d`, `1h30m`.
 - **Size**: a number and a unit: `256B`, `500kB`, `50MB`, `64MiB`, `2GB` (1 MB = 1,000,000 bytes, 1 MiB = 1,048,576 bytes).
-- **References** are filled in everywhere in cluster files, and `${NAME}` also in `source` and `runs_uri` of pipelines:
+- **References** are filled in everywhere in cluster files and in the keys of `source.s3`, and `${NAME}` also in `source` and `runs_uri` of pipelines:
   `${NAME}` and `${NAME:-default}`, a variable of the environment (the default also stands for one that is empty; without a default,
   one that is not set is an error); `${file:/run/secrets/kafka}`, a file that nobody else may read (a line end at its end is left
   away); `${airflow:CONNECTION.password}`, a connection of Airflow's (also `.login`, `.host`, `.port`, `.schema`, `.extra.KEY`), which

@@ -21,6 +21,8 @@ from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 from shipper_tools.dev.s3_client import S3Client
 
+from spark_jobs import java_command
+
 from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -42,6 +44,7 @@ class Bucket:
     world: World
     server: S3Server
     name: str = field(init=False)
+    runner: dict[str, Any] = field(default_factory=lambda: {"driver_memory": "1g"})
 
     def __post_init__(self) -> None:
         self.name = f"b-{self.world.name}"
@@ -61,7 +64,7 @@ class Bucket:
         reached = {"endpoint": self.server.endpoint, "path_style": True, **keys, **(s3 or {})}
         reached = {key: value for key, value in reached.items() if value is not None}
         path = f"s3a://{bucket or self.name}/logs/"
-        self.world.write_pipeline(source={"path": path, "settle": "0s", "s3": reached, **source})
+        self.world.write_pipeline(source={"path": path, "settle": "0s", "s3": reached, **source}, runner=self.runner)
 
     def put(self, name: str, content: bytes) -> None:
         self.client.put(self.name, f"logs/{name}", content)
@@ -314,3 +317,44 @@ def test_the_plan_holds_the_etag_that_the_server_gave(bucket: Bucket) -> None:
     plan = json.loads(path.read_text())
     assert [file["etag"] for file in plan["files"]] == [etag]
     assert plan["source_requests"]["LIST"] >= 1
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """URL of a Spark master with one worker of two cores, from pyspark's own jars."""
+    port, home = free_port(), java_command.spark_home()
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+    url, started = f"spark://127.0.0.1:{port}", []
+    try:
+        for arguments in (
+            ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
+            ["worker.Worker", url, "--cores", "2", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / "work")],
+        ):
+            with (tmp_path / arguments[0]).open("wb") as log:
+                command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+                started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+        until = time.monotonic() + 120
+        while b"Registering worker" not in (tmp_path / "master.Master").read_bytes():
+            assert time.monotonic() < until, (tmp_path / "worker.Worker").read_text()[-2000:]
+            time.sleep(0.2)
+        yield url
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait(30)
+
+
+@pytest.mark.long
+@pytest.mark.cold
+def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(bucket: Bucket, master: str, tmp_path: Path) -> None:
+    bucket.put("a.log", lines(1000))
+    bucket.put("b.log.gz", gzip.compress(lines(1000, "packed"), mtime=0))
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "1g"}
+    bucket.runner = {"kind": "standalone", "master": master, "cores": 2, "driver_memory": "1g", "conf": here}
+    bucket.write_pipeline()
+    bucket.world.run()
+    assert bucket.world.read() == lines_of(lines(1000), lines(1000, "packed"))
+    words = SECRET_KEY.encode()
+    assert [str(path) for path in (tmp_path / "work").rglob("std*") if words in path.read_bytes()] == []
