@@ -8,7 +8,7 @@ from shipper_tools.dev.kafka import KafkaServer
 from tests import warm
 
 #: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.
-_LONGEST = ("test_kill", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
+_LONGEST = ("test_kill", "test_spark_cluster", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +142,21 @@ def test_wrong_usage_is_exit_code_2(home: Path, arguments: list[str]) -> None:
     assert wrong.returncode == 2
     assert wrong.stdout == ""
     assert not home.exists()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home: Path) -> None:
+    up = dev(home, "up", "spark", "--port", "0", "--json")
+    assert up.returncode == 0, up.stderr
+    told = json.loads(up.stdout)["spark"]
+    with urllib.request.urlopen(f"{told['page']}/json/") as page:
+        found = json.load(page)
+    assert (found["url"], found["aliveworkers"], found["cores"]) == (told["master"], 2, 2)
+    assert len(told["pids"]) == 3
+    assert set(json.loads(dev(home, "status", "--json").stdout)) == {"spark"}, "kafka is not brought up with it"
+    assert dev(home, "down", "spark").returncode == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in told["pids"])
 
 
 def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:

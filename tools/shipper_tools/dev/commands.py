@@ -30,14 +30,14 @@ Names = Annotated[list[ServerName] | None, typer.Argument(help="Which servers.",
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")]
 
 
-@app.command(
-    epilog="Examples: `shipper dev up` · `shipper dev up kafka --port 19092` · `shipper dev up kafka --port 0` (any free port)"
-)
+@app.command(epilog="Examples: `shipper dev up` · `shipper dev up kafka spark` · `shipper dev up kafka --port 0` (any free port)")
 def up(
-    names: Names = None,
+    names: Annotated[list[ServerName] | None, typer.Argument(help="Which servers.", show_default="kafka")] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Where clients connect; 0 takes any free port.", show_default="kafka 9092"),
+        typer.Option(
+            min=0, max=65535, help="Where clients connect; 0 takes any free port.", show_default="kafka 9092, spark 7077"
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +46,7 @@ def up(
     A server that runs already is left as it is. Data are kept in .dev/ (or $SHIPPER_DEV_HOME) and are there again after
     the next start. The first time, the jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
     """
-    chosen = _chosen(names)
+    chosen = _chosen(names or list(servers.DEFAULT))
     if port is not None and len(chosen) != 1:
         raise typer.BadParameter("--port needs exactly one server, e.g. `shipper dev up kafka --port 19092`.")
     home = dev_home()

@@ -12,15 +12,20 @@ from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
 from shipper_tools.dev.process import exclusive
+from shipper_tools.dev.spark import SparkServer
 from shipper_tools.dev.state import ServerState
 
 
 class ServerName(StrEnum):
     KAFKA = "kafka"
+    SPARK = "spark"
 
 
 #: Where the example configuration expects them.
-_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092}
+_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.SPARK: 7077}
+_NAMED_IN: Mapping[ServerName, str] = {ServerName.KAFKA: "config/clusters", ServerName.SPARK: "`runner.master`"}
+#: What `shipper dev up` starts when nobody says what.
+DEFAULT = (ServerName.KAFKA,)
 
 
 def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> ServerState:
@@ -39,14 +44,14 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> Server
         if known is not None:
             known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
-        server = KafkaServer(home / name, (_PORTS[name] if port is None else port) or None, say=say)
+        server = _server(name, home, (_PORTS[name] if port is None else port) or None, say)
         try:
             server.launch()
         except PortTaken as taken:
             raise PortTaken(
                 f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` in another folder), or "
                 f"choose another port with `shipper dev up {name} --port PORT` (0: any free one) and name that one in "
-                "config/clusters too."
+                f"{_NAMED_IN[name]} too."
             ) from taken
         started = ServerState(name, server.addresses, home / name, server.processes)
         # Before it is ready: should this command be killed now, the next one finds the server and can stop it.
@@ -57,6 +62,10 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say) -> Server
             state.forget(home, name)
             raise
         return started
+
+
+def _server(name: ServerName, home: Path, port: int | None, say: Say) -> KafkaServer | SparkServer:
+    return SparkServer(home / name, port) if name == ServerName.SPARK else KafkaServer(home / name, port, say=say)
 
 
 def _check_port(known: ServerState, port: int | None) -> None:
