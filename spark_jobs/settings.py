@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import SQL_DEFAULTS
-from shipper.runner import READER_JAR
+from shipper.runner import carried, task_python
 from spark_jobs.java import log_settings
 
 #: A worker fills and frees tens of megabytes a second. glibc gives freed memory back to the kernel at once, and 4 kB at a time is a fault for
@@ -62,13 +62,13 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.sql.files.minPartitionNum": "1",
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
-        "spark.jars": ",".join(filter(None, (str(READER_JAR), runner.conf.get("spark.jars")))),
+        **carried(runner),
     }
 
 
 def set_environment(pipeline: Pipeline) -> None:
     """Of this process, which the JVM and Spark's workers on this machine inherit."""
     # Python data sources and workers run in what these name; the default would be whatever `python3` is on the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", pipeline.runner.python or sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    os.environ.setdefault("PYSPARK_PYTHON", task_python(pipeline.runner))
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", pipeline.runner.python or sys.executable)
     os.environ.setdefault("GLIBC_TUNABLES", _TUNABLES)

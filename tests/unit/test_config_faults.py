@@ -157,6 +157,17 @@ def pipeline(more: str) -> str:
             id="model validator of a section",
         ),
         pytest.param(
+            pipeline("runner: {archive: /opt/tasks.tar.gz}\n"),
+            "5:1: runner: `archive` and `kind: local` contradict each other; without executors elsewhere remove `archive`",
+            id="an archive that nobody would unpack",
+        ),
+        pytest.param(
+            pipeline("runner: {kind: yarn, archive: tasks.tar.gz}\n"),
+            "5:31: runner.archive: found 'tasks.tar.gz'; write an absolute path or a URI that ends in .tar.gz, .tgz or .zip, and has no ',' and "
+            "no '#'",
+            id="an archive at a place that depends on who reads it",
+        ),
+        pytest.param(
             pipeline("schedule: '0 * * *'\n"),
             "5:11: schedule: found '0 * * *'; 4 fields; a cron expression has five: minute, hour, day of month, month, "
             "day of week; or it is one of @hourly, @daily, @weekly, @monthly, @quarterly, @yearly",
