@@ -39,6 +39,8 @@ READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "ship
 
 #: In place of steps: says what it finds, and does nothing. See spark_jobs/look.py.
 LOOK = "look"
+#: Where an executor's Python lies, from its working folder, when the job brings an archive: Spark unpacks it there under this name.
+_UNPACKED = "environment"
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
 #: How long a job may take to stop Spark, to look into the ledger and to release the lease.
 GRACE_SECONDS = 30.0
@@ -128,8 +130,7 @@ class Job(JobOptions):
             return [runner.python or sys.executable, "-m", "spark_jobs", *arguments]
         main = Path(__file__).resolve().parents[1] / "spark_jobs" / "__main__.py"
         more = s3a_jars(self.pipeline, _spark_home(runner.spark_submit))
-        jars = ",".join(filter(None, (str(READER_JAR), *map(str, more), runner.conf.get("spark.jars"))))
-        conf = {**runner.conf, "spark.jars": jars}  # Spark's driver has started when spark_jobs could say so
+        conf = {**runner.conf, **carried(runner, more)}  # Spark's driver has started when spark_jobs could say so
         settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         options = ["--master", runner.spark_master, "--deploy-mode", "client", "--driver-memory", runner.driver_memory]
         return [runner.spark_submit, *options, *settings, str(main), *arguments]
@@ -137,6 +138,21 @@ class Job(JobOptions):
 
 def _spark_home(spark_submit: str) -> Path:
     return Path(shutil.which(spark_submit) or spark_submit).resolve().parents[1]
+
+
+def carried(runner: Runner, more: Iterable[Path] = ()) -> dict[str, str]:
+    """Settings by which Spark takes to the executors what tasks run: the reader's jar and ``more`` of them and, if there is one, the archive
+    with their Python."""
+    found = {"spark.jars": ",".join(filter(None, (str(READER_JAR), *map(str, more), runner.conf.get("spark.jars"))))}
+    if runner.archive is not None:
+        archive = f"{runner.archive}#{_UNPACKED}"
+        found["spark.archives"] = ",".join(filter(None, (archive, runner.conf.get("spark.archives"))))
+    return found
+
+
+def task_python(runner: Runner) -> str:
+    """The Python of Spark's workers, as an executor finds it."""
+    return f"./{_UNPACKED}/bin/python" if runner.archive is not None else runner.python or sys.executable
 
 
 def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
@@ -148,7 +164,8 @@ def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
     # must not come before those of another environment.
     checkout = [str(root)] if (root / "pyproject.toml").exists() else []
     path = os.pathsep.join(p for p in (*checkout, os.environ.get("PYTHONPATH")) if p)
-    ours = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "PYTHONPATH": path, "GX_ANALYTICS_ENABLED": "false"}
+    pythons = {"PYSPARK_PYTHON": task_python(runner), "PYSPARK_DRIVER_PYTHON": python}
+    ours = {**pythons, "PYTHONPATH": path, "GX_ANALYTICS_ENABLED": "false"}
     if runner.kind == "local":
         # Else Spark looks its own host's name up, and complains when that is a loopback address.
         ours["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")

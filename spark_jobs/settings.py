@@ -11,7 +11,7 @@ from pathlib import Path
 from shipper import s3a
 from shipper.config.pipeline import Pipeline, Runner
 from shipper.config.properties import SQL_DEFAULTS
-from shipper.runner import READER_JAR
+from shipper.runner import carried, task_python
 from spark_jobs.java import log_settings
 from spark_jobs.java_command import spark_home
 
@@ -42,7 +42,6 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
     runner = pipeline.runner
     hadoop, of_source = s3a.settings(pipeline)
     more_jars = s3a.s3a_jars(pipeline, Path(os.environ.get("SPARK_HOME") or spark_home()))
-    jars = [str(READER_JAR), *([] if runner.kind == "local" else map(str, more_jars)), runner.conf.get("spark.jars")]
     return {
         "spark.app.name": f"shipper {pipeline.name}",
         "spark.master": runner.spark_master,
@@ -72,7 +71,7 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.sql.files.minPartitionNum": "1",
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
-        "spark.jars": ",".join(filter(None, jars)),
+        **carried(runner, [] if runner.kind == "local" else more_jars),
     }
 
 
@@ -91,6 +90,6 @@ def _more_class_path(runner: Runner, jars: list[Path]) -> dict[str, str]:
 def set_environment(pipeline: Pipeline) -> None:
     """Of this process, which the JVM and Spark's workers on this machine inherit."""
     # Python data sources and workers run in what these name; the default would be whatever `python3` is on the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", pipeline.runner.python or sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    os.environ.setdefault("PYSPARK_PYTHON", task_python(pipeline.runner))
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", pipeline.runner.python or sys.executable)
     os.environ.setdefault("GLIBC_TUNABLES", _TUNABLES)

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from shipper.worker.receipt import Receipt
 
 
+_OTHER_CODE = (
+    "Spark's executors run another shipper than the driver, so nothing was sent: make the archive anew (`shipper environment pack`), or install "
+    "the driver's version in the environment that `runner.python` names there"
+)
+
+
 def start_workers(spark: SparkSession, tasks: int) -> None:
     """Has Spark start the Python processes of so many tasks, which import what shipping needs: a second that the first transaction then need not
     wait for, if there is something else to do meanwhile. To be called in a thread. Never raises; a ship starts its own."""
@@ -59,8 +65,10 @@ class Sink:
 
     def write(self, frame: DataFrame) -> None:
         """Runs the job, with a task for each of the frame's partitions. Raises what Spark raises."""
+        from shipper.worker.code import code_digest
+
         self._receipts = frame.sparkSession.sparkContext.accumulator([], _Listed())
-        shipped = frame.mapInArrow(functools.partial(_ship, self._packed, self._receipts), "nothing boolean")
+        shipped = frame.mapInArrow(functools.partial(_ship, self._packed, code_digest(), self._receipts), "nothing boolean")
         # Not `collect`: when a signal interrupts it, it calls Java once more, on the connection that waits for an answer, and hangs.
         shipped.write.format("noop").mode("overwrite").save()
 
@@ -72,22 +80,27 @@ class Sink:
         return [Receipt.from_json(text) for text in self._receipts.value] if self._receipts is not None else []
 
 
-def _ship(packed: bytes, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One task. Raises only what another attempt may mend, and not in the last one; everything else is in the receipt."""
+def _ship(
+    packed: bytes, code: str, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """One task; ``code``: the driver's. Raises only what another attempt may mend, and not in the last one; everything else is in the receipt."""
     from pyspark import TaskContext
 
+    from shipper.errors import DeliveryError
+    from shipper.worker.code import code_digest
+    from shipper.worker.sealed import sealed
     from shipper.worker.task import TaskError, ship_task
 
     order, cluster = pickle.loads(packed)
     context: Any = TaskContext.get()
     task = context.partitionId()
+    if code != code_digest():
+        raise TaskError(sealed(DeliveryError(_OTHER_CODE), order.seal))
     try:
         receipt = ship_task(order, cluster, batches, task, context.taskAttemptId(), context.attemptNumber())
     except TaskError:
         raise
     except Exception as error:
-        from shipper.errors import DeliveryError
-        from shipper.worker.sealed import sealed
         from spark_jobs.reason import of_python  # brings what a worker does not need otherwise
 
         told = DeliveryError(f"task {task}: {of_python(error)}. What was committed is in the ledger; run again")

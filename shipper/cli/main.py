@@ -1,4 +1,4 @@
-"""The command line: ``shipper validate · schema · plan · gates · run · gaps · ledger · quarantine · doctor · dev · demo``.
+"""The command line: ``shipper validate · schema · plan · gates · run · gaps · ledger · quarantine · doctor · environment · dev · demo``.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -60,6 +60,7 @@ class _Commands(LazyGroup):
         "quarantine": "shipper.cli.quarantine",
         "gaps": "shipper.cli.gaps",
         "doctor": "shipper.cli.doctor",
+        "environment": "shipper.cli.environment",
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
 

@@ -32,6 +32,7 @@ from shipper.config.formats import deciding as deciding_format
 from shipper.config.properties import PINNED_PATTERN, deciding, fault_of_setting
 from shipper.config.records import GIVEN_COLUMNS, Quarantine, Records, Route
 from shipper.config.rules import (
+    ARCHIVE_PATTERN,
     CLASS_PATTERN,
     MEMORY_PATTERN,
     NAME_PATTERN,
@@ -177,7 +178,13 @@ class Runner(Model):
     master: str | None = None
     """Spark master URL, for `standalone` (`spark://host:7077`) and `kubernetes` (`k8s://https://…`)."""
     python: str | None = None
-    """Python of an environment with `shipper[spark]`, on the driver and the executors. Default: the one that runs shipper."""
+    """Python of an environment with `shipper[spark]`, on the driver and, without `archive`, at the same path on the executors. Default: the one
+    that runs shipper."""
+    archive: str | None = Field(
+        default=None, pattern=ARCHIVE_PATTERN, examples=["/opt/shipper/tasks.tar.gz", "hdfs://nn1:8020/shipper/tasks.tar.gz"]
+    )
+    """What tasks run in, as `shipper environment pack` makes it: an absolute path on the driver's machine, or a URI that Spark can read. Spark takes
+    it to every executor, which then needs neither shipper nor a Python of its own. Make it anew when shipper or its Python changes."""
     spark_submit: str | None = None
     """Path of a `spark-submit`. Default: `python`'s own pyspark starts Spark."""
     driver_memory: str = Field(default="2g", pattern=MEMORY_PATTERN)
@@ -196,6 +203,12 @@ class Runner(Model):
             raise ValueError(f"`kind: {self.kind}` needs `master`")
         if not needs and self.master is not None:
             raise ValueError(f"`master` and `kind: {self.kind}` contradict each other; remove `master` or change `kind`")
+        return self
+
+    @model_validator(mode="after")
+    def _archive_is_for_executors(self) -> Runner:
+        if self.archive is not None and self.kind == "local":
+            raise ValueError("`archive` and `kind: local` contradict each other; without executors elsewhere remove `archive`")
         return self
 
     @field_validator("conf")

@@ -35,7 +35,8 @@ class Allow(Model):
     runners: tuple[Literal["local", "standalone", "yarn", "kubernetes"], ...] = ("local", "standalone", "yarn", "kubernetes")
     """Kinds of `runner`."""
     programs: tuple[str, ...] = Field(default=(), examples=[["/opt/shipper/bin/python"]])
-    """What `runner.python` and `runner.spark_submit` may name. By default nothing: jobs run in the environment that runs shipper."""
+    """What `runner.python`, `runner.archive` and `runner.spark_submit` may name. By default nothing: jobs run in the environment that runs
+    shipper."""
     spark_settings: tuple[str, ...] = _PLAIN_SETTINGS
     """What `runner.conf` may set. By default settings of size and of SQL; those that load code, such as `spark.jars`, `spark.plugins` or
     `spark.driver.extraJavaOptions`, only if they are listed here, or set in `defaults`."""
@@ -92,7 +93,7 @@ class PlatformFile:
             return
         runner = pipeline.runner
         yield from self._outside(own, ("runner", "kind"), runner.kind, "runners", allow.runners)
-        for key, program in (("python", runner.python), ("spark_submit", runner.spark_submit)):
+        for key, program in (("python", runner.python), ("archive", runner.archive), ("spark_submit", runner.spark_submit)):
             yield from self._outside(own, ("runner", key), program, "programs", allow.programs)
         for setting in runner.conf:
             yield from self._outside(own, ("runner", "conf", setting), setting, "spark_settings", allow.spark_settings)

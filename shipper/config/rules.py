@@ -46,12 +46,14 @@ def refuse(faults: Iterable[Fault]) -> None:
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
 COLUMN_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 MEMORY_PATTERN = r"^[0-9]+[gm]$"
+ARCHIVE_PATTERN = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)[^,#\s]*\.(tar\.gz|tgz|zip)$"
 CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
 #: What each pattern of a field means, for people.
 PATTERN_MEANINGS = {
     NAME_PATTERN: "a name has lower-case letters, digits, '_' and '-' only, begins with a letter and has 64 characters at most",
     COLUMN_PATTERN: "a name has letters, digits and '_' only, and does not begin with a digit",
     CLASS_PATTERN: "write the full name of a class: airflow.providers.slack.notifications.slack.SlackNotifier",
+    ARCHIVE_PATTERN: "write an absolute path or a URI that ends in .tar.gz, .tgz or .zip, and has no ',' and no '#'",
     MEMORY_PATTERN: "write gigabytes or megabytes as Spark does: 2g, 512m",
 }
 _MOST_NAMES_SHOWN = 20

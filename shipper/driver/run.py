@@ -33,11 +33,12 @@ def now() -> dt.datetime:
 def run_steps(context: RunContext, steps: Sequence[str]) -> int:
     """Runs steps (``plan``, ``ship:CLUSTER``, …) in the given order; returns the exit code of the first that failed, or 0.
 
-    A step whose predecessor failed is not tried, except `report`; a failed cluster does not hold up another. Raises Stopped once the
-    step that was under way has left its result.
+    A step whose predecessor failed is not tried, except `report`; a failed cluster does not hold up another: one that did not answer the plan comes
+    last, since each try of it takes its patience. Raises Stopped once the step that was under way has left its result.
     """
     exit_code = 0
     blocked: set[str] = set()
+    steps = list(steps)
     for place, step in enumerate(steps):
         name, _, cluster = step.partition(":")
         if name != REPORT and ("*" in blocked or cluster in blocked):
@@ -53,7 +54,15 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
         if code:
             blocked.add(cluster or "*")
             exit_code = exit_code or code
+        elif name == PLAN:
+            steps[place + 1 :] = _doubtful_last(context, steps[place + 1 :])
     return exit_code
+
+
+def _doubtful_last(context: RunContext, steps: Sequence[str]) -> list[str]:
+    planned = context.folder.find(PLAN, PlanResult)
+    doubtful = {each.cluster for each in planned.clusters if each.problem} if planned else set()
+    return sorted(steps, key=lambda step: (step == REPORT, step.partition(":")[2] in doubtful))
 
 
 def run_step(context: RunContext, name: str, cluster: str | None) -> int:

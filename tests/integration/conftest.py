@@ -10,7 +10,7 @@ from tests import warm
 from tests.integration.hdfs_world import HdfsFiles, hdfs_files
 
 #: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.
-_LONGEST = ("test_kill", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
+_LONGEST = ("test_kill", "test_spark_cluster", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

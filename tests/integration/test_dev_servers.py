@@ -224,6 +224,21 @@ def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signature
     assert client.get("logs", "2026/a b.log") == b"one\r\n\xff"
 
 
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home: Path) -> None:
+    up = dev(home, "up", "spark", "--port", "0", "--json")
+    assert up.returncode == 0, up.stderr
+    told = json.loads(up.stdout)["spark"]
+    with urllib.request.urlopen(f"{told['page']}/json/") as page:
+        found = json.load(page)
+    assert (found["url"], found["aliveworkers"], found["cores"]) == (told["master"], 2, 2)
+    assert len(told["pids"]) == 3
+    assert set(json.loads(dev(home, "status", "--json").stdout)) == {"spark"}, "kafka is not brought up with it"
+    assert dev(home, "down", "spark").returncode == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in told["pids"])
+
+
 def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:
     command = [sys.executable, "-m", "shipper", "dev", "up", "kafka", "--port", "0", "--json"]
     both = [

@@ -193,7 +193,7 @@ def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:
 
 def test_a_command_that_is_imported_late_is_listed_and_suggested() -> None:
     listed = subprocess.run([sys.executable, "-m", "shipper", "--help"], capture_output=True, text=True, check=True).stdout
-    for name in ("ledger", "quarantine", "gaps", "bench", "dev", "demo"):
+    for name in ("ledger", "quarantine", "gaps", "environment", "bench", "dev", "demo"):
         assert f" {name} " in listed
     wrong = subprocess.run([sys.executable, "-m", "shipper", "legder"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2

@@ -62,8 +62,8 @@ def pipeline(more: str) -> str:
         pytest.param(
             RIGHT.replace("source: s3a://logs/web/", "source: {path: x, settle_seconds: 10m}"),
             "2:19: source.settle_seconds: unknown key; did you mean 'settle'? "
-            "allowed: path, s3, include, window_by, recursive, format, codec, csv, settle, split_size, lookback, on_replaced, on_unreadable, when_empty, "
-            "formerly",
+            "allowed: path, s3, include, window_by, recursive, format, codec, csv, settle, split_size, lookback, on_replaced, on_unreadable, "
+            "when_empty, formerly",
             id="name in code for the key",
         ),
         pytest.param(
@@ -162,6 +162,17 @@ def pipeline(more: str) -> str:
             pipeline("runner:\n  kind: standalone\n"),
             "5:1: runner: `kind: standalone` needs `master`",
             id="model validator of a section",
+        ),
+        pytest.param(
+            pipeline("runner: {archive: /opt/tasks.tar.gz}\n"),
+            "5:1: runner: `archive` and `kind: local` contradict each other; without executors elsewhere remove `archive`",
+            id="an archive that nobody would unpack",
+        ),
+        pytest.param(
+            pipeline("runner: {kind: yarn, archive: tasks.tar.gz}\n"),
+            "5:31: runner.archive: found 'tasks.tar.gz'; write an absolute path or a URI that ends in .tar.gz, .tgz or .zip, and has no ',' and "
+            "no '#'",
+            id="an archive at a place that depends on who reads it",
         ),
         pytest.param(
             pipeline("schedule: '0 * * *'\n"),

@@ -51,6 +51,13 @@ WITHIN = RIGHT + (
         (RIGHT.replace("s3a://logs/web/", "logs/{window_start:%Y}/"), []),
         (RIGHT + "runner: {kind: yarn}\n", ["5:16: runner.kind: 'yarn' is not among what config/shipper.yaml:2 allows (`allow.runners`: local)"]),
         (RIGHT + "runner: {python: /tmp/evil}\n", ["5:18: runner.python: '/tmp/evil' is not among what config/shipper.yaml:3 allows"]),
+        (
+            RIGHT + "runner: {kind: standalone, master: 'spark://h:1', archive: /tmp/evil.zip}\n",
+            [
+                "5:16: runner.kind: 'standalone' is not among what config/shipper.yaml:2 allows (`allow.runners`: local)",
+                "5:60: runner.archive: '/tmp/evil.zip' is not among what config/shipper.yaml:3 allows",
+            ],
+        ),
         (RIGHT + "runner: {spark_submit: evil}\n", ["5:24: runner.spark_submit: 'evil' is not among what config/shipper.yaml:3 allows"]),
         (
             RIGHT + "runner:\n  conf:\n    spark.plugins: evil\n    spark.jars.packages: evil\n    spark.driver.extraJavaOptions: -javaagent:x\n",

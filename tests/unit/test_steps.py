@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.driver import run as steps
 from shipper.driver.context import RunContext
 from shipper.errors import Superseded
-from shipper.report.plan_result import PlanResult
+from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder, StepResult
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
@@ -90,6 +91,28 @@ def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
         steps.run_step(context, step, cluster)
     [left] = Path(context.folder.uri).glob("*.json")
     assert f"stopped by SIGTERM; {says}" in left.read_text()
+
+
+def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_theirs(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def planned(context: RunContext, started_at: dt.datetime) -> PlanResult:
+        clusters = [ClusterPlan(cluster="gone", problem="no broker answers"), ClusterPlan(cluster="near")]
+        return PlanResult(
+            **context.common("plan"), started_at=started_at, finished_at=started_at, source="logs", clusters=clusters
+        )
+
+    def ship(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+        tried.append(cluster)
+        raise Superseded("a later run took over")
+
+    both = replace(context, clusters={"gone": context.clusters["near"], "near": context.clusters["near"]})
+    monkeypatch.setattr("shipper.driver.plan.plan", planned)
+    monkeypatch.setattr("shipper.driver.ship.ship", ship)
+    assert steps.run_steps(both, ["plan", "ship:gone", "gate_delivery:gone", "ship:near", "gate_delivery:near"]) == 1
+    assert tried == ["near", "gone"]
 
 
 def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(context: RunContext) -> None:

@@ -36,17 +36,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 
 @app.command(
-    epilog="Examples: `shipper dev up` · `shipper dev up kafka --port 19092` · `shipper dev up hdfs --port 0` (any free port)"
+    epilog="Examples: `shipper dev up` · `shipper dev up kafka spark` · `shipper dev up kafka --port 19092` (0: any free port)"
 )
 def up(
-    names: Names = None,
+    names: Annotated[list[ServerName] | None, typer.Argument(help="Which servers.", show_default="kafka s3")] = None,
     port: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=65535,
             help="Where clients connect; 0 takes any free port.",
-            show_default="kafka 9092, secured 9093, s3 9000, hdfs 8020",
+            show_default="kafka 9092, secured 9093, s3 9000, hdfs 8020, spark 7077",
         ),
     ] = None,
     secure: Annotated[

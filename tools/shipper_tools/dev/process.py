@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -73,8 +74,11 @@ class ServerProcess:
             self._watchdog.communicate()  # closes the pipe; the watchdog finds nothing left to kill and ends
 
 
-def spawn(argv: list[str], *, cwd: Path, output: Path, die_with_parent: bool) -> ServerProcess:
-    """Start a server apart from the terminal: in a session of its own (Ctrl-C does not reach it), output to a file.
+def spawn(
+    argv: list[str], *, cwd: Path, output: Path, die_with_parent: bool, environment: Mapping[str, str] | None = None
+) -> ServerProcess:
+    """Start a server apart from the terminal: in a session of its own (Ctrl-C does not reach it), output to a file. ``environment``: in place
+    of this process's.
 
     With ``die_with_parent`` a second, tiny process watches this one through a pipe and kills the server when this
     process is gone, however it went. Linux's PR_SET_PDEATHSIG would do without the second process, but it fires when
@@ -86,7 +90,7 @@ def spawn(argv: list[str], *, cwd: Path, output: Path, die_with_parent: bool) ->
     """
     with output.open("wb") as log:
         child = subprocess.Popen(
-            argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
         return ServerProcess(child, _watch(child.pid) if die_with_parent else None)

@@ -16,6 +16,7 @@ from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
 from shipper_tools.dev.ports import LOOPBACK, why_unusable
 from shipper_tools.dev.s3 import S3Server
+from shipper_tools.dev.spark import SparkServer
 from shipper_tools.dev.state import ServerState
 
 if TYPE_CHECKING:
@@ -26,16 +27,17 @@ class ServerName(StrEnum):
     KAFKA = "kafka"
     S3 = "s3"
     HDFS = "hdfs"
+    SPARK = "spark"
 
 
 #: What `dev up` starts when nothing is named: a source and a target.
 DEFAULT = (ServerName.KAFKA, ServerName.S3)
 #: Where the example configuration expects them.
-_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.S3: 9000, ServerName.HDFS: 8020}
-_SERVERS: Mapping[ServerName, type[KafkaServer | S3Server | HdfsServer]] = {
-    ServerName.KAFKA: KafkaServer, ServerName.S3: S3Server, ServerName.HDFS: HdfsServer,
-}  # fmt: skip
+_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.S3: 9000, ServerName.HDFS: 8020, ServerName.SPARK: 7077}
 _SECURE_PORT = 9093
+_NAMED_IN: Mapping[ServerName, str] = {
+    ServerName.KAFKA: "config/clusters", ServerName.S3: "`source.s3`", ServerName.HDFS: "`source.path`", ServerName.SPARK: "`runner.master`",
+}  # fmt: skip
 
 
 def secure_folder(home: Path) -> Path:
@@ -64,16 +66,14 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say, *, secure
             known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
         secured = _secured(home, port, say) if secure else None
-        server = (
-            secured.server if secured else _SERVERS[name](home / name, (_PORTS[name] if port is None else port) or None, say=say)
-        )
+        server = secured.server if secured else _server(name, home, (_PORTS[name] if port is None else port) or None, say)
         try:
             server.launch()
         except PortTaken as taken:
             raise PortTaken(
                 f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` in another folder), or "
                 f"choose another port with `shipper dev up {name} --port PORT` (0: any free one) and name that one in "
-                "the configuration too."
+                f"{_NAMED_IN[name]} too."
             ) from taken
         addresses = secured.addresses if secured else server.addresses
         started = ServerState(name, addresses, secure_folder(home) if secured else home / name, server.processes)
@@ -100,6 +100,15 @@ def _secured(home: Path, port: int | None, say: Say) -> SecureKafka:
             "(0: any free one)."
         )
     return SecureKafka(secure_folder(home), number, say)
+
+
+def _server(name: ServerName, home: Path, port: int | None, say: Say) -> KafkaServer | S3Server | HdfsServer | SparkServer:
+    if name == ServerName.SPARK:
+        return SparkServer(home / name, port)
+    kinds: dict[ServerName, type[KafkaServer | S3Server | HdfsServer]] = {
+        ServerName.KAFKA: KafkaServer, ServerName.S3: S3Server, ServerName.HDFS: HdfsServer,
+    }  # fmt: skip
+    return kinds[name](home / name, port, say=say)
 
 
 def _check_port(known: ServerState, port: int | None) -> None:

@@ -1,0 +1,193 @@
+"""``shipper environment pack``: what Spark's tasks run in, as one file for `runner.archive`.
+
+In it lie Python itself with its standard library, shipper, and the packages that a task imports. Spark (pyspark's Python files too) is the cluster's
+own. Packages are found by what is installed here, so that nothing is fetched, and the archive is what this environment was tested with.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
+
+from shipper.cli.console import Json, Terminal, print_json
+from shipper.errors import ShipperError, UsageError
+
+app = typer.Typer(name="environment", help="What Spark's executors need of shipper.", no_args_is_help=True, add_completion=False)
+out = Terminal()
+
+_OURS = ("shipper", "spark_jobs")
+#: Beside what shipper itself depends on.
+_OF_TASKS = ("pyarrow",)
+_PACKAGES = "packages"
+_LEVEL = 3
+"""Of gzip: half of the time of level 6, and 5 % more bytes."""
+#: Parts of packages and of Python that no task imports.
+_LEFT_OUT = {"test", "tests", "include", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data"}
+_LEFT_OUT |= {"site-packages", "dist-packages", "__pycache__"}
+_SOURCES = (".pxd", ".pyx", ".pxi", ".h", ".hpp", ".a", ".pyi")
+#: Not a link to an interpreter elsewhere, as a virtual environment has it: that one need not be on the executors' machines.
+_LAUNCHER = """#!/bin/sh
+# It runs wherever it was unpacked.
+here=$(cd "$(dirname "$0")/.." && pwd -P) || exit 1
+LD_LIBRARY_PATH="$here/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+PYTHONPATH="$here/{packages}${{PYTHONPATH:+:$PYTHONPATH}}"
+export LD_LIBRARY_PATH PYTHONPATH
+unset PYTHONHOME
+exec "$here/bin/{python}" "$@"
+"""
+_CHECK = """import sys
+import confluent_kafka, pyarrow, shipper.worker.task
+elsewhere = [path for path in sys.path if path and not path.startswith(sys.argv[1])]
+elsewhere += [module.__file__ for module in (confluent_kafka, pyarrow, shipper) if not module.__file__.startswith(sys.argv[1])]
+sys.exit(f"it looks elsewhere: {elsewhere}" if elsewhere else 0)
+"""
+
+
+@app.callback()
+def _group() -> None:
+    """So that `pack` is a command of its own, though it is the only one."""
+
+
+@app.command(epilog="Example: `shipper environment pack /opt/shipper/tasks.tar.gz`, and `runner.archive` names that file")
+def pack(
+    archive: Annotated[Path, typer.Argument(help="The file to write, .tar.gz.")] = Path("tasks.tar.gz"),
+    as_json: Json = False,
+) -> None:
+    """Packs what Spark's tasks run in: Python, shipper and the packages that a task imports.
+
+    Executors need the same operating system and processor as this machine, and the same Spark; nothing else, at no path in particular.
+    Unpacks it once elsewhere, and imports what a task imports, before it gets its name.
+    """
+    if not archive.name.endswith((".tar.gz", ".tgz")):
+        raise UsageError(f"{archive}: Spark knows an archive by its name; write one that ends in .tar.gz")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".packing-") as folder:
+        made = Path(folder) / "made.tar.gz"
+        _write(made)
+        _check(made, Path(folder) / "elsewhere")
+        made.replace(archive)
+    size = archive.stat().st_size
+    if as_json:
+        print_json({"archive": str(archive.absolute()), "bytes": size, "python": _version()})
+    else:
+        out.say(f"{archive} has {size / 1e6:,.0f} MB; write it in the pipeline: `runner: {{archive: {archive.absolute()}}}`")
+
+
+def _write(made: Path) -> None:
+    python = f"python{_version()}"
+    with tarfile.open(made, "w:gz", compresslevel=_LEVEL) as archive:
+        _add_text(archive, "bin/python", _LAUNCHER.format(packages=_PACKAGES, python=python), mode=0o755)
+        for place, path in _interpreter(python):
+            archive.add(path.resolve(), str(place), recursive=False)
+        seen: set[PurePosixPath] = set()
+        for place, path in _packages():
+            if place not in seen:
+                seen.add(place)
+                archive.add(path.resolve(), str(_PACKAGES / place), recursive=False)
+
+
+def _add_text(archive: tarfile.TarFile, name: str, text: str, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(text.encode()), mode
+    archive.addfile(entry, BytesIO(text.encode()))
+
+
+def _version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _interpreter(python: str) -> Iterator[tuple[PurePosixPath, Path]]:
+    """Place in the archive, and file: as they lie below Python's own prefix, where it finds its library by the place that it is started from."""
+    yield PurePosixPath("bin", python), Path(getattr(sys, "_base_executable", sys.executable))
+    library = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
+    if library.is_file() and ".so" in library.name:
+        yield PurePosixPath("lib", library.name), library
+    for folder in dict.fromkeys(Path(sysconfig.get_path(name, vars=_BASE)) for name in ("stdlib", "platstdlib")):
+        for place, path in _below(folder):
+            yield PurePosixPath(folder.relative_to(sys.base_prefix)) / place, path
+
+
+_BASE = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
+
+
+def _packages() -> Iterator[tuple[PurePosixPath, Path]]:
+    for package in _OURS:
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            raise UsageError(f"{package} is not installed in {sys.prefix}")
+        for place, path in _below(Path(spec.origin).parent):
+            yield PurePosixPath(package) / place, path
+    for needed in _needed(_OF_TASKS):
+        for file in needed.files or ():
+            path = Path(str(needed.locate_file(file)))
+            if ".." not in file.parts and _is_needed(PurePosixPath(file)) and path.is_file():
+                yield from _with_compiled(PurePosixPath(file), path)
+
+
+def _needed(also: Iterable[str]) -> Iterator[Distribution]:
+    """Shipper's dependencies and ``also``, with theirs, each once. Those of extras are left out. Raises UsageError."""
+    left, seen = ["shipper", *also], set[str]()
+    while left:
+        name = re.sub(r"[-_.]+", "-", left.pop()).lower()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            if name in also:
+                raise UsageError(f"{name} is not installed in {sys.prefix}; tasks need it: install `shipper[spark]`") from None
+            continue  # for another system, or another Python
+        left += [re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0] for each in found.requires or () if "extra ==" not in each]
+        if name != "shipper":
+            yield found
+
+
+def _below(folder: Path) -> Iterator[tuple[PurePosixPath, Path]]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and not name.startswith("config-"))
+        for name in sorted(files):
+            path = Path(parent, name)
+            if not name.endswith((*_SOURCES, ".pyc")) and path.is_file():
+                yield from _with_compiled(PurePosixPath(path.relative_to(folder)), path)
+
+
+def _is_needed(place: PurePosixPath) -> bool:
+    return not _LEFT_OUT.intersection(place.parts) and place.suffix not in (*_SOURCES, ".pyc")
+
+
+def _with_compiled(place: PurePosixPath, path: Path) -> Iterator[tuple[PurePosixPath, Path]]:
+    """With what Python has made of it, if that is there: every executor would do it again."""
+    yield place, path
+    if place.suffix == ".py":
+        compiled = Path(importlib.util.cache_from_source(str(path)))
+        if compiled.is_file():
+            yield place.parent / "__pycache__" / compiled.name, compiled
+
+
+def _check(made: Path, folder: Path) -> None:
+    """Raises ShipperError if what tasks import is not found in there, or only elsewhere."""
+    with tarfile.open(made) as archive:
+        archive.extractall(folder, filter="data")
+    command = [str(folder / "bin" / "python"), "-c", _CHECK, str(folder.resolve())]
+    done = subprocess.run(command, env={"PATH": os.defpath}, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise ShipperError(
+            f"the environment {sys.prefix} does not work when it is packed: {said}. Its Python, {sys.base_prefix}, must be one that may be "
+            "moved; those that `uv python install` brings may be. Or give executors an environment at the same path, and name it in "
+            "`runner.python`."
+        )

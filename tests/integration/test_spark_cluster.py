@@ -1,0 +1,325 @@
+"""A standalone Spark of a master and two workers: what is lost there in the middle of a ship is neither lost nor doubled on the target."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.spark import SparkServer
+from shipper_tools.testing.secured_kafka import SecuredKafka
+
+from shipper.report.results import RunReport
+
+from .test_kill import numbered_lines, small_steps, wait_until
+from .world import WINDOW, World, account_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.cold, pytest.mark.timeout(400)]
+
+_ON_LOOPBACK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.heartbeatInterval": "1s",
+}
+_DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+}
+#: A paused executor counts as lost after so long.
+_LOST_AFTER = {"spark.network.timeout": "6s", "spark.network.timeoutInterval": "1s"}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+    with SparkServer(tmp_path_factory.mktemp("spark"), die_with_parent=True) as server:
+        yield server
+
+
+class ClusterRun:
+    """``shipper run`` on the Spark cluster, in processes of its own."""
+
+    def __init__(self, world: World, **environment: str) -> None:
+        self.world = world
+        command = world.command("run", world.name, "--window", WINDOW, "--json")
+        self.process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def ships(self, records: int) -> None:
+        """Until so many are in the topic, committed or not. Fails the test if the run ends before that."""
+        self.until(lambda: sent(self.world) >= records)
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        wait_until(lambda: self.process.poll() is not None or holds())
+        assert self.process.poll() is None, self.process.communicate()
+
+    def account(self) -> dict[str, Any]:
+        """When it has ended; fails the test if it failed."""
+        out, err = self.process.communicate(timeout=300)
+        assert self.process.returncode == 0, err[-6000:]
+        return account_of(RunReport.model_validate_json(out))
+
+    def kill(self) -> None:
+        """-9 to the command, the driver, and their JVM, wherever they are."""
+        family = [psutil.Process(self.process.pid)]
+        family += family[0].children(recursive=True)
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self.process.communicate()
+
+
+@contextlib.contextmanager
+def running(world: World, **environment: str) -> Iterator[ClusterRun]:
+    run = ClusterRun(world, **environment)
+    try:
+        yield run
+    finally:
+        if run.process.poll() is None:
+            run.kill()
+
+
+def sent(world: World) -> int:
+    """By the ends of the topic, which also count what is aborted later. Waits for no transaction."""
+    return sum(world.client.end_offset(world.topic(), partition) for partition in range(3))
+
+
+def on_cluster(
+    world: World, spark: SparkServer, conf: dict[str, str] | None = None, *, rate: str | None = "200kB/s", **runner: Any
+) -> None:
+    """So slow that something can happen in the middle."""
+    runner = {"kind": "standalone", "master": spark.master, "conf": _ON_LOOPBACK | (conf or {}), **runner}
+    small_steps(world, runner=runner, delivery={"rate_limit": rate} if rate else {})
+
+
+def executors(spark: SparkServer) -> Callable[[], bool]:
+    return lambda: bool(spark.executors(0)) and bool(spark.executors(1))
+
+
+def assert_exact(world: World, account: dict[str, Any], expected: Counter[bytes]) -> None:
+    assert account["delivered"] + account["before"] == expected.total()
+    assert world.read() == expected
+    assert world.ledger_count() == expected.total()
+
+
+def heartbeats_that_failed(spark: SparkServer) -> list[str]:
+    """What executors say of an answer of the driver's that did not come: after 60 of them an executor gives up."""
+    logs = [log.read_text(errors="replace") for log in spark.directory.glob("work/*/app-*/*/stderr")]
+    assert logs, "no executor wrote a log"
+    return [line for log in logs for line in log.splitlines() if "Issue communicating with driver in heartbeater" in line]
+
+
+def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
+    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
+) -> None:
+    world = World(tmp_path, kafka.bootstrap)
+    on_cluster(world, spark)
+    expected = numbered_lines(world, files=6, lines=60_000)
+    with running(world) as run:
+        run.ships(1)
+        run.until(executors(spark))
+        assert spark.kill_executor(0) == 1
+        run.ships(expected.total() // 4)
+        spark.kill_worker(1)
+        account = run.account()
+    spark.start_worker(1)
+    spark.wait_ready()
+    assert account["status"] == "succeeded"
+    assert_exact(world, account, expected)
+    assert heartbeats_that_failed(spark) == []
+
+
+@pytest.mark.long
+def test_with_dynamic_allocation_executors_come_and_go_and_are_killed(
+    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
+) -> None:
+    world = World(tmp_path, kafka.bootstrap)
+    on_cluster(world, spark, _DYNAMIC)
+    expected = numbered_lines(world, files=6, lines=60_000)
+    with running(world) as run:
+        run.ships(expected.total() // 5)
+        run.until(lambda: spark.kill_executor(0) + spark.kill_executor(1) > 0)
+        run.ships(expected.total() // 2)
+        spark.kill_worker(0)
+        account = run.account()
+    spark.start_worker(0)
+    spark.wait_ready()
+    assert_exact(world, account, expected)
+
+
+@pytest.mark.long
+def test_an_executor_that_is_slow_for_some_seconds_goes_on(tmp_path: Path, kafka: KafkaServer, spark: SparkServer) -> None:
+    world = World(tmp_path, kafka.bootstrap)
+    on_cluster(world, spark)
+    expected = numbered_lines(world, files=6, lines=60_000)
+    with running(world) as run:
+        run.ships(1)
+        run.until(executors(spark))
+        with spark.executors_paused(0) as paused:
+            assert len(paused) > 1, "its Python too"
+            time.sleep(4)
+        account = run.account()
+    assert_exact(world, account, expected)
+
+
+@pytest.mark.long
+def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
+    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
+) -> None:
+    """Its tasks run again elsewhere meanwhile, under the same lanes, and it holds transactions that are open."""
+    world = World(tmp_path, kafka.bootstrap)
+    on_cluster(world, spark, _LOST_AFTER)
+    expected = numbered_lines(world, files=6, lines=60_000)
+    with running(world) as run:
+        run.ships(1)
+        run.until(executors(spark))
+        with spark.executors_paused(1):
+            half = sent(world)
+            run.until(lambda: sent(world) > half + expected.total() // 4)
+            time.sleep(8)
+        account = run.account()
+    assert_exact(world, account, expected)
+
+
+@pytest.mark.long
+def test_a_driver_killed_on_a_cluster_is_finished_by_the_next_run(tmp_path: Path, kafka: KafkaServer, spark: SparkServer) -> None:
+    """At once, when the executors of the first may not have heard of it."""
+    world = World(tmp_path, kafka.bootstrap)
+    on_cluster(world, spark)
+    expected = numbered_lines(world, files=6, lines=60_000)
+    with running(world) as run:
+        run.ships(expected.total() // 5)
+        run.kill()
+    half = world.ledger_count()
+    assert 0 < half < expected.total()
+    with running(world) as again:
+        account = again.account()
+    assert account["before"] >= half
+    assert_exact(world, account, expected)
+    wait_until(lambda: not spark.executors(0) and not spark.executors(1))
+
+
+@pytest.mark.long
+def test_secrets_reach_tasks_and_lie_nowhere_on_the_workers(
+    tmp_path: Path, spark: SparkServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    canary = "canary-5d1e9b-right"
+    with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": canary}) as secured:
+        world = World(tmp_path / "world", secured.server.bootstrap)
+        on_cluster(world, spark)
+        properties = secured.properties("shipper", "${CLUSTER_PASSWORD}")
+        cluster = {
+            "cluster": "local",
+            "bootstrap": secured.bootstrap,
+            "properties": properties,
+            "ledger": {"replication_factor": 1},
+        }
+        (world.root / "config" / "clusters" / "local.yaml").write_text(json.dumps(cluster))
+        expected = numbered_lines(world, files=4, lines=60_000)
+        seen: list[str] = []
+        with running(world, CLUSTER_PASSWORD=canary) as run:
+            run.ships(1)
+            run.until(executors(spark))
+            for worker in (0, 1):
+                for executor in spark.executors(worker):
+                    for process in (psutil.Process(executor.pid), *psutil.Process(executor.pid).children(recursive=True)):
+                        seen += [*process.cmdline(), *process.environ().values()]
+            account = run.account()
+        assert_exact(world, account, expected)
+        assert seen
+        assert not [text for text in seen if canary in text]
+        files = [path for path in spark.directory.rglob("*") if path.is_file()]
+        assert files
+        assert [str(path) for path in files if canary.encode() in path.read_bytes()] == []
+
+
+_BARE = {
+    "PATH": os.defpath,
+    "HOME": "/nonexistent",
+    **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
+}
+
+
+@pytest.mark.long
+def test_an_archive_brings_tasks_their_python_wherever_executors_are(tmp_path: Path, kafka: KafkaServer) -> None:
+    """Executors have another environment and folder, no PYTHONPATH, and what they run is in the archive alone."""
+    archive = tmp_path / "tasks.tar.gz"
+    packed = subprocess.run(
+        [sys.executable, "-m", "shipper", "environment", "pack", str(archive), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert packed.returncode == 0, packed.stderr
+    assert json.loads(packed.stdout)["archive"] == str(archive)
+    world = World(tmp_path / "world", kafka.bootstrap)
+    expected = numbered_lines(world, files=6, lines=60_000)
+    with SparkServer(tmp_path / "spark", environment=_BARE | {"PATH": _path_with_java()}, die_with_parent=True) as spark:
+        on_cluster(world, spark, archive=str(archive))
+        with running(world) as run:
+            run.ships(1)
+            run.until(executors(spark))
+            found = [process for worker in (0, 1) for process in _python_below(spark, worker)]
+            account = run.account()
+        assert_exact(world, account, expected)
+        assert found
+        for program, libraries in found:
+            assert program.startswith(str(spark.directory / "work")), program
+            assert not [path for path in libraries if path.startswith((sys.prefix, sys.base_prefix))], (
+                "something of the driver's environment"
+            )
+        # And without it they have nothing that could ship.
+        on_cluster(world, spark)
+        world.write_log("more.log", b"one more\n")
+        with running(world) as run:
+            _, err = run.process.communicate(timeout=300)
+            assert run.process.returncode == 1, err
+
+
+def _path_with_java() -> str:
+    java = shutil.which("java")
+    return os.pathsep.join([os.defpath, *([str(Path(java).parent)] if java else [])])
+
+
+def _python_below(spark: SparkServer, worker: int) -> list[tuple[str, list[str]]]:
+    """Of each Python process of a worker's executors: its program, and the files that it has mapped."""
+    found = []
+    for executor in spark.executors(worker):
+        for process in psutil.Process(executor.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                found.append((process.exe(), [mapped.path for mapped in process.memory_maps() if ".so" in mapped.path]))
+    return found
+
+
+@pytest.mark.long
+def test_executors_with_another_shipper_send_nothing_and_say_so(tmp_path: Path, kafka: KafkaServer) -> None:
+    other = tmp_path / "other"
+    for package in ("shipper", "spark_jobs"):
+        shutil.copytree(Path(__file__).parents[2] / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (other / "shipper" / "worker" / "lane.py").open("a") as lane:
+        lane.write("\n# of another version\n")
+    world = World(tmp_path / "world", kafka.bootstrap)
+    world.write_log("a.log", b"one\n")
+    with SparkServer(tmp_path / "spark", environment={**os.environ, "PYTHONPATH": str(other)}, die_with_parent=True) as spark:
+        on_cluster(world, spark, rate=None)
+        world.fails(code=1, says="Spark's executors run another shipper than the driver.*shipper environment pack")
+        assert world.nothing_was_sent()
