@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 from shipper_tools.dev import hdfs
-from shipper_tools.dev.errors import JarsUnavailable, PortTaken, ServerDied
+from shipper_tools.dev.errors import PortTaken, ServerDied
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.servers import DEFAULT, ServerName
+
+from shipper.errors import JarsUnavailable
 
 
 def test_it_is_started_when_it_is_asked_for_by_name() -> None:
