@@ -41,7 +41,7 @@ class SparkServer:
     Executors inherit ``environment``, and with it what their Python finds; a job brings its own by `runner.archive`.
 
     Args:
-        directory: made if it is not there. The workers' folder, with what executors wrote, is below ``work``.
+        directory: made if it is not there. What executors write is below ``work`` and ``local``.
         port: where drivers and workers find the master. None takes a free one.
         workers: how many.
         cores: of each worker.
@@ -213,6 +213,7 @@ class SparkServer:
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": LOOPBACK,  # pages are bound to it too
             "SPARK_PUBLIC_DNS": LOOPBACK,
+            "SPARK_LOCAL_DIRS": str(self.directory / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
             "SPARK_LAUNCHER_OPTS": _DAEMON_OPTIONS,

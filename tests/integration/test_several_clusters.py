@@ -1,0 +1,199 @@
+"""One pipeline, several clusters, each with a real broker: what is wrong with one is that one's affair."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from shipper_tools.dev.console_consumer import read_topic
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kafka_tools import run_kafka_tool
+from shipper_tools.dev.ports import free_port
+from shipper_tools.dev.process import send
+from shipper_tools.faultproxy.proxy import FaultProxy
+
+from shipper.config.cluster import Cluster
+from shipper.kafka.client import ClusterClient
+from shipper.report.results import RunReport, ShipResult
+
+from .test_kill import numbered_lines, wait_until
+from .world import WINDOW, World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+
+_PARTITIONS = 2
+_CONFIG_TOOL = "kafka.admin.ConfigCommand"
+
+
+class Target:
+    """A cluster of one broker behind a proxy."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        port = free_port()
+        self.server = KafkaServer(folder / name, far_port=port, die_with_parent=True)
+        self.link = FaultProxy(self.server.far_listener, port)
+
+    @property
+    def client(self) -> ClusterClient:
+        """Past the proxy."""
+        return ClusterClient(Cluster.model_validate({"cluster": self.name, "bootstrap": self.server.bootstrap}))
+
+    def make_topic(self, topic: str, **settings: str) -> None:
+        names = {name.replace("_", "."): value for name, value in settings.items()}
+        self.client.create_topics({topic: _PARTITIONS}, names, replication_factor=1)
+
+    def write_cluster(self, world: World) -> None:
+        content = {"cluster": self.name, "bootstrap": self.server.far_bootstrap, "ledger": {"replication_factor": 1}}
+        (world.root / "config" / "clusters" / f"{self.name}.yaml").write_text(json.dumps(content))
+
+    def read(self, topic: str) -> Counter[bytes]:
+        """Every committed value, by Java's console consumer."""
+        return Counter(read_topic(self.server.bootstrap, topic))
+
+    def ends(self, topic: str) -> list[int]:
+        """Also of what was aborted: whatever is sent moves them."""
+        return [self.client.end_offset(topic, partition) for partition in range(_PARTITIONS)]
+
+    def configure(self, *arguments: str) -> None:
+        run_kafka_tool(_CONFIG_TOOL, ["--bootstrap-server", self.server.bootstrap, "--alter", *arguments])
+
+
+@pytest.fixture
+def targets(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Target]]:
+    """Those that the test's parameter names; of one that is called `dead` the proxy alone is up."""
+    found = {name: Target(name, tmp_path / "kafka") for name in request.param}
+    with ExitStack() as stack:
+        for target in found.values():
+            stack.callback(target.server.stop)
+            stack.enter_context(target.link)
+        with ThreadPoolExecutor(len(found)) as pool:
+            list(pool.map(lambda target: target.server.start(), (each for each in found.values() if each.name != "dead")))
+        yield found
+
+
+def write_pipeline(world: World, clusters: list[str], **delivery: str) -> None:
+    """Its topic is there on each, or is not; with small steps."""
+    limits = {"lease": "2s", "metadata_wait": "20s", "transaction_timeout": "20s"}
+    world.write_pipeline(
+        clusters=clusters, delivery={"chunk_size": "300kB", "lanes": 2, **limits, **delivery}, runner={"driver_memory": "1g"}
+    )
+
+
+def run(world: World, *, code: int) -> tuple[RunReport, dict[str, ShipResult]]:
+    """`shipper run`: its report, and the ships by cluster."""
+    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
+    assert done.returncode == code, done.stderr[-6000:]
+    report = RunReport.model_validate_json(done.stdout)
+    return report, {ship.cluster: ship for ship in report.ships}
+
+
+def verdicts(report: RunReport) -> dict[str, str]:
+    return {gate.cluster: gate.status for gate in report.delivery_gates}
+
+
+@pytest.mark.parametrize("targets", [("lacking", "slow")], indirect=True)
+def test_a_cluster_without_its_topic_and_a_slow_one_leave_each_other_alone(
+    tmp_path: Path, kafka: KafkaServer, targets: dict[str, Target]
+) -> None:
+    world = World(tmp_path / "world", kafka.bootstrap)
+    lacking, slow = targets["lacking"], targets["slow"]
+    for target in targets.values():
+        target.write_cluster(world)
+    write_pipeline(world, ["lacking", "slow", "local"])
+    slow.make_topic(world.topic())
+    slow.link.shape(rtt_ms=60, bytes_per_second=100_000)
+    expected = numbered_lines(world, files=3, lines=30_000)
+
+    report, ships = run(world, code=1)
+    assert f"topic {world.topic()} of pipeline {world.name} is not there" in (ships["lacking"].error or "")
+    assert report.status == "failed"
+    assert (report.error or "").startswith("ship:lacking: "), "the one that failed is named"
+    assert verdicts(report) == {"slow": "succeeded", "local": "succeeded"}
+    assert (ships["slow"].delivered, ships["local"].delivered) == (expected.total(), expected.total())
+    assert slow.read(world.topic()) == expected
+    assert world.read() == expected
+
+    lacking.make_topic(world.topic())
+    there = slow.ends(world.topic()), [world.client.end_offset(world.topic(), partition) for partition in range(3)]
+    report, ships = run(world, code=0)
+    assert verdicts(report) == dict.fromkeys(("lacking", "slow", "local"), "succeeded")
+    assert {name: ship.delivered for name, ship in ships.items()} == {"lacking": expected.total(), "slow": 0, "local": 0}
+    assert lacking.read(world.topic()) == expected
+    assert there == (slow.ends(world.topic()), [world.client.end_offset(world.topic(), partition) for partition in range(3)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("targets", [("dead", "narrow", "throttled", "near")], indirect=True)
+def test_a_dead_a_narrow_and_a_throttled_cluster_cost_the_fourth_nothing(tmp_path: Path, targets: dict[str, Target]) -> None:
+    """`narrow` takes no records: its topic has room for none of that size. `throttled` has a quota."""
+    dead, narrow, throttled, near = (targets[name] for name in ("dead", "narrow", "throttled", "near"))
+    world = World(tmp_path / "world", near.server.bootstrap)
+    for target in targets.values():
+        target.write_cluster(world)
+    write_pipeline(world, ["dead", "narrow", "throttled", "near"])
+    narrow.make_topic(world.topic(), max_message_bytes="100")
+    throttled.make_topic(world.topic())
+    quota = ("--entity-type", "clients", "--entity-default")
+    throttled.configure(*quota, "--add-config", "producer_byte_rate=100000")
+    expected = numbered_lines(world, files=4, lines=60_000)
+
+    report, ships = run(world, code=1)
+    assert verdicts(report) == {"throttled": "succeeded", "near": "succeeded"}
+    assert near.read(world.topic()) == expected
+    assert throttled.read(world.topic()) == expected
+    assert "no broker at" in (ships["dead"].error or ""), ships["dead"].error
+    assert "larger than" in (ships["narrow"].error or ""), ships["narrow"].error
+    assert narrow.read(world.topic()) == Counter()
+    for name in ("narrow", "throttled", "near"):
+        assert ships[name].finished_at <= ships["dead"].started_at, "who does not answer is tried last"
+
+    dead.server.start()
+    dead.make_topic(world.topic())
+    narrow.configure("--entity-type", "topics", "--entity-name", world.topic(), "--add-config", "max.message.bytes=1000000")
+    there = near.ends(world.topic()), throttled.ends(world.topic())
+    report, ships = run(world, code=0)
+    assert {name: ship.delivered for name, ship in ships.items()} == {
+        "dead": expected.total(), "narrow": expected.total(), "throttled": 0, "near": 0,
+    }  # fmt: skip
+    assert (dead.read(world.topic()), narrow.read(world.topic())) == (expected, expected)
+    assert there == (near.ends(world.topic()), throttled.ends(world.topic()))
+
+
+@pytest.mark.long
+@pytest.mark.cold
+@pytest.mark.parametrize("targets", [("first", "second")], indirect=True)
+def test_a_cluster_that_dies_in_the_middle_fails_alone_and_gets_the_rest(tmp_path: Path, targets: dict[str, Target]) -> None:
+    first, second = targets["first"], targets["second"]
+    world = World(tmp_path / "world", second.server.bootstrap)
+    for target in targets.values():
+        target.write_cluster(world)
+    write_pipeline(world, ["first", "second"], rate_limit="300kB/s")
+    first.make_topic(world.topic())
+    expected = numbered_lines(world, files=4, lines=60_000)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, world, code=1)
+        wait_until(lambda: running.done() or sum(first.ends(world.topic())) > expected.total() // 4)
+        assert not running.done()
+        for process in first.server.processes:
+            send(process, signal.SIGKILL)
+        report, ships = running.result()
+    assert ships["second"].delivered == expected.total()
+    assert verdicts(report) == {"second": "succeeded"}
+    assert ships["first"].status == "failed"
+    assert second.read(world.topic()) == expected
+
+    first.server.stop()
+    first.server.start()
+    there, half = second.ends(world.topic()), first.read(world.topic())
+    assert 0 < half.total() < expected.total()
+    report, ships = run(world, code=0)
+    assert ships["first"].delivered == expected.total() - half.total()
+    assert first.read(world.topic()) == expected
+    assert second.ends(world.topic()) == there
