@@ -310,13 +310,16 @@ def test_a_public_bucket_needs_no_credentials(tmp_path: Path, kafka: KafkaServer
         assert bucket.world.run()["delivered"] == 20
 
 
-def test_the_plan_holds_the_etag_that_the_server_gave(bucket: Bucket) -> None:
-    etag = bucket.client.put(bucket.name, "logs/a.log", lines(5))
+def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_etags(bucket: Bucket) -> None:
+    etags = [bucket.client.put(bucket.name, f"logs/{number}/deep/a.log", lines(number)) for number in range(1, 21)]
+    for hidden in ("_temporary/a.log", ".staging/deep/a.log", "1/_temporary/deep/a.log", "1/_SUCCESS"):
+        bucket.put(hidden, lines(1))
+    bucket.write_pipeline(recursive=True)
     bucket.world.steps_done("run-1", "plan")
     [path] = (bucket.world.root / "runs").rglob("plan.json")
     plan = json.loads(path.read_text())
-    assert [file["etag"] for file in plan["files"]] == [etag]
-    assert plan["source_requests"]["LIST"] >= 1
+    assert sorted(file["etag"] for file in plan["files"]) == sorted(etags)
+    assert 1 <= plan["source_requests"]["LIST"] <= 6
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from shipper_tools.dev.ports import free_port
 
 from shipper.cache import cache_folder
 from shipper.errors import JarsUnavailable
-from shipper.jars import MIRROR_VARIABLE, proxies
+from shipper.jars import LOCKS, MIRROR_VARIABLE, proxies
 from shipper.pins import Pin, digest, read_lock
 
 JARS = {"alpha": b"the first jar", "beta": b"the second jar"}
@@ -173,7 +173,7 @@ def test_an_unreachable_repository_is_one_paragraph_with_the_remedy(
 
 
 def test_a_repository_that_stops_answering_is_given_up(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr("shipper.jars.STALL_SECONDS", 1.0)
     release = threading.Event()
     monkeypatch.setattr(_Handler, "do_GET", lambda handler: release.wait(20))
 
@@ -211,7 +211,7 @@ def test_the_cache_is_where_the_environment_says() -> None:
 
 
 def test_every_lock_of_the_project_can_be_read() -> None:
-    locks = sorted(jars.LOCKS.glob("*.txt"))
+    locks = sorted([*jars.LOCKS.glob("*.txt"), *LOCKS.glob("*.txt")])
     assert [path.stem for path in locks if len(read_lock(path)) < 2] == []
     kafka = {pin.name: pin.version for pin in read_lock(lock_file("kafka-4.3.1"))}
     assert len(kafka) == 92

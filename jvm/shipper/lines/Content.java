@@ -14,6 +14,7 @@ import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.compress.BZip2Codec;
@@ -42,8 +43,17 @@ final class Content {
     }
 
     static Stored open(FileSystem fs, FileStatus status) throws IOException {
+        return new Stored(opened(fs.openFile(status.getPath()).withFileStatus(status)));
+    }
+
+    /** For its beginning alone: an object store is asked for that, and not for all that follows. */
+    static FSDataInputStream openHead(FileSystem fs, Path path) throws IOException {
+        return opened(fs.openFile(path).opt("fs.option.openfile.read.policy", "random"));
+    }
+
+    private static FSDataInputStream opened(FutureDataInputStreamBuilder wanted) throws IOException {
         try {
-            return new Stored(fs.openFile(status.getPath()).withFileStatus(status).build().get());
+            return wanted.build().get();
         } catch (ExecutionException error) {
             throw error.getCause() instanceof IOException cause ? cause : new IOException(error.getCause());
         } catch (InterruptedException error) {

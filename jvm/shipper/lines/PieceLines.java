@@ -42,7 +42,7 @@ final class PieceLines implements Closeable {
         Path path = new Path(piece.path());
         FileSystem fs = Content.fileSystem(path, conf);
         FileStatus status = fs.getFileStatus(path);
-        if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified() || hasOther(Content.etag(status))) {
+        if (!isPlanned(status)) {
             throw new Changed();
         }
         stored = Content.open(fs, status);
@@ -54,9 +54,13 @@ final class PieceLines implements Closeable {
         }
     }
 
-    /** A plan of an earlier version, or of a file system that names none in its listings, does not know it. */
-    private boolean hasOther(String etag) {
-        return !piece.etag().isEmpty() && !etag.isEmpty() && !etag.equals(piece.etag());
+    /** By its ETag where both have one: a server's listing may say milliseconds where its answer about one object says seconds. */
+    private boolean isPlanned(FileStatus status) {
+        String etag = Content.etag(status);
+        boolean same = piece.etag().isEmpty() || etag.isEmpty()
+                ? status.getModificationTime() == piece.modified()
+                : etag.equals(piece.etag());
+        return same && status.getLen() == piece.size();
     }
 
     /** The file is not the one that was planned. */
