@@ -160,7 +160,9 @@ class SparkEngine(Engine):
         with contextlib.suppress(Exception):  # figures for people: no reason for a step that succeeded to fail
             now, before = listing.requests(hadoop, f"{bucket}/"), self._requests
             self._requests = now
-            return {kind: count - (before.get(kind, 0) if before.get(kind, 0) <= count else 0) for kind, count in now.items()}
+            if any(now.get(kind, 0) < count for kind, count in before.items()):
+                before = {}  # of another JVM
+            return {kind: more for kind, count in now.items() if (more := count - before.get(kind, 0))}
         return {}
 
     # Lines

@@ -27,6 +27,8 @@ _PROVIDERS = {
 #: By default S3A asks a server that is not there for six minutes, and waits for a slow one 200 s at a time. How it backs off from one that
 #: says 503 stays: up to 20 times, with longer and longer pauses.
 DEFAULTS = {
+    # The other kind of stream, Hadoop's default, reads ahead and keeps what it read, in memory that nobody has counted on.
+    "fs.s3a.input.stream.type": "classic",
     "fs.s3a.connection.establish.timeout": "10s",
     "fs.s3a.connection.timeout": "60s",
     "fs.s3a.attempts.maximum": "3",

@@ -143,6 +143,12 @@ class World:
         done = warm.run(self._steps(run_id, *steps))
         assert done.returncode == 0, done.stderr[-4000:]
 
+    def steps_fail(self, run_id: str, *steps: str) -> str:
+        """The same, if they must fail; returns what they said."""
+        done = warm.run(self._steps(run_id, *steps))
+        assert done.returncode == 1, done.stderr[-4000:]
+        return done.stderr
+
     def _steps(self, run_id: str, *steps: str) -> list[str]:
         return [
             *("spark_jobs", "--config", str(self.root / "config"), "--pipeline", self.name),

@@ -20,7 +20,7 @@ from shipper_tools.dev.ports import free_port
 
 from shipper.cache import cache_folder
 from shipper.errors import JarsUnavailable
-from shipper.jars import MIRROR_VARIABLE, proxies
+from shipper.jars import LOCKS, MIRROR_VARIABLE, proxies
 from shipper.pins import Pin, digest, read_lock
 
 JARS = {"alpha": b"the first jar", "beta": b"the second jar"}
@@ -211,7 +211,7 @@ def test_the_cache_is_where_the_environment_says() -> None:
 
 
 def test_every_lock_of_the_project_can_be_read() -> None:
-    locks = sorted(jars.LOCKS.glob("*.txt"))
+    locks = sorted([*jars.LOCKS.glob("*.txt"), *LOCKS.glob("*.txt")])
     assert [path.stem for path in locks if not read_lock(path)] == []
     kafka = {pin.name: pin.version for pin in read_lock(lock_file("kafka-4.3.1"))}
     assert len(kafka) == 92

@@ -8,7 +8,7 @@ from shipper_tools.samples.reports import plan, step
 
 from shipper.report.page import render
 from shipper.report.phases import STARTING_PYTHON, Phases
-from shipper.report.results import RunReport
+from shipper.report.results import GateResult, RunReport
 
 
 class Clock:
@@ -78,3 +78,11 @@ def test_the_page_says_it_step_by_step_and_does_not_where_nobody_measured() -> N
     for says in ("starting Python 0.6s", "starting Java 1s", "listing 2s", "&lt;b&gt; 0.3s"):
         assert says in page, says
     assert 'id="times"' not in render(RunReport(**step(8, 1), plan=plan(), page="report.html"))
+
+
+def test_the_page_adds_up_the_requests_to_the_object_store() -> None:
+    listed = plan(phases={"listing": 2.0}, source_requests={"LIST": 2, "GET": 1_000})
+    gate = GateResult(step="gate_source", **step(2, 3), source_requests={"GET": 234, "HEAD": 1})
+    page = render(RunReport(**step(8, 1), plan=listed, gate_source=gate, page="report.html"))
+    assert "Requests to the object store: 2 LIST, 1,234 GET, 1 HEAD." in page
+    assert "object store" not in render(RunReport(**step(8, 1), plan=plan(phases={"listing": 2.0}), page="report.html"))

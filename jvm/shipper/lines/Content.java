@@ -16,6 +16,7 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.BlockMissingException;
@@ -45,12 +46,16 @@ final class Content {
         return found == null ? "" : found.replace("\"", "");
     }
 
-    /** Whether both are known, and differ. A plan of an earlier version, or of a file system that names none in its listings, does not know it. */
-    private static boolean isOther(String planned, String etag) {
-        return !planned.isEmpty() && !etag.isEmpty() && !etag.equals(planned);
+    /** By its ETag where both have one: a server's listing may say milliseconds where its answer about one object says seconds. */
+    private static boolean isPlanned(Piece piece, FileStatus status) {
+        String etag = etag(status);
+        boolean same = piece.etag().isEmpty() || etag.isEmpty()
+                ? status.getModificationTime() == piece.modified()
+                : etag.equals(piece.etag());
+        return same && status.getLen() == piece.size();
     }
 
-    /** Raises {@link Changed} if it is not the file that was planned. */
+    /** Raises {@link Changed} if it is not the file that was planned. Of one that was, the bytes that it had then, whatever is behind them by now. */
     static Stored open(Piece piece, Configuration conf) throws IOException {
         Path path = new Path(piece.path());
         FileSystem fs = fileSystem(path, conf);
@@ -63,10 +68,15 @@ final class Content {
         if (Hdfs.isOpen(status)) {
             throw new Changed("somebody opened it for writing after it was planned: a later run takes it, when it is closed");
         }
-        if (status.getLen() != piece.size() || status.getModificationTime() != piece.modified() || isOther(piece.etag(), etag(status))) {
+        if (!isPlanned(piece, status)) {
             throw new Changed("it was replaced or written to after it was planned: run the window again, the plan is made anew");
         }
-        return open(fs, status);
+        return new Stored(fs.openFile(path).withFileStatus(status), status.getLen());
+    }
+
+    /** For its beginning alone: an object store is asked for that, and not for all that follows. */
+    static Stored openHead(FileSystem fs, Path path) throws IOException {
+        return new Stored(fs.openFile(path).opt("fs.option.openfile.read.policy", "random"), Long.MAX_VALUE);
     }
 
     /** The file is not the one that was planned. */
@@ -78,24 +88,14 @@ final class Content {
         }
     }
 
-    /** The bytes that the file had when it was planned, whatever has been written behind them since. */
-    private static Stored open(FileSystem fs, FileStatus status) throws IOException {
+    private static FSDataInputStream opened(FutureDataInputStreamBuilder wanted) throws IOException {
         try {
-            return new Stored(fs.openFile(status.getPath()).withFileStatus(status).build().get(), status.getLen());
+            return wanted.build().get();
         } catch (ExecutionException error) {
             throw Unreachable.orFault(error.getCause() instanceof IOException cause ? cause : new IOException(error.getCause()));
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             throw new InterruptedIOException();
-        } catch (IOException error) {
-            throw Unreachable.orFault(error);
-        }
-    }
-
-    /** All that it has now. */
-    static Stored open(FileSystem fs, Path path) throws IOException {
-        try {
-            return new Stored(fs.open(path), Long.MAX_VALUE);
         } catch (IOException error) {
             throw Unreachable.orFault(error);
         }
@@ -235,8 +235,8 @@ final class Content {
         private final long size;
         private long count;
 
-        Stored(FSDataInputStream stream, long size) {
-            this.stream = stream;
+        private Stored(FutureDataInputStreamBuilder wanted, long size) throws IOException {
+            this.stream = opened(wanted);
             this.size = size;
         }
 

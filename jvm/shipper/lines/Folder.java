@@ -25,6 +25,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.GlobExpander;
 import org.apache.hadoop.fs.GlobPattern;
+import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.statistics.IOStatistics;
@@ -95,6 +96,10 @@ public final class Folder {
         }
 
         private void folder(FileSystem fs, Path folder, int number) throws IOException {
+            if (recursive && fs.getScheme().equals("s3a")) {
+                keys(fs, folder, number);
+                return;
+            }
             List<Path> deeper = new ArrayList<>();
             RemoteIterator<? extends FileStatus> entries = Hdfs.entries(fs, folder, conf);
             while (!full() && entries.hasNext()) {
@@ -108,6 +113,21 @@ public final class Folder {
             for (Path one : deeper) {
                 if (!full()) {
                     folder(fs, one, number);
+                }
+            }
+        }
+
+        /** An object store knows no folders: it lists all that is below a prefix with a request for each thousand keys, not for each folder. */
+        private void keys(FileSystem fs, Path top, int number) throws IOException {
+            RemoteIterator<LocatedFileStatus> entries = fs.listFiles(top, true);
+            while (!full() && entries.hasNext()) {
+                LocatedFileStatus entry = entries.next();
+                Path above = entry.getPath().getParent();
+                while (!above.equals(top) && !hidden(above.getName())) {
+                    above = above.getParent();
+                }
+                if (above.equals(top)) {
+                    note(entry, number);
                 }
             }
         }
@@ -267,7 +287,7 @@ public final class Folder {
             if (format.equals("tail")) {
                 return tail(fs, fs.getFileStatus(path), count);
             }
-            try (InputStream stored = Content.open(fs, path); InputStream content = Content.unpacked(stored, format, conf)) {
+            try (InputStream stored = Content.openHead(fs, path); InputStream content = Content.unpacked(stored, format, conf)) {
                 return content.readNBytes(count);
             }
         } catch (IOException | RuntimeException error) {
