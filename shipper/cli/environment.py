@@ -30,7 +30,7 @@ out = Terminal()
 
 _OURS = ("shipper", "spark_jobs")
 #: Beside what shipper itself depends on.
-_OF_TASKS = ("pyarrow",)
+_OF_TASKS = ("pyarrow", "numpy")
 _PACKAGES = "packages"
 _LEVEL = 3
 """Of gzip: half of the time of level 6, and 5 % more bytes."""
@@ -49,7 +49,7 @@ unset PYTHONHOME
 exec "$here/bin/{python}" "$@"
 """
 _CHECK = """import sys
-import confluent_kafka, pyarrow, shipper.worker.task
+import confluent_kafka, numpy, pyarrow, shipper.worker.task
 elsewhere = [path for path in sys.path if path and not path.startswith(sys.argv[1])]
 elsewhere += [module.__file__ for module in (confluent_kafka, pyarrow, shipper) if not module.__file__.startswith(sys.argv[1])]
 sys.exit(f"it looks elsewhere: {elsewhere}" if elsewhere else 0)
@@ -124,15 +124,15 @@ _BASE = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_b
 
 
 def _packages() -> Iterator[tuple[PurePosixPath, Path]]:
-    for package in _OURS:
-        spec = importlib.util.find_spec(package)
+    for name in _OURS:
+        spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
-            raise UsageError(f"{package} is not installed in {sys.prefix}")
+            raise UsageError(f"{name} is not installed in {sys.prefix}")
         for place, path in _below(Path(spec.origin).parent):
-            yield PurePosixPath(package) / place, path
-    for needed in _needed(_OF_TASKS):
-        for file in needed.files or ():
-            path = Path(str(needed.locate_file(file)))
+            yield PurePosixPath(name) / place, path
+    for package in _needed(_OF_TASKS):
+        for file in package.files or ():
+            path = Path(str(package.locate_file(file)))
             if ".." not in file.parts and _is_needed(PurePosixPath(file)) and path.is_file():
                 yield from _with_compiled(PurePosixPath(file), path)
 

@@ -133,7 +133,7 @@ def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
 ) -> None:
     world = World(tmp_path, kafka.bootstrap)
     on_cluster(world, spark)
-    expected = numbered_lines(world, files=6, lines=60_000)
+    expected = numbered_lines(world, files=6, lines=40_000)
     with running(world) as run:
         run.ships(1)
         run.until(executors(spark))
