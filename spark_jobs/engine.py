@@ -179,7 +179,7 @@ class SparkEngine(Engine):
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
         from spark_jobs.job import SparkJob
 
-        return SparkJob(self._spark, self._pipeline, order, cluster, files, long_lines=long_lines)
+        return SparkJob(self._spark, self._pipeline.on(cluster.name), order, cluster, files, long_lines=long_lines)
 
     def reason(self, error: Exception) -> str:
         return reason.of_exception(error)

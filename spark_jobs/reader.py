@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shipper.config.pipeline import Pipeline
 from shipper.driver.formats import PLAIN
 from shipper.driver.pieces import FilePiece, PieceReport, uri_of
 from spark_jobs import packed
@@ -27,6 +28,13 @@ class LineLimits:
     """Longest in bytes. A longer one is marked as TOO_LONG (marks.py)."""
     keep: int = 0
     """How many of its first bytes a longer one keeps as its value."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> LineLimits:
+        """As a ship reads them."""
+        # Of a line that is cut off nobody knows what its last characters are the beginning of.
+        keeps = pipeline.quarantine.keep_bytes if pipeline.quarantine and not pipeline.records.redact else 0
+        return cls(pipeline.records.max_line_bytes, keeps)
 
 
 class Reading:

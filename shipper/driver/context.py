@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,12 @@ class RunContext(JobOptions):
     def connections(self, cluster: str) -> Connections:
         """Raises ConfigError, ClusterError."""
         if cluster not in self._connections:
-            self._connections[cluster] = Connections(self.clusters[cluster], self.pipeline)
+            self._connections[cluster] = Connections(self.clusters[cluster], self.pipeline.on(cluster))
         return self._connections[cluster]
+
+    def on(self, cluster: str) -> RunContext:
+        """For what is about one cluster. What the steps share stays shared."""
+        return replace(self, pipeline=self.pipeline.on(cluster))
 
     def ledger_folder(self, cluster: str) -> LedgerFolder:
         return LedgerFolder(self.own_runs_uri, self.pipeline.name, cluster)

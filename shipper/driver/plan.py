@@ -58,7 +58,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         files=[_planned(context, file) for file in files],
         left_out=_left_out(context, left_out, pattern),
         looked_back=back.result() if back else None,
-        topics=list(dict.fromkeys(route.topic for route in pipeline.routes)),
+        topics=list(dict.fromkeys(route.topic for name in pipeline.clusters for route in pipeline.on(name).routes)),
     )
     _check_limits(context, result, own)
     if context.source_only:
@@ -207,8 +207,10 @@ class AskedCluster:
 
     def __init__(self, context: RunContext, name: str, plan: PlanResult, back: LookBack | None) -> None:
         self.name = name
-        self._context, self._plan, self._back = context, plan, back
-        self._found = ClusterPlan(cluster=name)
+        self._context, self._plan, self._back = context.on(name), plan, back
+        pipeline = self._context.pipeline
+        topics = [route.topic for route in pipeline.routes] if pipeline.routes != context.pipeline.routes else []
+        self._found = ClusterPlan(cluster=name, topics=topics, transform_digest=pipeline.transform_digest())
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
         self.pending: Pending | None = None
@@ -245,7 +247,7 @@ class AskedCluster:
         return pending(
             splits_of,
             chunks,
-            digest=self._plan.transform_digest,
+            digest=self._found.transform_digest,
             reship=context.reship,
             on_replaced=pipeline.source.on_replaced,
             reshipped=self._plan.reshipped(voids),

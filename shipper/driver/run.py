@@ -124,11 +124,11 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
     if name == SHIP:
         from shipper.driver.ship import ship
 
-        return ship(context, cluster, started_at)
+        return ship(context.on(cluster), cluster, started_at)
     if name == GATE_DELIVERY:
         from shipper.driver.gate_delivery import gate_delivery
 
-        return gate_delivery(context, cluster, started_at)
+        return gate_delivery(context.on(cluster), cluster, started_at)
     raise UsageError(f"unknown step {name!r}; steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, {GATE_DELIVERY}:CLUSTER, {REPORT}")
 
 

@@ -29,7 +29,7 @@ def ship_order(
         cluster=cluster.name,
         run_id=context.folder.run_id,
         window=str(context.window),
-        digest=plan.transform_digest,
+        digest=plan.digest_for(cluster.name),
         generation=taken.generation,
         chunks_end=taken.chunks_end,
         ledger_topic=cluster.ledger_topic(pipeline.name),

@@ -80,6 +80,10 @@ class ClusterPlan(Result):
     """What one cluster already holds of the window, and what is left."""
 
     cluster: str
+    topics: list[str] = []
+    """Where its routes are others than the pipeline's own: as `topics` of the plan."""
+    transform_digest: str = ""
+    """Of the records as they are to be there."""
     problem: str | None = None
     """Why nothing can be shipped there right now (unreachable, topic missing, transform changed, …), with the remedy."""
     missing_topics: list[str] = []
@@ -155,6 +159,11 @@ class PlanResult(StepResult):
     def files_for(self, cluster: str) -> list[PlannedFile]:
         """What a ship to the cluster is about."""
         return [file for file in self.files if file.late_window is None or cluster in file.late_for]
+
+    def digest_for(self, cluster: str) -> str:
+        """The transform's, as the cluster is to have the records."""
+        found = (each.transform_digest for each in self.clusters if each.cluster == cluster)
+        return next(found, "") or self.transform_digest
 
     @property
     def asker(self) -> str:

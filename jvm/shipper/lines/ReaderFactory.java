@@ -32,6 +32,7 @@ record ReaderFactory(
         private final Configuration configuration = conf.value();
         private final GenericInternalRow row = new GenericInternalRow(columns.length);
         private final int value = column("value");
+        private final int number = column("record_number");
         private int at = -1;
         private PieceLines lines;
         private long count;
@@ -104,6 +105,7 @@ record ReaderFactory(
             lines = new PieceLines(piece, limits.maxLine(), configuration);
             set("file_path", UTF8String.fromString(piece.uri()));
             set("file_name", UTF8String.fromString(piece.name()));
+            set("split_start", piece.start());
             plain(piece);
         }
 
@@ -124,6 +126,9 @@ record ReaderFactory(
             } else if (marked) {
                 plain(piece);
             }
+            if (number >= 0) {
+                row.update(number, count);
+            }
             if (value >= 0) {
                 row.update(value, UTF8String.fromBytes(lines.bytes(), 0, size));
             }
@@ -141,6 +146,8 @@ record ReaderFactory(
             set("file_path", UTF8String.fromString(piece.uri()));
             set("file_name", UTF8String.fromString(piece.name()));
             set("value", content);
+            set("split_start", piece.start());
+            set("record_number", mark == UNREADABLE ? 1L : null);
             set("split", split);
             set("mark!", mark);
             marked = true;
