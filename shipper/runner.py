@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "shipper-lines.jar"
 
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
+#: No step of a run: what lines would become.
+PREVIEW = "preview"
 #: How long a job may take to stop Spark, to look into the ledger and to release the lease.
 GRACE_SECONDS = 30.0
 

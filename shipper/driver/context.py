@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +41,11 @@ class RunContext(JobOptions):
     phases: Phases = field(default_factory=Phases, repr=False)
     """Of the step that is being run."""
     _connections: dict[str, Connections] = field(default_factory=dict, repr=False)
+
+    @property
+    def named_files(self) -> list[str]:
+        """Paths that are read in place of the window's; empty if none are named."""
+        return list(json.loads(self.files or "[]"))
 
     def start_spark(self) -> None:
         """A step that finds nothing to do never pays for it."""

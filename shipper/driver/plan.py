@@ -35,7 +35,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit, or if no cluster can be shipped to."""
     pipeline = context.pipeline
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
-    own = source_paths(pattern, context.window)
+    own = context.named_files or source_paths(pattern, context.window)
     back = look_back(context, pattern, own)
     if not context.source_only:
         _begin_to_connect(context)
@@ -47,6 +47,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         root = context.engine.qualified_folder(source_root(pattern))
     result = PlanResult(
         **context.common("plan"),
+    _check_named(context, files, left_out)
         started_at=started_at,
         finished_at=started_at,
         source=pattern,
@@ -96,7 +97,7 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tup
         )
     listed = found.files
     settings: dict[str, Any] = {
-        "include": source.include, "settle_seconds": source.settle_seconds, "now": dt.datetime.now(dt.UTC)
+        "include": source.include, "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
     }  # fmt: skip
     if back is None:
         return select(listed, **settings)
