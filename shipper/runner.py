@@ -68,6 +68,9 @@ class JobOptions:
     scheduled: bool = _option(False, "a run of the schedule: also ship what came late before it")
     new_ledger: bool = _option(False, "go on although the ledger is gone, or was made anew")
     source_only: bool = _option(False, "plan without asking a cluster: all files count as left to ship")
+    files: str | None = _option(None, "these files in place of the window's, as a JSON list of paths and URIs")
+    replay: str | None = _option(None, "what is shipped once more, as JSON (shipper.config.replay)")
+    lines: str | None = _option(None, "how many of them preview shows")
     brief: bool = _option(False, "leave the words at the end to the process that started this one")
 
     def words(self) -> list[str]:

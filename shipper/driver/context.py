@@ -62,15 +62,15 @@ class RunContext(JobOptions):
         """The pipeline's, wherever this run's results go: `shipper plan` and `gates` leave them in a temporary folder."""
         return resolve_uri(self.config_dir, self.pipeline.runs_uri)
 
+    def on(self, cluster: str) -> RunContext:
+        """For what is about one cluster. What the steps share stays shared."""
+        return replace(self, pipeline=self.pipeline.on(cluster))
+
     def connections(self, cluster: str) -> Connections:
         """Raises ConfigError, ClusterError."""
         if cluster not in self._connections:
             self._connections[cluster] = Connections(self.clusters[cluster], self.pipeline.on(cluster))
         return self._connections[cluster]
-
-    def on(self, cluster: str) -> RunContext:
-        """For what is about one cluster. What the steps share stays shared."""
-        return replace(self, pipeline=self.pipeline.on(cluster))
 
     def ledger_folder(self, cluster: str) -> LedgerFolder:
         return LedgerFolder(self.own_runs_uri, self.pipeline.name, cluster)

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from shipper.config import resolve_uri
+from shipper.config.replay import Replay
+from shipper.config.rules import original
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile, NotTaken, select
@@ -22,7 +24,7 @@ from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog
-from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, ReplayOf
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
@@ -45,9 +47,9 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     with context.phases("listing"):
         files, left_out = _list(context, own, back)
         root = context.engine.qualified_folder(source_root(pattern))
+    _check_named(context, files, left_out)
     result = PlanResult(
         **context.common("plan"),
-    _check_named(context, files, left_out)
         started_at=started_at,
         finished_at=started_at,
         source=pattern,
@@ -56,6 +58,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         reship=context.reship,
         reship_id=context.reship_id or "",
         reship_reason=context.reship_reason or "",
+        replay=_replay_of(context),
         files=[_planned(context, file) for file in files],
         left_out=_left_out(context, left_out, pattern),
         looked_back=back.result() if back else None,
@@ -69,6 +72,30 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     context.bytes_to_read = result.bytes_to_read
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
+
+
+def _replay_of(context: RunContext) -> ReplayOf | None:
+    if context.replay is None:
+        return None
+    asked, pipeline = Replay.model_validate_json(context.replay), original(context.pipeline.name)
+    config = () if str(context.config_dir) == "config" else ("--config", str(context.config_dir))
+    return ReplayOf(
+        pipeline=pipeline,
+        id=asked.id,
+        reason=asked.reason,
+        start=asked.start,
+        end=asked.end,
+        topic_prefix=asked.topic_prefix,
+        command=["shipper", "replay", pipeline, "--id", asked.id, *config],
+    )
+
+
+def _check_named(context: RunContext, files: Sequence[ListedFile], left_out: Sequence[NotTaken]) -> None:
+    """Raises SourceError for a file that was asked for by name and is not taken."""
+    for path in context.named_files:
+        if not any(file.under == path for file in files):
+            why = next((found.reason for found in left_out if found.file.under == path), "there is no such file")
+            raise SourceError(f"pipeline {context.pipeline.name}: {path}: {why}. Nothing was sent.")
 
 
 def _begin_to_connect(context: RunContext) -> None:

@@ -43,7 +43,7 @@ def ship_order(
         listed=frozenset(pipeline.listed_topics()),
         max_topics=pipeline.limits.max_topics,
         splits=_splits(context, taken, files),
-        bundle=BundleOrder(bundle.max_bytes, all_lines=pipeline.records.value == "value") if bundle else None,
+        bundle=BundleOrder(bundle.max_bytes, all_lines=pipeline.records.ships_lines) if bundle else None,
         rules=rules(pipeline),
         reasons=reasons(pipeline),
         quarantine=QuarantineOrder(quarantine.topic, quarantine.keep_bytes) if quarantine else None,

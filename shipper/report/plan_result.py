@@ -117,6 +117,22 @@ class ClusterPlan(Result):
     """Sentences an operator should read."""
 
 
+class ReplayOf(Result):
+    """What was asked for with `shipper replay`."""
+
+    pipeline: str
+    """The one in whose file it is written."""
+    id: str
+    reason: str
+    start: dt.datetime | None = None
+    """First event time that is shipped again; None: whatever the files hold."""
+    end: dt.datetime | None = None
+    topic_prefix: str = ""
+    """Empty: to the same topics."""
+    command: list[str] = []
+    """That finishes it, if it did not end."""
+
+
 class PlanResult(StepResult):
     step: str = "plan"
     source: str = ""
@@ -129,6 +145,8 @@ class PlanResult(StepResult):
     """Names the reship: whoever asks with the same name again finishes it and begins none. Empty: the run's id."""
     reship_reason: str = ""
     """Why it was asked for, in the words of whoever asked."""
+    replay: ReplayOf | None = None
+    """None: a run of the pipeline itself."""
     files: list[PlannedFile] = []
     """All of the window, shipped or not; and of the windows before it, those that some cluster lacks."""
     left_out: list[LeftOut] = []
@@ -141,6 +159,11 @@ class PlanResult(StepResult):
     topics: list[str] = []
     """Topics known before reading; those with a `{column}` keep their placeholder."""
     clusters: list[ClusterPlan] = []
+
+    def digest_for(self, cluster: str) -> str:
+        """The transform's, as the cluster is to have the records."""
+        found = (each.transform_digest for each in self.clusters if each.cluster == cluster)
+        return next(found, "") or self.transform_digest
 
     @property
     def own_files(self) -> list[PlannedFile]:
@@ -159,11 +182,6 @@ class PlanResult(StepResult):
     def files_for(self, cluster: str) -> list[PlannedFile]:
         """What a ship to the cluster is about."""
         return [file for file in self.files if file.late_window is None or cluster in file.late_for]
-
-    def digest_for(self, cluster: str) -> str:
-        """The transform's, as the cluster is to have the records."""
-        found = (each.transform_digest for each in self.clusters if each.cluster == cluster)
-        return next(found, "") or self.transform_digest
 
     @property
     def asker(self) -> str:
