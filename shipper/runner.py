@@ -42,6 +42,8 @@ LOOK = "look"
 #: Where an executor's Python lies, from its working folder, when the job brings an archive: Spark unpacks it there under this name.
 _UNPACKED = "environment"
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
+#: No step of a run: what lines would become.
+PREVIEW = "preview"
 #: How long a job may take to stop Spark, to look into the ledger and to release the lease.
 GRACE_SECONDS = 30.0
 
@@ -72,6 +74,9 @@ class JobOptions:
     scheduled: bool = _option(False, "a run of the schedule: also ship what came late before it")
     new_ledger: bool = _option(False, "go on although the ledger is gone, or was made anew")
     source_only: bool = _option(False, "plan without asking a cluster: all files count as left to ship")
+    files: str | None = _option(None, "these files in place of the window's, as a JSON list of paths and URIs")
+    replay: str | None = _option(None, "what is shipped once more, as JSON (shipper.config.replay)")
+    lines: str | None = _option(None, "how many of them preview shows")
     brief: bool = _option(False, "leave the words at the end to the process that started this one")
 
     def words(self) -> list[str]:

@@ -21,6 +21,7 @@ from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import deciding
+from shipper.config.replay import Replay, replayed
 from shipper.driver.clusters import Clusters
 from shipper.errors import JarsUnavailable, ShipperError
 from shipper.processes import age_seconds, be_fast
@@ -95,9 +96,11 @@ def _set_up_logging() -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     pipeline = load_pipeline(arguments.config, arguments.pipeline)
+    if arguments.replay:
+        pipeline = replayed(pipeline, Replay.model_validate_json(arguments.replay))
     window = parse_window(arguments.window)
     clusters = Clusters(arguments.config, () if arguments.source_only else pipeline.clusters)
-    job_environment.forget([*(found.name for found in references(arguments.config, pipeline.name)), GIVEN_VARIABLE])
+    job_environment.forget([*(found.name for found in references(arguments.config, arguments.pipeline)), GIVEN_VARIABLE])
     steps = {step.partition(":")[0] for step in arguments.steps}
     if PLAN in steps:  # it lists files; Java starts while Python imports the rest
         set_environment(pipeline)

@@ -17,10 +17,11 @@ from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
 from shipper.driver.engine import Engine, Listed, ShipJob, SourceVerdict
-from shipper.driver.pieces import broken_files, file_pieces
+from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.preview import PreviewedLine
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
@@ -195,10 +196,15 @@ class SparkEngine(Engine):
             read.frame.count()
             broken_files(pieces, read.reports())
 
+    def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
+        from spark_jobs.preview import preview
+
+        return preview(self._spark, self._pipeline.on(cluster) if cluster else self._pipeline, pieces)
+
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
         from spark_jobs.job import SparkJob
 
-        return SparkJob(self._spark, self._pipeline, order, cluster, files, long_lines=long_lines)
+        return SparkJob(self._spark, self._pipeline.on(cluster.name), order, cluster, files, long_lines=long_lines)
 
     def reason(self, error: Exception) -> str:
         return reason.of_exception(error)

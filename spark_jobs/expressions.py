@@ -14,7 +14,7 @@ from shipper.config import locate
 from shipper.config.content_checks import InWindowCheck, MatchesCheck, RecordCheck
 from shipper.config.pipeline import Pipeline
 from shipper.config.records import Parse
-from shipper.config.rules import sql_column
+from shipper.config.rules import original, sql_column
 from shipper.errors import ConfigError
 from spark_jobs.frame import LINES, of_line, with_parsed
 from spark_jobs.reason import first_line
@@ -57,9 +57,9 @@ def expressions(pipeline: Pipeline) -> Iterator[Expression]:
         yield Expression(f"records.headers.{name}", sql)
     if mapping.timestamp is not None:
         yield Expression("records.timestamp", mapping.timestamp, "timestamp")
-    for index, route in enumerate(pipeline.routes):
+    for place, route in pipeline.all_routes():
         if route.when is not None:
-            yield Expression(f"routes[{index}].when", route.when, "condition")
+            yield Expression(f"{place}.when", route.when, "condition")
     for index, check in enumerate(pipeline.gates.source):
         if isinstance(check, RecordCheck):
             yield Expression(f"gates.source[{index}].{check.sql_field}", check.condition(), "condition")
@@ -84,9 +84,9 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     if pipeline.records.key is not None:
         with suppress(Exception):  # shown as the fault of `records.key`
             frame = frame.withColumn("key", F.expr(pipeline.records.key))
-    patterns = {
-        f"routes[{index}].matching": route.matching for index, route in enumerate(pipeline.routes) if route.matching is not None
-    }
+    patterns = {f"{place}.matching": route.matching for place, route in pipeline.all_routes() if route.matching is not None}
+    rules = enumerate(pipeline.records.redact)
+    patterns |= {f"records.redact[{index}].regex": rule.regex for index, rule in rules if rule.regex is not None}
     if pipeline.records.starts_with is not None:
         patterns["records.starts_with"] = pipeline.records.starts_with
     checks = enumerate(pipeline.gates.source)
@@ -120,7 +120,9 @@ def refuse_unsafe_sql(spark: SparkSession, pipeline: Pipeline, config_dir: Path)
     sent, since nobody can say that the pipeline was validated. Costs some 10 ms an expression."""
     refused = [fault for fault in sql_faults(spark, pipeline) if fault.refused]
     if refused:
-        raise ConfigError("\n".join(str(locate(config_dir, pipeline.name, fault.field, fault.message)) for fault in refused))
+        raise ConfigError(
+            "\n".join(str(locate(config_dir, original(pipeline.name), fault.field, fault.message)) for fault in refused)
+        )
 
 
 def _fault(spark: SparkSession, frame: DataFrame, expression: Expression) -> SqlFault | None:

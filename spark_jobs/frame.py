@@ -13,19 +13,29 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import UNROUTABLE, Parse, Route, regex_groups
-from shipper.config.rules import reserved_topics, sql_column
+from shipper.config.records import UNROUTABLE, Parse, Route
+from shipper.config.rules import PathTime, original, pattern_of_source, regex_groups, reserved_topics, sql_column
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
 from shipper.worker.marks import MARK
+from spark_jobs.redact import redaction
 
 #: Names that no column of a pipeline can have. The parsed line stands in a column of its own, so that it is parsed once.
 TOPIC_COLUMN, PARSED, _CORRUPT, _DISPOSITION = "topic!", "parsed!", "corrupt!", "disposition!"
 RESERVED = reserved_topics()
+#: Columns that every line has unless the pipeline makes one by the same name: the first two of the reader, the last by :func:`with_window`.
+RECORD_NUMBER, SPLIT_START, WINDOW_START = "record_number", "split_start", "window_start"
 _JSON_OBJECT = r"^\s*\{[\s\S]*\}\s*$"
 _FILES = StructType([StructField("file_path", StringType()), StructField("file_name", StringType())])
 LINES = StructType(
-    [StructField("value", StringType()), *_FILES.fields, StructField("split", LongType()), StructField(MARK, ByteType())]
+    [
+        StructField("value", StringType()),
+        *_FILES.fields,
+        StructField("split", LongType()),
+        StructField(MARK, ByteType()),
+        StructField(RECORD_NUMBER, LongType()),
+        StructField(SPLIT_START, LongType()),
+    ]
 )
 
 
@@ -46,7 +56,8 @@ def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
     if pipeline.records.key is not None:
         frame = frame.withColumn("key", F.expr(pipeline.records.key))
     topics = _first_match(pipeline, lambda route: _topic_name(route, pipeline, RESERVED))
-    unseen = [name for name in ("split", MARK, "file_path", "file_name", PARSED) if name not in more]
+    given = ("split", MARK, "file_path", "file_name", PARSED, WINDOW_START, RECORD_NUMBER, SPLIT_START)
+    unseen = [name for name in given if name not in (*more, *pipeline.records.named_columns)]
     return frame.withColumn(TOPIC_COLUMN, topics).drop(*unseen)
 
 
@@ -55,7 +66,8 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
 
     Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that; hence no `topic` for a pipeline
     with one, an index for one with several fixed ones, and no `disposition` where every line is shipped. ``dispositions`` gets Spark's count of
-    these. What is dropped travels without its value. ``reserved``: the cluster's `reserved_topics`.
+    these. What is dropped travels without its value. ``reserved``: the cluster's `reserved_topics`. What leaves in a record is redacted here, and
+    nowhere else.
     """
     frame = with_columns(frame, pipeline)
     mapping, decided = pipeline.records, disposition(pipeline)
@@ -64,7 +76,8 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     if decided is not None:
         # A marked row's is decided already.
         frame = frame.withColumn(_DISPOSITION, F.when(F.col(sql_column(MARK)).isNull(), decided))
-    value = _as_bytes(frame, mapping.value)
+    leaving = _leaving(frame, pipeline)
+    value = leaving(mapping.value)
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline, reserved))
@@ -76,15 +89,15 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     if len(fixed_topics(pipeline)) != 1:
         columns.append((F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
     if mapping.key is not None:
-        columns.append(_as_bytes(frame, mapping.key).alias("key"))
+        columns.append(leaving(mapping.key).alias("key"))
     if mapping.headers and mapping.bundle is None:
-        fields = [_as_bytes(frame, expression).alias(name) for name, expression in mapping.headers.items()]
+        fields = [leaving(expression).alias(name) for name, expression in mapping.headers.items()]
         columns.append(F.struct(*fields).alias("headers"))
     if mapping.timestamp is not None:
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     if decided is not None:
         columns.append(F.col(sql_column(_DISPOSITION)).alias("disposition"))
-    if mapping.value != "value" or mapping.drop:
+    if mapping.value != "value" or mapping.drop or mapping.redact:
         # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))
     return frame.select(*columns)
@@ -97,12 +110,13 @@ def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str
         return {}
     line_columns, faults = of_line(spark, pipeline)
     if faults:
-        raise ConfigError("\n".join(f"pipelines/{pipeline.name}.yaml: {field}: {message}" for field, message in faults))
+        raise ConfigError("\n".join(f"pipelines/{original(pipeline.name)}.yaml: {field}: {message}" for field, message in faults))
     named = [(uri, uri.rpartition("/")[2]) for uri in uris]  # as Spark names them in `_metadata`
-    frame = spark.createDataFrame(named, _FILES)
+    frame = with_window(spark.createDataFrame(named, _FILES), pipeline)
     for name, expression in mapping.columns.items():
         frame = frame if name in line_columns else frame.withColumn(name, F.expr(expression))
-    fields = [_as_bytes(frame, expression).alias(f"{index}") for index, expression in enumerate(mapping.headers.values())]
+    leaving = _leaving(frame, pipeline)
+    fields = [leaving(expression).alias(f"{index}") for index, expression in enumerate(mapping.headers.values())]
     rows = frame.select("file_path", *fields).collect()
     return {
         uri: tuple((n, bytes(v)) for n, v in zip(mapping.headers, values, strict=True) if v is not None) for uri, *values in rows
@@ -113,7 +127,7 @@ def of_line(spark: SparkSession, pipeline: Pipeline) -> tuple[set[str], list[tup
     """The columns that depend on the line and not on its file alone, and the faults of headers that do although a bundle holds
     many lines. Reads no data. Raises what Spark raises for an expression that it cannot analyse."""
     frame = with_parsed(spark.createDataFrame([], LINES), pipeline)
-    found = {"value", "split", *(pipeline.records.parse.columns if pipeline.records.parse else ())}
+    found = {"value", "split", RECORD_NUMBER, SPLIT_START, *(pipeline.records.parse.columns if pipeline.records.parse else ())}
     for name, sql in pipeline.records.columns.items():
         if _uses(frame, sql, found):
             found.add(name)
@@ -132,6 +146,12 @@ def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:
     plan = frame.select(F.expr(sql))._jdf.queryExecution().analyzed()
     used = plan.references().toSeq()
     return not plan.deterministic() or any(used.apply(index).name() in columns for index in range(used.size()))
+
+
+def _leaving(frame: DataFrame, pipeline: Pipeline) -> Callable[[str], Column]:
+    """Expression → the bytes that leave."""
+    redacted = redaction(frame.sparkSession, pipeline.records.redact)
+    return lambda expression: redacted(_as_bytes(frame, expression))
 
 
 def _as_bytes(frame: DataFrame, expression: str) -> Column:
@@ -212,7 +232,8 @@ def _counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
 
 
 def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds the columns of `records.parse`, null in a line that cannot be parsed, and what :func:`is_parsed` looks at."""
+    """Adds `window_start`, and the columns of `records.parse`, null in a line that cannot be parsed, and what :func:`is_parsed` looks at."""
+    frame = with_window(frame, pipeline)
     parse = pipeline.records.parse
     if parse is None:
         return frame
@@ -228,6 +249,20 @@ def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     read = F.when(_looks_like_object(), F.from_json("value", schema, options))
     frame = frame.withColumn(PARSED, F.when(read[_CORRUPT].isNull(), read))
     return frame.withColumns({name: F.col(PARSED)[name] for name in parse.columns})
+
+
+def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Adds `window_start`: what the source's `{window_start:…}` stands for in the path of a line's file, null where it is no date. No such
+    column if the source's path names no whole date. Of the path and not of the run, since a file may be begun by one run and finished by one over
+    another window."""
+    pattern = pattern_of_source(pipeline.source.path)
+    try:
+        regex, form = PathTime(pattern or "").in_spark
+    except ValueError:
+        return frame
+    groups = range(1, form.count("-") + 2)
+    parts = [F.try_element_at(F.regexp_extract_all("file_path", F.lit(regex), F.lit(group)), F.lit(-1)) for group in groups]
+    return frame.withColumn(WINDOW_START, F.try_to_timestamp(F.concat_ws("-", *parts), F.lit(form)))
 
 
 def is_parsed(parse: Parse) -> Column:

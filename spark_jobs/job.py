@@ -38,7 +38,7 @@ class SparkJob(ShipJob):
         self._pipeline = pipeline
         self._cluster = cluster
         self._sink = Sink(order, cluster)
-        self._limits = LineLimits.of(pipeline, order.quarantine.keep_bytes if order.quarantine else 0)
+        self._limits = LineLimits.of(pipeline)
         self._pieces = list(file_pieces(files, pipeline.split_size_bytes))
         self._long_lines = long_lines
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shipper.config.formats import Csv
+from shipper.config.pipeline import Pipeline
 from shipper.driver.formats import PLAIN
 from shipper.driver.pieces import FilePiece, PieceReport, uri_of
 from spark_jobs import packed
@@ -15,8 +16,6 @@ from spark_jobs.java import afterwards
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from shipper.config.pipeline import Pipeline
 
 _SOURCE = "shipper.lines.LineSource"
 _NO_LIMIT = 2**31 - 1
@@ -58,9 +57,13 @@ class LineLimits:
     """How many of its first bytes a longer one keeps as its value."""
     framing: Framing = Framing()
 
-    @staticmethod
-    def of(pipeline: Pipeline, keep: int = 0) -> LineLimits:
-        return LineLimits(pipeline.records.max_line_bytes, keep, Framing.of(pipeline))
+    @classmethod
+    def of(cls, pipeline: Pipeline, keep: int | None = None) -> LineLimits:
+        """As a ship reads them, but for ``keep`` if it is given."""
+        if keep is None:
+            # Of a line that is cut off nobody knows what its last characters are the beginning of.
+            keep = pipeline.quarantine.keep_bytes if pipeline.quarantine and not pipeline.records.redact else 0
+        return cls(pipeline.records.max_line_bytes, keep, Framing.of(pipeline))
 
 
 class Reading:

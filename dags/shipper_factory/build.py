@@ -328,7 +328,7 @@ def _doc(pipeline: Pipeline) -> str:
     rows = {
         "schedule": f"`{schedule.cron}` ({schedule.timezone}), by data interval" if schedule else "none: by hand",
         "files": f"`{pipeline.source.path}`",
-        "topics": ", ".join(f"`{route.topic}`" for route in pipeline.routes),
+        "topics": ", ".join(f"`{route.topic}`" for _, route in pipeline.all_routes()),
         "clusters": ", ".join(f"`{name}`" for name in pipeline.clusters),
         "gate before": ", ".join(f"`{check.check}`" for check in gates.source),
         "gate after": ", ".join(f"`{check.check}`" for check in gates.delivery),

@@ -80,15 +80,18 @@ def _patterns(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     records = pipeline.records
     if records.parse and records.parse.regex:
         yield "records.parse.regex", records.parse.regex
+    for index, rule in enumerate(records.redact):
+        if rule.regex:
+            yield f"records.redact[{index}].regex", rule.regex
     sql = {f"records.columns.{name}": text for name, text in records.columns.items()}
     sql |= {f"records.drop.{name}": text for name, text in records.drop.items()}
     sql |= {f"records.headers.{name}": text for name, text in records.headers.items()}
     sql |= {f"records.{name}": text for name in ("value", "key", "timestamp") if (text := getattr(records, name))}
-    for index, route in enumerate(pipeline.routes):
+    for place, route in pipeline.all_routes():
         if route.matching:
-            yield f"routes[{index}].matching", f"^(?:{route.matching})$"  # it is held against the whole name
+            yield f"{place}.matching", f"^(?:{route.matching})$"  # it is held against the whole name
         if route.when:
-            sql[f"routes[{index}].when"] = route.when
+            sql[f"{place}.when"] = route.when
     for index, check in enumerate(pipeline.gates.source):
         if isinstance(check, MatchesCheck):
             yield f"gates.source[{index}].regex", check.regex

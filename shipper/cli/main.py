@@ -1,4 +1,4 @@
-"""The command line: ``shipper validate · schema · plan · gates · run · gaps · ledger · quarantine · doctor · environment · dev · demo``.
+"""The command line: ``shipper validate · schema · plan · preview · gates · run · replay · gaps · …``; ``_Commands`` has them all.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -61,6 +61,8 @@ class _Commands(LazyGroup):
         "gaps": "shipper.cli.gaps",
         "doctor": "shipper.cli.doctor",
         "environment": "shipper.cli.environment",
+        "preview": "shipper.cli.preview",
+        "replay": "shipper.cli.replay",
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
 

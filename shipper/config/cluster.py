@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Secret, StrictInt, WithJsonSchema, field_validator, model_validator
 
 from shipper.config.properties import ALLOWED, UNSAFE, otherwise_unsafe, property_faults, unsafe_faults, why_unsafe
-from shipper.config.rules import NAME_PATTERN, Fault, Model, bootstrap_fault, legal_topic, refuse, reserved_topics
+from shipper.config.rules import NAME_PATTERN, Fault, Model, bootstrap_fault, legal_topic, original, refuse, reserved_topics
 from shipper.config.units import Bytes, BytesPerSecond, Seconds
 from shipper.errors import WrongProperties
 
@@ -194,8 +194,8 @@ class Cluster(Model):
             )
 
     def ledger_topic(self, pipeline: str) -> str:
-        """Name of the ledger topic of the pipeline with this name."""
-        return self.ledger.topic.replace("{pipeline}", pipeline)
+        """Name of the ledger topic of the pipeline with this name. A replay shares its pipeline's: none must be made, nor allowed, for it."""
+        return self.ledger.topic.replace("{pipeline}", original(pipeline))
 
     @property
     def reserved_topics(self) -> str:

@@ -18,6 +18,7 @@ from shipper.config.environment import EVERYTHING, NOTHING, Known, Reference, Re
 from shipper.config.explain import ConfigFault, dotted, problems_of
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
+from shipper.config.redact import unnamed_keys
 from shipper.config.rules import Model, check_topic, suggestion
 from shipper.config.s3 import SECRETS
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
@@ -74,7 +75,7 @@ def references(config_dir: Path, pipeline: str) -> set[Reference]:
     """All that the pipeline's file and those of its clusters refer to, known or not. Never raises."""
     pipelines, clusters = _pipelines(config_dir), _clusters(config_dir)
     named = pipelines.file(pipeline).data.get("clusters")
-    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list | dict) else []
     return pipelines.references(pipeline).union(*(clusters.references(name) for name in names if name in clusters.stems()))
 
 
@@ -179,11 +180,13 @@ def _cluster_faults(
     names = file.yaml.data.get("clusters")
     stems = clusters.stems()
     faults = []
-    for index, name in enumerate(names if isinstance(names, list) else ()):
+    places = names.items() if isinstance(names, dict) else enumerate(names) if isinstance(names, list) else ()
+    for place, entry in places:
+        name = place if isinstance(names, dict) else entry
         if isinstance(name, str) and (name not in stems or name in reasons):
             unknown = f"no cluster {name!r}{suggestion(name, stems, 'there are') or clusters.none_here()}"
             message = f"cluster {name!r} is broken: {reasons[name]}" if name in reasons else unknown
-            faults.append(file.fault(("clusters", index), message))
+            faults.append(file.fault(("clusters", place), message))
     return faults
 
 
@@ -210,6 +213,11 @@ def _ledger_faults(file: ConfigFile[Pipeline], ledgers: Mapping[str, str]) -> It
         if not route.columns:
             places.append((("routes", index, "topic") if "routes" in file.yaml.data else ("topic",), route.topic))
         places += [(("routes", index, "topics", number), topic) for number, topic in enumerate(route.topics)]
+    for name, target in file.model.targets.items():
+        for index, route in enumerate(target.routes):
+            place = ("clusters", name, "routes", index)
+            places += [((*place, "topic"), route.topic)] if not route.columns else []
+            places += [((*place, "topics", number), topic) for number, topic in enumerate(route.topics)]
     if file.model.quarantine:
         places.append((("quarantine", "topic"), file.model.quarantine.topic))
     for path, topic in places if named else ():
@@ -330,15 +338,18 @@ class Folder(Generic[M]):
 
     def references(self, stem: str) -> set[Reference]:
         """All that the file holds; none if it cannot be read."""
-        return set(references_in(self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers_or_hides))
+        return set(references_in(self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers))
 
     def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Problem]]:
         if self._model is not Cluster:
-            plain, problems = fill_in(
-                file.data, Known.here(), _pipeline_refers, kinds=frozenset[ReferenceKind]({"environment"}), leave=self._leave
+            data, problems = fill_in(
+                file.data, Known.here(), _in_the_open, kinds=frozenset[ReferenceKind]({"environment"}), leave=self._leave
             )
-            filled, more = fill_in(plain, Known.here(), _is_s3_secret, leave=self._leave, left=lambda path, text: None)
-            return filled, [*problems, *more]
+            written_out = [Problem(path, why) for path, why in unnamed_keys(file.data.get("records"))]
+            if written_out:
+                return data, [*problems, *written_out]
+            data, more = fill_in(data, Known.here(), _is_secret, leave=self._leave, left=lambda path, text: None)
+            return data, [*problems, *more]
         return fill_in(file.data, Known.here(), _anything, kinds=EVERYTHING, leave=self._leave, left=_not_known_yet)
 
     def _other_name(self, stem: str, file: YamlFile) -> Problem:
@@ -359,16 +370,18 @@ def missing_folder(config_dir: Path) -> ConfigFault:
 
 
 def _pipeline_refers(path: KeyPath) -> bool:
-    """Where a pipeline may refer to the environment: not in SQL, expressions and globs, where `${` may mean something else."""
-    return path in (("source",), ("source", "path"), ("runs_uri",)) or (path[:2] == _S3 and not _is_s3_secret(path))
+    """Where a pipeline may have references: not in SQL, expressions and globs, where `${` may mean something else."""
+    return _in_the_open(path) or _is_secret(path)
 
 
-def _is_s3_secret(path: KeyPath) -> bool:
-    return path[:2] == _S3 and len(path) == 3 and path[2] in SECRETS
+def _in_the_open(path: KeyPath) -> bool:
+    return path in (("source",), ("source", "path"), ("runs_uri",)) or (path[:2] == _S3 and not _is_secret(path))
 
 
-def _pipeline_refers_or_hides(path: KeyPath) -> bool:
-    return _pipeline_refers(path) or _is_s3_secret(path)
+def _is_secret(path: KeyPath) -> bool:
+    """Of a pipeline's keys: what is not shown, nor needed while DAGs are parsed."""
+    of_s3 = path[:2] == _S3 and len(path) == 3 and path[2] in SECRETS
+    return of_s3 or (path[:2] == ("records", "redact") and path[3:] == ("hash", "key"))
 
 
 def _anything(path: KeyPath) -> bool:

@@ -30,7 +30,7 @@ from shipper.config.formats import (
 )
 from shipper.config.formats import deciding as deciding_format
 from shipper.config.properties import PINNED_PATTERN, deciding, fault_of_setting
-from shipper.config.records import GIVEN_COLUMNS, Quarantine, Records, Route
+from shipper.config.records import GIVEN_COLUMNS, Quarantine, Records, Route, Target, as_targets, route_faults
 from shipper.config.rules import (
     ARCHIVE_PATTERN,
     CLASS_PATTERN,
@@ -38,12 +38,10 @@ from shipper.config.rules import (
     NAME_PATTERN,
     SCHEME,
     THE_KEY,
-    Fault,
     Model,
     check_source_placeholders,
     password_fault,
     refuse,
-    suggestion,
 )
 from shipper.config.s3 import S3
 from shipper.config.schedule import Schedule
@@ -258,8 +256,9 @@ class Pipeline(Model):
     records: Records = Records()
     routes: tuple[Route, ...] = Field(min_length=1)
     """Routing table, first match wins; the last one has no `when`. `topic: x` at the top is short for a table of one line."""
-    clusters: tuple[str, ...] = Field(min_length=1)
-    """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from the others."""
+    targets: dict[str, Target] = Field(alias="clusters")
+    """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from the others. In place of the list a section for
+    each, `{frankfurt: {routes: [...]}, tokyo: {}}`, says what is different there."""
     quarantine: Quarantine | None = Field(default=None, validate_default=True)
     """Where records go that cannot be shipped. Without it the first of them fails the run, with its file and number."""
     delivery: Delivery = Delivery()
@@ -327,38 +326,24 @@ class Pipeline(Model):
     @field_validator("routes")
     @classmethod
     def _every_record_has_a_route(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
-        faults: list[Fault] = [
-            ((index,), f"the route to {route.topic!r} has no `when`, so the routes after it can never match")
-            for index, route in enumerate(routes[:-1])
-            if route.when is None
-        ]
-        if routes[-1].when is not None:
-            faults.append(
-                ((len(routes) - 1, "when"), "the last route must have no `when`: it takes the records that match none before it")
-            )
-        if "records" in info.data:
-            known = [*GIVEN_COLUMNS[:3], *info.data["records"].named_columns]
-            faults += [
-                (
-                    (index, "topic"),
-                    f"no column {column!r}{suggestion(column, known)}; `records.columns` defines them",
-                )
-                for index, route in enumerate(routes)
-                for column in route.columns
-                if column not in known
-            ]
-        unknown = {place[0] for place, _ in faults if place[1:] == ("topic",)}
-        faults += [
-            ((index, *path), why) for index, route in enumerate(routes) if index not in unknown for path, why in route.faults()
-        ]
-        refuse(faults)
+        refuse(route_faults(routes, _columns(info)))
         return routes
 
-    @field_validator("clusters")
+    @field_validator("targets", mode="before")
     @classmethod
-    def _clusters_differ(cls, clusters: tuple[str, ...]) -> tuple[str, ...]:
-        refuse(((i,), f"{name!r} is named twice") for i, name in enumerate(clusters) if name in clusters[:i])
-        return clusters
+    def _a_list_names_them(cls, clusters: Any) -> Any:
+        return as_targets(clusters)
+
+    @field_validator("targets")
+    @classmethod
+    def _every_record_has_a_route_there(cls, targets: dict[str, Target], info: ValidationInfo) -> dict[str, Target]:
+        columns = _columns(info)
+        refuse(
+            ((name, "routes", *place), why)
+            for name, target in targets.items()
+            for place, why in route_faults(target.routes, columns)
+        )
+        return targets
 
     @field_validator("quarantine")
     @classmethod
@@ -367,6 +352,8 @@ class Pipeline(Model):
         source: Source | None = info.data.get("source")
         if quarantine is None and source and source.on_unreadable == "quarantine":
             raise ValueError("`source.on_unreadable: quarantine` needs `quarantine`: there is no topic for what cannot be read")
+        targets: dict[str, Target] = info.data.get("targets", {})
+        routes = (*routes, *(route for target in targets.values() for route in target.routes))
         if quarantine and any(quarantine.topic in (route.topic, *route.topics) for route in routes):
             why = f"{quarantine.topic!r} is a route's topic too: nobody could tell its records from those in quarantine; name another"
             refuse([(("topic",), why)])
@@ -403,6 +390,25 @@ class Pipeline(Model):
             for path, why in check.faults(facts)
         )
         return gates
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """Names, in the file's order."""
+        return tuple(self.targets)
+
+    def on(self, cluster: str) -> Pipeline:
+        """As it is on this one of its clusters."""
+        target = self.targets.get(cluster, Target())
+        if target == Target():
+            return self
+        delivery = self.delivery.model_copy(update={"rate_limit": target.rate_limit or self.delivery.rate_limit})
+        return self.model_copy(update={"routes": target.routes or self.routes, "delivery": delivery})
+
+    def all_routes(self) -> Iterator[tuple[str, Route]]:
+        """Those of the pipeline, and those of its clusters; with the place of each in the file."""
+        yield from ((f"routes[{index}]", route) for index, route in enumerate(self.routes))
+        for name, target in self.targets.items():
+            yield from ((f"clusters.{name}.routes[{index}]", route) for index, route in enumerate(target.routes))
 
     def fixed_topics(self) -> Iterator[str]:
         """Topics whose name is known before any record is read, in routing order, each once."""
@@ -445,8 +451,15 @@ class Pipeline(Model):
         decides = {
             **deciding_format(self.source.format, self.source.codec, self.source.csv),
             "split_size": self.split_size_bytes,
-            "records": self.records.model_dump(exclude={"bundle", *unused}),
+            "records": self.records.model_dump(exclude={"bundle", "redact", *unused}),
+            **({"redact": [rule.decides() for rule in self.records.redact]} if self.records.redact else {}),
             "routes": [route.model_dump(include={"topic", "when"}) for route in self.routes],
             **({"spark": spark} if (spark := deciding(self.runner.conf)) else {}),
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _columns(info: ValidationInfo) -> list[str] | None:
+    """Of which topics may be made; None if `records` is not right."""
+    records: Records | None = info.data.get("records")
+    return None if records is None else [*GIVEN_COLUMNS[:3], *records.named_columns]

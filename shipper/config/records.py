@@ -4,11 +4,12 @@ spark_jobs.frame."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Literal
 
 from pydantic import Field, StrictFloat, ValidationInfo, field_validator, model_validator
 
+from shipper.config.redact import Redaction
 from shipper.config.rules import (
     COLUMN_PATTERN,
     NAME_PATTERN,
@@ -20,9 +21,11 @@ from shipper.config.rules import (
     check_topic,
     legal_topic,
     refuse,
+    regex_groups,
     reserved_topics,
+    suggestion,
 )
-from shipper.config.units import Bytes
+from shipper.config.units import Bytes, BytesPerSecond
 
 #: Columns that every line has before `records.columns`. The last one is shipper's own: the split that the line lies in.
 GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
@@ -38,7 +41,6 @@ _WHY_NOT_BUNDLED = {
 UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = "unparseable", "unroutable", "too_large", "too_many_topics"
 #: One record for a whole file, with `source.on_unreadable: quarantine`.
 UNREADABLE = "unreadable"
-_GROUP_NAME = re.compile(r"\?<([A-Za-z][A-Za-z0-9]*)>")
 _NAMED_AT_ALL = re.compile(r"\?P?<(?![=!])([^>]*)>")
 _DDL_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s:`]+)[\s:]+\S")
 
@@ -106,32 +108,6 @@ class Parse(Model):
         return tuple(ddl_names(self.json_object)) if isinstance(self.json_object, str) else ()
 
 
-def regex_groups(pattern: str) -> list[str | None]:
-    """The capturing groups of a Java regular expression by number (the first is number 1), with their names. Parentheses in a
-    comment of `(?x)` count too, which is wrong; nobody writes those into YAML."""
-    groups: list[str | None] = []
-    index, in_class = 0, 0
-    while index < len(pattern):
-        character = pattern[index]
-        if pattern.startswith("\\Q", index):
-            end = pattern.find("\\E", index)
-            index = len(pattern) if end < 0 else end + 2
-            continue
-        if character == "\\":
-            index += 2
-            continue
-        if character == "[":
-            in_class += 1
-        elif character == "]" and in_class:
-            in_class -= 1
-        elif character == "(" and not in_class:
-            named = _GROUP_NAME.match(pattern, index + 1)
-            if named or not pattern.startswith("?", index + 1):
-                groups.append(named[1] if named else None)
-        index += 1
-    return groups
-
-
 def ddl_names(schema: str) -> list[str]:
     """Names of the fields of a schema written as in SQL. Raises ValueError for what has no name and type; the rest is Spark's to check."""
     names, part, depth = [], "", 0
@@ -163,7 +139,8 @@ class Bundle(Model):
 
 class Records(Model):
     """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value` (the line), `file_path`,
-    `file_name`, the columns of `parse` and those named before it."""
+    `file_name`, `window_start` (the time in the file's path), `record_number` and `split_start` (the line's place), the columns of `parse` and those
+    named before it."""
 
     starts_with: str | None = Field(default=None, min_length=1, examples=[r"\d{4}-\d\d-\d\d "])
     """Records of several lines, such as stack traces: a Java regular expression; one begins at each line that begins with what it matches, and
@@ -183,6 +160,9 @@ class Records(Model):
     has up to 1 GiB, or 4,000 lines of this length if that is less."""
     value: str = "value"
     """The record's value. The default ships the line's bytes untouched; any string function reads them as UTF-8."""
+    redact: tuple[Redaction, ...] = Field(default=(), max_length=MOST_RULES, examples=[["email", "ipv4"]])
+    """Rules, one after the other, for everything that leaves in a record: its value, its key and its headers, in quarantine too, whatever they were
+    made from. Expressions and checks see the line as it was read, and names of topics are made before. All other bytes stay as they are."""
     key: str | None = None
     """The record's key. Keyed records go to the partition that Java's default partitioner (murmur2) would choose."""
     headers: dict[str, str] = Field(default_factory=dict, json_schema_extra={"propertyNames": {"not": {"enum": [LINES_HEADER]}}})
@@ -256,6 +236,11 @@ class Records(Model):
             own = [name for name in ("key", "timestamp") if info.data.get(name) is not None]
             refuse(((), f"`bundle` and `{name}` contradict each other: {_WHY_NOT_BUNDLED[name]}") for name in own)
         return value
+
+    @property
+    def ships_lines(self) -> bool:
+        """Whether values are lines as they were read."""
+        return self.value == "value" and not self.redact
 
     @property
     def named_columns(self) -> tuple[str, ...]:
@@ -333,6 +318,49 @@ class Route(Model):
             return self.matching is None or re.fullmatch(self.matching, topic) is not None
         except re.error:
             return True
+
+
+def route_faults(routes: Sequence[Route], columns: Collection[str] | None) -> Iterator[Fault]:
+    """What is wrong with a routing table. ``columns``: names that a topic may be made of, None: not known."""
+    for index, route in enumerate(routes[:-1]):
+        if route.when is None:
+            yield (index,), f"the route to {route.topic!r} has no `when`, so the routes after it can never match"
+    if routes and routes[-1].when is not None:
+        yield (
+            (len(routes) - 1, "when"),
+            "the last route must have no `when`: it takes the records that match none before it",
+        )
+    for index, route in enumerate(routes):
+        unknown = [column for column in route.columns if columns is not None and column not in columns]
+        for column in unknown:
+            yield (index, "topic"), f"no column {column!r}{suggestion(column, columns or ())}; `records.columns` defines them"
+        if not unknown:
+            yield from (((index, *path), why) for path, why in route.faults())
+
+
+class Target(Model):
+    """What is different on one cluster; nothing, if it is only named."""
+
+    routes: tuple[Route, ...] = ()
+    """In place of the pipeline's `routes`. Checks of the source gate go by those."""
+    rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
+    """In place of `delivery.rate_limit`."""
+
+
+def as_targets(clusters: Any) -> Any:
+    """What a pipeline has as `clusters`, as name → section. Raises ValueError, ValidationError."""
+    if not isinstance(clusters, dict | list | tuple):
+        raise ValueError("expected a list, such as [a, b]")
+    if not clusters:
+        raise ValueError("the list is empty; it needs an entry at least")
+    if isinstance(clusters, dict):
+        return {name: {} if target is None else target for name, target in clusters.items()}
+    names = [(i, name) for i, name in enumerate(clusters) if isinstance(name, str)]
+    refuse(
+        ((i,), f"found {name}; expected text; put it into quotes") for i, name in enumerate(clusters) if (i, name) not in names
+    )
+    refuse(((i,), f"{name!r} is named twice") for i, name in names if name in clusters[:i])
+    return {name: {} for name in clusters}
 
 
 class Quarantine(Model):

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -57,6 +58,13 @@ PATTERN_MEANINGS = {
     MEMORY_PATTERN: "write gigabytes or megabytes as Spark does: 2g, 512m",
 }
 _MOST_NAMES_SHOWN = 20
+#: In the name of a replay (:mod:`shipper.config.replay`), between the pipeline's name and the replay's id; no pipeline's own has a dot.
+REPLAY_INFIX = ".replay."
+
+
+def original(pipeline: str) -> str:
+    """The pipeline in whose file a replay is written, by the replay's name; any other name is its own."""
+    return pipeline.partition(REPLAY_INFIX)[0]
 
 
 def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> str:
@@ -74,6 +82,7 @@ def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> s
 #: `{column}` in a topic.
 TOPIC_COLUMN = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_GROUP_NAME = re.compile(r"\?<([A-Za-z][A-Za-z0-9]*)>")
 
 
 def legal_topic(name: str) -> bool:
@@ -97,6 +106,32 @@ def check_topic(name: str, *ledgers: str) -> None:
             f"{name!r} is not for records: topics that begin with '__' are Kafka's own, and '_shipper.…' or what a cluster names in "
             "`ledger.topic` are ledgers; a record in a ledger stops its pipeline; name another topic"
         )
+
+
+def regex_groups(pattern: str) -> list[str | None]:
+    """The capturing groups of a Java regular expression by number (the first is number 1), with their names. Parentheses in a
+    comment of `(?x)` count too, which is wrong; nobody writes those into YAML."""
+    groups: list[str | None] = []
+    index, in_class = 0, 0
+    while index < len(pattern):
+        character = pattern[index]
+        if pattern.startswith("\\Q", index):
+            end = pattern.find("\\E", index)
+            index = len(pattern) if end < 0 else end + 2
+            continue
+        if character == "\\":
+            index += 2
+            continue
+        if character == "[":
+            in_class += 1
+        elif character == "]" and in_class:
+            in_class -= 1
+        elif character == "(" and not in_class:
+            named = _GROUP_NAME.match(pattern, index + 1)
+            if named or not pattern.startswith("?", index + 1):
+                groups.append(named[1] if named else None)
+        index += 1
+    return groups
 
 
 def sql_literal(text: str) -> str:
@@ -225,6 +260,8 @@ _INSTEAD = {
     "s": "%H, %M and %S",
 }
 _DIRECTIVE = re.compile(r"%([-_0^#EO]*.?)", re.DOTALL)
+_IN_SPARK = {"Y": "yyyy", "m": "M", "d": "d", "j": "D", "H": "H", "M": "m", "S": "s"}
+_PLAIN_IN_URIS = "/:@&=+$,!~*'()-._;"
 _WHOLE_DATES = ({"Y", "m", "d"}, {"Y", "j"})
 _PLACEHOLDER = re.compile(r"\{window_start:([^}]*)\}")
 _GLOB = re.compile(r"[*?\[\]{}]")
@@ -309,6 +346,17 @@ class PathTime:
         )
         # Without a digit before or after it: 20261101 is no time in 12026110123.
         return re.compile(("" if parts[0] else r"(?<!\d)") + regex + ("" if parts[-1] else r"(?!\d)"), re.ASCII)
+
+    @property
+    def in_spark(self) -> tuple[str, str]:
+        """The same for Spark: a Java regular expression over a percent-encoded path, with a group for each directive; and how the groups, joined by
+        ``-``, are read as a timestamp."""
+        parts = _DIRECTIVE.split(self.pattern)
+        groups = (
+            f"({_DIRECTIVES[part][0]})" if i % 2 else re.escape(quote(part, safe=_PLAIN_IN_URIS)) for i, part in enumerate(parts)
+        )
+        regex = ("" if parts[0] else r"(?<!\d)") + "".join(groups) + ("" if parts[-1] else r"(?!\d)")
+        return regex, "-".join(_IN_SPARK[name] for name in self._used)
 
     def find(self, path: str) -> dt.datetime | None:
         """The last time in the path, UTC; None if there is none, or if it is no date (a 13th month)."""

@@ -39,8 +39,9 @@ an error, and so is a key without a value.
 
 - **Duration**: a number and a unit: `500ms`, `30s`, `10m`, `2h`, `1d`, `1h30m`.
 - **Size**: a number and a unit: `256B`, `500kB`, `50MB`, `64MiB`, `2GB` (1 MB = 1,000,000 bytes, 1 MiB = 1,048,576 bytes).
-- **References** are filled in everywhere in cluster files and in the keys of `source.s3`, and `${NAME}` also in `source` and `runs_uri` of pipelines:
-  `${NAME}` and `${NAME:-default}`, a variable of the environment (the default also stands for one that is empty; without a default,
+- **References** are filled in everywhere in cluster files; of pipelines in the keys of `source.s3`, in `records.redact[].hash.key` and,
+  `${NAME}` only, in `source` and `runs_uri`: `${NAME}` and `${NAME:-default}`, a variable of the environment (the default also stands
+  for one that is empty; without a default,
   one that is not set is an error); `${file:/run/secrets/kafka}`, a file that nobody else may read (a line end at its end is left
   away); `${airflow:CONNECTION.password}`, a connection of Airflow's (also `.login`, `.host`, `.port`, `.schema`, `.extra.KEY`), which
   its tasks look up. While Airflow parses DAGs, none of them need be known.
@@ -83,6 +84,11 @@ def pipeline_schema() -> Schema:
         section = keys[name]
         text = {key: value for key, value in section["properties"][stands_for].items() if key != "description"}
         keys[name] = {"description": section.pop("description"), "anyOf": [text, section]}
+    clusters = keys["clusters"]
+    names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    keys["clusters"] = {"description": clusters.pop("description"), "anyOf": [names, clusters]}
+    redact = keys["records"]["properties"]["redact"]
+    redact["items"] = {"anyOf": [redact["items"]["properties"]["rule"], redact["items"]]}
     topic = keys["routes"]["items"]["properties"]["topic"]
     schema["properties"] = {}
     for name, found in keys.items():
@@ -219,12 +225,15 @@ def reference() -> str:
 
 def _sections(schema: Schema, above: str = "") -> Iterator[str]:
     for name, found in schema["properties"].items():
-        key, entry = f"{above}{name}", found.get("items", {})
+        key, entry, below = f"{above}{name}", found.get("items", {}), found.get("additionalProperties", {})
         if "properties" in found:
             yield f"###{'#' * above.count('.')} `{key}`\n\n{found['title']}\n\n{_table(found)}"
             yield from _sections(found, f"{key}.")
         elif "properties" in entry:
             yield f"### `{key}[]`\n\n{entry['title']}\n\n{_table(entry)}"
+            yield from _sections(entry, f"{key}[].")
+        elif isinstance(below, dict) and "properties" in below:
+            yield f"### `{key}.NAME`\n\n{below['title']}\n\n{_table(below)}"
         for check in entry.get("oneOf", ()):
             title = f"#### `{key}[]`: `check: {check['properties']['check']['const']}`"
             yield f"{title}\n\n{check['title']}\n\n{_table(check, without='check')}"
@@ -240,7 +249,7 @@ def _pipeline_table(schema: Schema) -> str:
             rows.append(_row("topic", topic, "this or `routes`", "Short for `routes` with this one topic."))
             rows.append(_row(key, _value(found), "this or `topic`", found["description"]))
         else:
-            text = "text or " if key in _SHORTHANDS else ""
+            text = "text or " if key in _SHORTHANDS else "list of names, or " if key == "clusters" else ""
             rows.append(_row(key, text + _value(found), _default(schema, key), found["description"]))
     return "\n".join(rows)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,11 @@ class RunContext(JobOptions):
     """Of the step that is being run."""
     _connections: dict[str, Connections] = field(default_factory=dict, repr=False)
 
+    @property
+    def named_files(self) -> list[str]:
+        """Paths that are read in place of the window's; empty if none are named."""
+        return list(json.loads(self.files or "[]"))
+
     def start_spark(self) -> None:
         """A step that finds nothing to do never pays for it."""
         with self.phases("starting Spark"):
@@ -56,10 +62,14 @@ class RunContext(JobOptions):
         """The pipeline's, wherever this run's results go: `shipper plan` and `gates` leave them in a temporary folder."""
         return resolve_uri(self.config_dir, self.pipeline.runs_uri)
 
+    def on(self, cluster: str) -> RunContext:
+        """For what is about one cluster. What the steps share stays shared."""
+        return replace(self, pipeline=self.pipeline.on(cluster))
+
     def connections(self, cluster: str) -> Connections:
         """Raises ConfigError, ClusterError."""
         if cluster not in self._connections:
-            self._connections[cluster] = Connections(self.clusters[cluster], self.pipeline)
+            self._connections[cluster] = Connections(self.clusters[cluster], self.pipeline.on(cluster))
         return self._connections[cluster]
 
     def ledger_folder(self, cluster: str) -> LedgerFolder:

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from shipper.config.cluster import Cluster
     from shipper.config.content_checks import SourceCheck
     from shipper.driver.files import ListedFile
-    from shipper.driver.pieces import PieceReport
+    from shipper.driver.pieces import FilePiece, PieceReport
     from shipper.driver.preflight import Sample
     from shipper.errors import ShipperError
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
+    from shipper.report.preview import PreviewedLine
     from shipper.report.results import CheckResult
     from shipper.windows.window import Window
     from shipper.worker.order import ShipOrder
@@ -150,6 +151,10 @@ class Engine(Protocol):
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         """Reads files to their end, and notes why those cannot be read that cannot."""
+
+    def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
+        """Their lines beside the records that they would be on ``cluster``, or by the pipeline's own routes. Notes what is wrong with files that
+        cannot be read."""
 
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
         """Made, and not begun."""

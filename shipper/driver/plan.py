@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from shipper.config import resolve_uri
+from shipper.config.replay import Replay
+from shipper.config.rules import original
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile, NotTaken, select
@@ -22,7 +24,7 @@ from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog
-from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, ReplayOf
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
@@ -35,7 +37,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit, or if no cluster can be shipped to."""
     pipeline = context.pipeline
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
-    own = source_paths(pattern, context.window)
+    own = context.named_files or source_paths(pattern, context.window)
     back = look_back(context, pattern, own)
     if not context.source_only:
         _begin_to_connect(context)
@@ -45,6 +47,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     with context.phases("listing"):
         files, left_out = _list(context, own, back)
         root = context.engine.qualified_folder(source_root(pattern))
+    _check_named(context, files, left_out)
     result = PlanResult(
         **context.common("plan"),
         started_at=started_at,
@@ -55,10 +58,11 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         reship=context.reship,
         reship_id=context.reship_id or "",
         reship_reason=context.reship_reason or "",
+        replay=_replay_of(context),
         files=[_planned(context, file) for file in files],
         left_out=_left_out(context, left_out, pattern),
         looked_back=back.result() if back else None,
-        topics=list(dict.fromkeys(route.topic for route in pipeline.routes)),
+        topics=list(dict.fromkeys(route.topic for name in pipeline.clusters for route in pipeline.on(name).routes)),
     )
     _check_limits(context, result, own)
     if context.source_only:
@@ -68,6 +72,30 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     context.bytes_to_read = result.bytes_to_read
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
+
+
+def _replay_of(context: RunContext) -> ReplayOf | None:
+    if context.replay is None:
+        return None
+    asked, pipeline = Replay.model_validate_json(context.replay), original(context.pipeline.name)
+    config = () if str(context.config_dir) == "config" else ("--config", str(context.config_dir))
+    return ReplayOf(
+        pipeline=pipeline,
+        id=asked.id,
+        reason=asked.reason,
+        start=asked.start,
+        end=asked.end,
+        topic_prefix=asked.topic_prefix,
+        command=["shipper", "replay", pipeline, "--id", asked.id, *config],
+    )
+
+
+def _check_named(context: RunContext, files: Sequence[ListedFile], left_out: Sequence[NotTaken]) -> None:
+    """Raises SourceError for a file that was asked for by name and is not taken."""
+    for path in context.named_files:
+        if not any(file.under == path for file in files):
+            why = next((found.reason for found in left_out if found.file.under == path), "there is no such file")
+            raise SourceError(f"pipeline {context.pipeline.name}: {path}: {why}. Nothing was sent.")
 
 
 def _begin_to_connect(context: RunContext) -> None:
@@ -99,7 +127,7 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tup
         )
     listed = found.files
     settings: dict[str, Any] = {
-        "include": source.include, "settle_seconds": source.settle_seconds, "now": dt.datetime.now(dt.UTC)
+        "include": source.include, "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
     }  # fmt: skip
     if back is None:
         return select(listed, **settings)
@@ -214,8 +242,10 @@ class AskedCluster:
 
     def __init__(self, context: RunContext, name: str, plan: PlanResult, back: LookBack | None) -> None:
         self.name = name
-        self._context, self._plan, self._back = context, plan, back
-        self._found = ClusterPlan(cluster=name)
+        self._context, self._plan, self._back = context.on(name), plan, back
+        pipeline = self._context.pipeline
+        topics = [route.topic for route in pipeline.routes] if pipeline.routes != context.pipeline.routes else []
+        self._found = ClusterPlan(cluster=name, topics=topics, transform_digest=pipeline.transform_digest())
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
         self.pending: Pending | None = None
@@ -252,7 +282,7 @@ class AskedCluster:
         return pending(
             splits_of,
             chunks,
-            digest=self._plan.transform_digest,
+            digest=self._found.transform_digest,
             reship=context.reship,
             on_replaced=pipeline.source.on_replaced,
             reshipped=self._plan.reshipped(voids),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import original
 from shipper.driver.tuning import (
     SHORT_BATCH_BYTES,
     SHORT_CHUNK_BYTES,
@@ -57,7 +58,8 @@ def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str])
     names = ", ".join(missing)
     return (
         f"cluster {cluster}: topic {names} of pipeline {pipeline.name} is not there. Create it "
-        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or `quarantine` in pipelines/{pipeline.name}.yaml."
+        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or `quarantine` in "
+        f"pipelines/{original(pipeline.name)}.yaml."
     )
 
 
@@ -99,7 +101,7 @@ def is_transactional(client: ClusterClient, cluster: Cluster, pipeline: Pipeline
         case "exactly_once":
             return True
         case "prefer_exactly_once":
-            return client.has_transactions(topic, f"{pipeline.name}.{cluster.name}.preflight")
+            return client.has_transactions(topic, f"{original(pipeline.name)}.{cluster.name}.preflight")
     return False
 
 

@@ -174,7 +174,7 @@ def replay(
 ) -> Replayed:  # fmt: skip
     """Raises UsageError for a record that is not in quarantine, or a topic that is none of the pipeline's; then nothing was sent. Raises
     LeaseHeld, ClusterError, Superseded, OutcomeUnknown; then the same replay again sends the rest."""
-    _check_topics(pipeline, cluster, client.topics(), wanted)
+    _check_topics(pipeline.on(cluster.name), cluster, client.topics(), wanted)
     transactional = is_transactional(client, cluster, pipeline, ledger.topic)
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES, transactional=transactional)
     found = Replayed()

@@ -15,15 +15,16 @@ from shipper.report.page import render
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
+from shipper.report.preview import PreviewResult
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
 from shipper.report.run_folder import StepResult
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.terminal import say
 
 _HISTORY_RUNS = 30
-_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP)
-_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE)
+_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP, PREVIEW)
+_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE, PREVIEW)
 
 
 def now() -> dt.datetime:
@@ -124,6 +125,10 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
         from shipper.driver.gate_source import gate_source
 
         return gate_source(context, started_at)
+    if name == PREVIEW:
+        from shipper.driver.preview import preview
+
+        return preview(context, cluster, started_at)
     if name == REPORT:
         return report(context, started_at)
     if cluster is None or cluster not in context.clusters:
@@ -134,11 +139,11 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
     if name == SHIP:
         from shipper.driver.ship import ship
 
-        return ship(context, cluster, started_at)
+        return ship(context.on(cluster), cluster, started_at)
     if name == GATE_DELIVERY:
         from shipper.driver.gate_delivery import gate_delivery
 
-        return gate_delivery(context, cluster, started_at)
+        return gate_delivery(context.on(cluster), cluster, started_at)
     raise UsageError(f"unknown step {name!r}; steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, {GATE_DELIVERY}:CLUSTER, {REPORT}")
 
 
@@ -146,6 +151,8 @@ def _failed(context: RunContext, name: str, cluster: str | None, started_at: dt.
     common = context.common(name) | {"status": "failed", "error": message, "started_at": started_at, "finished_at": now()}
     if name == PLAN:
         return PlanResult(**common, source=context.pipeline.source.path)
+    if name == PREVIEW:
+        return PreviewResult(**common)
     if name == SHIP and cluster:
         return ShipResult(**common, cluster=cluster)
     if name == GATE_DELIVERY and cluster:

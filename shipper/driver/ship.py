@@ -57,7 +57,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     """Ships to one cluster. The result is complete also when the Spark job failed: then ``error`` says why, and the counts
     hold what is certainly there. Raises ShipperError for what was found before anything was sent."""
     plan = as_gated(context.folder.need("plan", PlanResult), context.folder.need("gate_source", GateResult))
-    if plan.transform_digest != context.pipeline.transform_digest():
+    if plan.digest_for(cluster_name) != context.pipeline.transform_digest():
         raise StepResultError("the pipeline's transform was changed after the plan was made; start the run again from the plan")
     context.bytes_to_read = plan.bytes_to_read
     cluster = context.clusters[cluster_name]
@@ -267,7 +267,7 @@ class ClusterShip:
         found = pending(
             self._context.splits_of(self._files),
             taken.chunks,
-            digest=self._plan.transform_digest,
+            digest=self._plan.digest_for(self._cluster.name),
             reship=self._plan.reship,
             on_replaced=self._context.pipeline.source.on_replaced,
             reshipped=self._plan.reshipped(taken.voids),
@@ -377,7 +377,7 @@ class ClusterShip:
             if self._hash(file, start) not in seen and file not in silent
         ]
         value = ChunkValue(
-            last=0, end=True, records=0, bytes=0, checksum=0, digest=self._plan.transform_digest, generation=taken.generation,
+            last=0, end=True, records=0, bytes=0, checksum=0, digest=self._plan.digest_for(self._cluster.name), generation=taken.generation,
             run_id=self._context.folder.run_id, window=str(self._context.window), spark=self._context.engine.version,
         )  # fmt: skip
         if empty:

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import original
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
@@ -65,7 +66,9 @@ _SAY_EVERY = 1_000
 
 
 def transactional_id(pipeline: str, cluster: str, task: int, lane: int) -> str:
-    return f"{transactional_prefix(pipeline, cluster)}{task}.{lane}"
+    """That of a replay begins as its pipeline's do, since ACLs go by that."""
+    own = original(pipeline)
+    return f"{transactional_prefix(own, cluster)}{task}.{lane}{pipeline.removeprefix(own)}"
 
 
 @dataclass(frozen=True)

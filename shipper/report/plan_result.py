@@ -84,6 +84,10 @@ class ClusterPlan(Result):
     """What one cluster already holds of the window, and what is left."""
 
     cluster: str
+    topics: list[str] = []
+    """Where its routes are others than the pipeline's own: as `topics` of the plan."""
+    transform_digest: str = ""
+    """Of the records as they are to be there."""
     problem: str | None = None
     """Why nothing can be shipped there right now (unreachable, topic missing, transform changed, …), with the remedy."""
     missing_topics: list[str] = []
@@ -119,6 +123,22 @@ class ClusterPlan(Result):
     """Sentences an operator should read."""
 
 
+class ReplayOf(Result):
+    """What was asked for with `shipper replay`."""
+
+    pipeline: str
+    """The one in whose file it is written."""
+    id: str
+    reason: str
+    start: dt.datetime | None = None
+    """First event time that is shipped again; None: whatever the files hold."""
+    end: dt.datetime | None = None
+    topic_prefix: str = ""
+    """Empty: to the same topics."""
+    command: list[str] = []
+    """That finishes it, if it did not end."""
+
+
 class PlanResult(StepResult):
     step: str = "plan"
     source: str = ""
@@ -131,6 +151,8 @@ class PlanResult(StepResult):
     """Names the reship: whoever asks with the same name again finishes it and begins none. Empty: the run's id."""
     reship_reason: str = ""
     """Why it was asked for, in the words of whoever asked."""
+    replay: ReplayOf | None = None
+    """None: a run of the pipeline itself."""
     files: list[PlannedFile] = []
     """All of the window, shipped or not; and of the windows before it, those that some cluster lacks."""
     left_out: list[LeftOut] = []
@@ -143,6 +165,11 @@ class PlanResult(StepResult):
     topics: list[str] = []
     """Topics known before reading; those with a `{column}` keep their placeholder."""
     clusters: list[ClusterPlan] = []
+
+    def digest_for(self, cluster: str) -> str:
+        """The transform's, as the cluster is to have the records."""
+        found = (each.transform_digest for each in self.clusters if each.cluster == cluster)
+        return next(found, "") or self.transform_digest
 
     @property
     def own_files(self) -> list[PlannedFile]:

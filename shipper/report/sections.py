@@ -10,6 +10,7 @@ from shipper.report.counts import account_table
 from shipper.report.flow import flow
 from shipper.report.gaps import merged
 from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, prose, table, tag
+from shipper.report.plan_result import ReplayOf
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.throughput import lanes, timeline
 from shipper.report.verdict import checks, gates
@@ -224,6 +225,8 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
     if report.plan and report.plan.reship:
         why = f": {report.plan.reship_reason}" if report.plan.reship_reason else "."
         lines.append(f"This run shipped anew what an earlier one had shipped (reship){why}")
+    if report.plan and report.plan.replay:
+        lines.append(_replayed(report.plan.replay))
     for account in found:
         own = [f"When planning: {account.plan.problem}"] if account.plan and account.plan.problem else []
         own += account.plan.warnings if account.plan else []
@@ -237,6 +240,16 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
         own += account.ship.notes if account.ship else []
         lines += [f"{account.cluster}: {note}" if several else note for note in own]
     return lines
+
+
+def _replayed(asked: ReplayOf) -> str:
+    what = (
+        f", of events from {asked.start:%Y-%m-%dT%H:%M:%SZ} to {asked.end:%Y-%m-%dT%H:%M:%SZ}"
+        if asked.start and asked.end
+        else ""
+    )
+    where = f"to topics that begin with {asked.topic_prefix}" if asked.topic_prefix else "to the same topics once more"
+    return f"This is replay {asked.id} of {asked.pipeline}{what}, {where}: {asked.reason}"
 
 
 def _late(ship: ShipResult) -> str:

@@ -108,21 +108,17 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
         headline,
         stated or report.error or "No step said why: see which of them left no result, and the log of that step.",
         remedy,
-        shlex.join(
-            [
-                "shipper",
-                "run",
-                report.pipeline,
-                "--window",
-                f"{start}/{end}",
-                *(["--config", report.config] if report.config else []),
-            ]
-        )
-        if again
-        else None,
+        _command(report, f"{start}/{end}") if again else None,
         tuple(_contradictions(found)),
         first,
     )
+
+
+def _command(report: RunReport, window: str) -> str:
+    if report.plan and report.plan.replay:
+        return shlex.join(report.plan.replay.command)
+    config = ["--config", report.config] if report.config else []
+    return shlex.join(["shipper", "run", report.pipeline, "--window", window, *config])
 
 
 def _what_failed(report: RunReport, found: list[Account], first: RunStep | None) -> tuple[str, str]:

@@ -12,7 +12,8 @@ import pytest
 from shipper.cli.ledger import _cell
 from shipper.config import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import ddl_names, regex_groups
+from shipper.config.records import ddl_names
+from shipper.config.rules import regex_groups
 from shipper.driver.account import too_many_quarantined
 from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import RecordPosition, in_quarantine

@@ -35,7 +35,9 @@ public final class LineSource implements TableProvider {
             .add("file_path", DataTypes.StringType)
             .add("file_name", DataTypes.StringType)
             .add("split", DataTypes.LongType)
-            .add("mark!", DataTypes.ByteType);
+            .add("mark!", DataTypes.ByteType)
+            .add("record_number", DataTypes.LongType)
+            .add("split_start", DataTypes.LongType);
 
     private static final AtomicLong IDS = new AtomicLong();
     private static final Map<String, Read> READS = new ConcurrentHashMap<>();

@@ -32,6 +32,7 @@ record ReaderFactory(
         private final Configuration configuration = conf.value();
         private final GenericInternalRow row = new GenericInternalRow(columns.length);
         private final int value = column("value");
+        private final int number = column("record_number");
         private int at = -1;
         private PieceRecords records;
         private long count;
@@ -103,6 +104,7 @@ record ReaderFactory(
             records = PieceRecords.open(piece, limits, configuration);
             set("file_path", UTF8String.fromString(piece.uri()));
             set("file_name", UTF8String.fromString(piece.name()));
+            set("split_start", piece.start());
             plain(piece);
         }
 
@@ -123,6 +125,9 @@ record ReaderFactory(
             } else if (marked) {
                 plain(piece);
             }
+            if (number >= 0) {
+                row.update(number, count);
+            }
             if (value >= 0) {
                 row.update(value, UTF8String.fromBytes(records.bytes(), 0, size));
             }
@@ -140,6 +145,8 @@ record ReaderFactory(
             set("file_path", UTF8String.fromString(piece.uri()));
             set("file_name", UTF8String.fromString(piece.name()));
             set("value", content);
+            set("split_start", piece.start());
+            set("record_number", mark == UNREADABLE ? 1L : null);
             set("split", split);
             set("mark!", mark);
             marked = true;

@@ -1,0 +1,143 @@
+"""``shipper preview``: what lines would become."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shipper import runner
+from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
+from shipper.cli.named_files import absolute
+from shipper.config import load_pipeline
+from shipper.config.pipeline import Pipeline
+from shipper.errors import StepResultError, UsageError
+from shipper.report.markup import plural
+from shipper.report.plan_result import PlanResult
+from shipper.report.preview import PreviewedLine, PreviewResult
+from shipper.report.run_folder import RunFolder
+from shipper.terminal import visible
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window, parse_window
+
+EPILOG = "Example: `shipper preview web_access --last` · `shipper preview web_access --file logs/a.log.gz -n 100 --json`"
+_MOST_LINES = 1_000
+_COLOURS = {"shipped": "green", "dropped": "dim", "quarantined": "yellow", "fails": "red"}
+
+app = typer.Typer(name="preview", add_completion=False, rich_markup_mode="markdown")
+out, err = Terminal(), Terminal(stderr=True)
+
+
+@app.command(epilog=EPILOG)
+def preview(
+    pipeline: PipelineName,
+    window: Annotated[str | None, typer.Option("--window", help="START/END: lines of its files.")] = None,
+    last: Annotated[bool, typer.Option("--last", help="The latest window of the schedule that has closed.")] = False,
+    file: Annotated[
+        list[str] | None, typer.Option("--file", help="Lines of this file, wherever it lies; may be given several times.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="As this one of its clusters gets them, if `clusters` gives it routes of its own."),
+    ] = None,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, max=_MOST_LINES, help="How many.")] = 20,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Shows lines as they are read and the records that they would be: topic, key, headers, and what is dropped or quarantined and why.
+
+    They are read and decided as a run does it. Asks no cluster and sends nothing, so what is too large for its topic does not show.
+    """
+    spec = load_pipeline(config, pipeline)
+    if cluster is not None and cluster not in spec.clusters:
+        raise UsageError(f"pipeline {pipeline} does not ship to cluster {cluster!r}; it has {', '.join(spec.clusters)}")
+    about = _window(spec, window, last=last, named=bool(file))
+    with tempfile.TemporaryDirectory(prefix="shipper-preview-") as folder:
+        job = runner.Job(
+            spec,
+            config,
+            about.start,
+            about.end,
+            runner.new_run_id(),
+            (runner.PLAN, f"{runner.PREVIEW}:{cluster}" if cluster else runner.PREVIEW),
+            runs_uri=folder,
+            source_only=True,
+            brief=True,
+            lines=str(lines),
+            files=json.dumps([absolute(each) for each in file]) if file else None,
+        )
+        results = RunFolder(folder, pipeline, about.start, about.end, job.run_id)
+        code = runner.run_job(job, stdout=sys.stderr.buffer)
+        name = f"{runner.PREVIEW}.{cluster}" if cluster else runner.PREVIEW
+        result, plan = results.find(name, PreviewResult), results.find(runner.PLAN, PlanResult)
+    error = (result and result.error) or (plan and plan.error)
+    if result is None or error:
+        raise StepResultError(
+            error or f"the preview {runner.how_it_ended(code)} and left no result; its last lines above say why"
+        )
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        _show(result)
+    raise typer.Exit(code)
+
+
+def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> Window:
+    if window and last:
+        raise UsageError("--window and --last contradict each other; choose one")
+    if window:
+        return parse_window(window)
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    if spec.schedule is not None:
+        tick = Ticks(spec.schedule)
+        end = tick.before(now)
+        return Window(tick.before(end), end)
+    if last or not named:
+        raise UsageError(
+            f"pipeline {spec.name} has no `schedule`, so it has no last window; say which with --window, or name a --file"
+        )
+    return Window(now - dt.timedelta(hours=1), now)
+
+
+def _show(result: PreviewResult) -> None:
+    for line in result.lines:
+        _show_line(line)
+    for note in result.notes:
+        err.say(note, "yellow")
+    counts = Counter((line.outcome, line.why or line.topic or "") for line in result.lines)
+    said = [_counted(outcome, what, count) for (outcome, what), count in sorted(counts.items())]
+    out.say(f"{plural(len(result.lines), 'line')} of {plural(result.files, 'file')}: {', '.join(said) or 'nothing'}.", "bold")
+
+
+def _counted(outcome: str, what: str, count: int) -> str:
+    return f"{count} to {what}" if outcome == "shipped" else f"{count} {outcome} ({what})"
+
+
+def _show_line(line: PreviewedLine) -> None:
+    """A paragraph for each, one part of the record on each row, cut at the terminal's width."""
+    where = f"{line.file.rpartition('/')[2]}:{line.record}"
+    becomes = f"→ {line.topic}" if line.outcome == "shipped" else f"{line.outcome}: {line.why}"
+    _row("", f"{where}  {becomes}" + (f" → {line.topic}" if line.outcome == "quarantined" else ""), _COLOURS[line.outcome])
+    _row("line", line.line)
+    if line.outcome == "shipped" or line.value is not None:
+        _row("value", "(the same)" if line.value == line.line else "(null)" if line.value is None else line.value)
+    if line.key is not None:
+        _row("key", line.key)
+    for name, value in line.headers.items():
+        _row("header", f"{name}={value}")
+    if line.timestamp_ms is not None:
+        _row("time", dt.datetime.fromtimestamp(line.timestamp_ms / 1000, dt.UTC).isoformat())
+
+
+def _row(name: str, text: str, style: str | None = None) -> None:
+    shown = visible(text)
+    room = out.width - 9 if name else out.width
+    if len(shown) > room:
+        shown = shown[: room - 1] + "…"
+    out.print(f"  {name:6} {shown}" if name else shown, style=style, no_wrap=True, overflow="ellipsis", crop=True)

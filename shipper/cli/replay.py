@@ -1,0 +1,187 @@
+"""``shipper replay``: what was shipped once, shipped again by intent."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shipper import runner
+from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
+from shipper.cli.named_files import absolute
+from shipper.cli.show import show_run
+from shipper.config import load_pipeline, resolve_uri
+from shipper.config.pipeline import Pipeline
+from shipper.config.replay import Replay, replayed
+from shipper.config.units import parse_rate
+from shipper.errors import StepResultError, UsageError
+from shipper.report.replays import find_replay, keep_replay
+from shipper.report.results import RunReport
+from shipper.report.run_folder import RunFolder
+from shipper.stopping import Stopped
+from shipper.windows.window import Window, parse_moment, parse_window
+
+EPILOG = (
+    "Example: `shipper replay web_access --from 2026-11-01T06:20 --to 2026-11-01T06:40 --topic-prefix again. --rate 5MB/s "
+    "--reason 'consumer lost its state'`; one that did not end: `shipper replay web_access --id ID`"
+)
+app = typer.Typer(name="replay", add_completion=False, rich_markup_mode="markdown")
+out, err = Terminal(), Terminal(stderr=True)
+
+
+@app.command(epilog=EPILOG)
+def replay(
+    pipeline: PipelineName,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why: for the records' headers and the report.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Records that happened from here on, by `records.timestamp`.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="… and before this.")] = None,
+    window: Annotated[
+        str | None, typer.Option("--window", help="START/END: where to look for files.", show_default="from --from to --to")
+    ] = None,
+    files: Annotated[
+        list[str] | None, typer.Option("--files", help="This file, in place of a window's; may be given several times.")
+    ] = None,
+    topic_prefix: Annotated[
+        str,
+        typer.Option("--topic-prefix", help="In front of each topic's name; they must exist.", show_default="the same topics"),
+    ] = "",
+    rate: Annotated[str | None, typer.Option("--rate", help="Most bytes per second to each cluster, such as 5MB/s.")] = None,
+    cluster: Annotated[
+        list[str] | None, typer.Option("--cluster", help="One of its clusters; may be given several times.", show_default="all")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", help="Of a replay that did not end: sends what is missing.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Yes, to the same topics, whose readers will see records twice.")] = False,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Ships a range of event time, a window or some files once more: to the same topics, or to others.
+
+    A run like any other, with a place of its own in the ledger: with the same --id it sends what is missing, and nothing twice.
+    """
+    spec = load_pipeline(config, pipeline)
+    runs_uri = resolve_uri(config, spec.runs_uri)
+    before = find_replay(runs_uri, pipeline, id) if id else None
+    given = [value for value in (reason, start, end, window, files, topic_prefix, rate, cluster) if value]
+    if before is not None:
+        if given:
+            raise UsageError(
+                f"replay {id} says already what is replayed; give nothing but --id, which sends what is missing of it"
+            )
+        wanted = before
+    else:
+        if id and not given:
+            raise UsageError(f"there is no replay {id} of {pipeline} in {runs_uri}")
+        wanted = _asked(spec, id, reason, _times(start, end), window, files, topic_prefix, _rate(rate), cluster)
+    derived = replayed(spec, wanted)
+    if before is None:
+        if not topic_prefix and not yes:
+            _confirm(spec)
+        keep_replay(runs_uri, pipeline, wanted)
+    job = runner.Job(
+        spec,
+        config,
+        wanted.window_start,
+        wanted.window_end,
+        runner.new_run_id(),
+        tuple(runner.step_names(tuple(derived.clusters))),
+        replay=wanted.model_dump_json(),
+        files=json.dumps(wanted.files) if wanted.files else None,
+        brief=True,
+    )
+    folder = RunFolder(runs_uri, derived.name, wanted.window_start, wanted.window_end, job.run_id)
+    raise typer.Exit(_run(job, folder, wanted, as_json=as_json))
+
+
+def _asked(
+    spec: Pipeline, id: str | None, reason: str | None, times: Window | None, window: str | None, files: list[str] | None,
+    topic_prefix: str, rate: int | None, clusters: list[str] | None,
+) -> Replay:  # fmt: skip
+    """Raises UsageError."""
+    if not reason:
+        raise UsageError("--reason is missing: why is it replayed? The records' headers and the report will say so")
+    for name in clusters or ():
+        if name not in spec.clusters:
+            raise UsageError(f"pipeline {spec.name} does not ship to cluster {name!r}; it has {', '.join(spec.clusters)}")
+    about = _window(times, window, files)
+    asked: dict[str, Any] = {
+        "id": id or runner.new_run_id().lower(),
+        "reason": reason,
+        "start": times and times.start,
+        "end": times and times.end,
+        "topic_prefix": topic_prefix,
+        "rate_limit": rate,
+        "clusters": clusters or (),
+        "window_start": about.start,
+        "window_end": about.end,
+        "files": [absolute(file) for file in files or ()],
+    }
+    try:
+        return Replay.model_validate(asked)
+    except ValueError as error:
+        raise UsageError(f"--id {id}: lower-case letters, digits and '-' only, and 40 characters at most") from error
+
+
+def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -> int:
+    folder.make()
+    err.say(f"replay {wanted.id}")
+    stopped: Stopped | None = None
+    try:
+        code = runner.run_job(job, stdout=sys.stderr.buffer)
+    except Stopped as error:
+        code, stopped = 128 + error.signum, error
+    result = folder.find(runner.REPORT, RunReport)
+    again = f"`shipper replay {job.pipeline.name} --id {wanted.id}` sends what is missing"
+    if result is None:
+        if stopped:
+            stopped.there = f"what it sent until then is in the ledger; {again}"
+            raise stopped
+        raise StepResultError(f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}; {again}")
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        show_run(result, out, err)
+    if code:
+        err.say(f"replay {wanted.id} is not complete; {again}", "red")
+    return code
+
+
+def _times(start: str | None, end: str | None) -> Window | None:
+    if (start is None) != (end is None):
+        raise UsageError("--from and --to belong together; give both")
+    return Window(parse_moment(start), parse_moment(end)) if start and end else None
+
+
+def _window(times: Window | None, window: str | None, files: list[str] | None) -> Window:
+    if window and files:
+        raise UsageError("--window and --files contradict each other: files are either those of a window or those that are named")
+    if window:
+        return parse_window(window)
+    if times:
+        return times
+    if not files:
+        raise UsageError("say what is to be replayed: --from and --to, a --window, or --files")
+    hour = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)
+    return Window(hour, hour + dt.timedelta(hours=1))
+
+
+def _rate(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_rate(text)
+    except ValueError as error:
+        raise UsageError(f"--rate {text}: {error}") from error
+
+
+def _confirm(spec: Pipeline) -> None:
+    topics = ", ".join(dict.fromkeys(route.topic for route in spec.routes))
+    what = f"Readers of {topics} will see these records once more."
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"{what} Say --yes if that is what you want, or name other topics with --topic-prefix. Nothing was sent."
+        )
+    typer.confirm(f"{what} Go on?", abort=True, err=True)

@@ -1,0 +1,42 @@
+"""Step `preview`: what some lines would become, read and decided as a ship does it. Asks no cluster, and sends nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from shipper.driver.context import RunContext
+from shipper.driver.pieces import FilePiece, piece_at
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.preview import PreviewResult
+from shipper.runner import PLAN, PREVIEW
+
+_FILES = 4
+
+
+def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -> PreviewResult:
+    """The first lines of a few of the window's files, as ``cluster`` gets them. Raises ConfigError for SQL that a run would refuse."""
+    plan = context.folder.need(PLAN, PlanResult)
+    result = PreviewResult(**context.common(PREVIEW), started_at=started_at, finished_at=started_at, files=len(plan.files))
+    readable = [file for file in plan.files if file.size_bytes and not file.problem]
+    context.start_spark()
+    with context.phases("analysing SQL"):
+        context.engine.refuse_unsafe_sql(context.config_dir)
+    with context.phases("reading"):
+        chosen = list(heads(readable, int(context.lines or 1)))
+        result.lines = context.engine.preview(chosen, cluster)
+    result.notes = [f"{file.path}: {file.problem}" for file in plan.files if file.problem]
+    if not result.lines:
+        result.notes.append("There is no line in these files.")
+    result.finished_at = dt.datetime.now(dt.UTC)
+    return result
+
+
+def heads(files: Sequence[PlannedFile], lines: int) -> Iterator[FilePiece]:
+    """The beginnings of a few files, spread evenly over all, with about as many lines each; ``lines`` in all if the files have them."""
+    count = min(_FILES, len(files), lines)
+    for number in range(count):
+        file = files[number * len(files) // count]
+        share = lines // count + (number < lines % count)
+        yield replace(piece_at(file, 0, max(1, file.size_bytes)), most_lines=share)

@@ -1,0 +1,36 @@
+"""What `shipper preview` shows: lines as they were read, and the records that they would be. The one result with log lines in it, and kept
+nowhere."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from shipper.report.run_folder import Result, StepResult
+
+
+class PreviewedLine(Result):
+    """Bytes are shown as UTF-8, those that are none as ``\\xff``; of very long ones the first 64 kB."""
+
+    file: str
+    record: int
+    """Its number in the file's first split, from 1."""
+    line: str
+    """As it was read."""
+    outcome: Literal["shipped", "dropped", "quarantined", "fails"]
+    """`fails`: it cannot be shipped, and there is no `quarantine`."""
+    why: str | None = None
+    """The rule or the reason."""
+    topic: str | None = None
+    """None: it goes to no topic."""
+    value: str | None = None
+    key: str | None = None
+    headers: dict[str, str] = {}
+    timestamp_ms: int | None = None
+
+
+class PreviewResult(StepResult):
+    step: str = "preview"
+    files: int = 0
+    """Of the window; lines of a few of them are shown."""
+    lines: list[PreviewedLine] = []
+    notes: list[str] = []

@@ -1,0 +1,93 @@
+"""Some lines beside the records that they would be: by the reader and the frame of a ship."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import TOO_LARGE, UNROUTABLE
+from shipper.config.rules import sql_column
+from shipper.driver.dispositions import fixed_topics, reasons, rules
+from shipper.driver.pieces import FilePiece, broken_files, uri_of
+from shipper.report.preview import PreviewedLine
+from shipper.worker.marks import BROKEN, MARK, TOO_LONG
+from spark_jobs.frame import headers_of_files, records
+from spark_jobs.reader import LineLimits, reading
+
+_SHOWN_BYTES = 65_536
+_ONE_TASK = 2**62
+
+
+def preview(spark: SparkSession, pipeline: Pipeline, pieces: Sequence[FilePiece]) -> list[PreviewedLine]:
+    """A line each, in the order of the pieces. Notes what is wrong with files that cannot be read."""
+    of_file = headers_of_files(spark, pipeline, [uri_of(piece.file) for piece in pieces])
+    # Rows are in the order of the pieces and none is left out, so the same ones read twice lie side by side.
+    with reading(spark, pieces, LineLimits.of(pipeline), partition_bytes=_ONE_TASK) as read:
+        lines = read.frame.select(_beginning(F.col("value")), "file_path", sql_column(MARK)).collect()
+        shown = records(read.frame, pipeline)
+        rows = shown.withColumn("value", _beginning(F.col("value"))).collect()
+        broken_files(pieces, read.reports())
+    numbers: Counter[str] = Counter()
+    found = []
+    for line, row in zip(lines, rows, strict=True):
+        if line[MARK] == BROKEN:
+            continue
+        numbers[line.file_path] += 1
+        one = _previewed(pipeline, line, row, shown)
+        one.record = numbers[line.file_path]
+        if pipeline.records.bundle is not None:
+            one.headers = {name: _text(value) for name, value in of_file.get(line.file_path, ())}
+        found.append(one)
+    return found
+
+
+def _beginning(column: Any) -> Any:
+    return F.substring(column.cast("binary"), 1, _SHOWN_BYTES).alias("value")
+
+
+def _previewed(pipeline: Pipeline, line: Row, row: Row, frame: DataFrame) -> PreviewedLine:
+    found = PreviewedLine(file=unquote(line.file_path), record=0, line=_text(line["value"]), outcome="shipped")
+    has = frame.columns
+    decided = row.disposition if "disposition" in has else None
+    found.topic = _topic(pipeline, row, has)
+    dropped = rules(pipeline)
+    if decided is not None and decided < len(dropped):
+        found.outcome, found.why, found.topic = "dropped", dropped[decided], None
+        return found
+    if line[MARK] == TOO_LONG:
+        found.why = TOO_LARGE
+    elif decided is not None:
+        found.why = reasons(pipeline)[decided - len(dropped)]
+    elif found.topic is None:
+        found.why = UNROUTABLE
+    if row.value is not None:
+        found.value = _text(row.value)
+    if found.why is not None and pipeline.quarantine is None:
+        found.outcome, found.topic = "fails", None
+    elif found.why is not None and pipeline.quarantine is not None:
+        found.outcome, found.topic = "quarantined", pipeline.quarantine.topic
+        found.value = None if row.value is None else _text(bytes(row.value)[: pipeline.quarantine.keep_bytes])
+        return found
+    if "key" in has and row.key is not None:
+        found.key = _text(row.key)
+    if "headers" in has:
+        found.headers = {name: _text(value) for name, value in row.headers.asDict().items() if value is not None}
+    found.timestamp_ms = row.timestamp if "timestamp" in has else None
+    return found
+
+
+def _topic(pipeline: Pipeline, row: Row, columns: Sequence[str]) -> str | None:
+    fixed = fixed_topics(pipeline)
+    if "topic" not in columns:
+        return fixed[0]
+    return fixed[row.topic] if fixed else None if row.topic is None else str(row.topic)
+
+
+def _text(value: bytes | bytearray | None) -> str:
+    return bytes(value or b"").decode("utf-8", "backslashreplace")

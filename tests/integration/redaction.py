@@ -1,0 +1,185 @@
+"""The rules of `records.redact` once more, in Python and by other means: what a test holds the JVM's against."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+
+from shipper.config.redact import Redaction
+
+Span = tuple[int, int]
+
+
+def redacted(line: bytes, rules: list[Redaction]) -> bytes:
+    text = line.decode("utf-8", "surrogateescape")
+    for rule in rules:
+        text = _by_rule(text, rule) if rule.rule else _by_regex(text, rule)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _hash(rule: Redaction, found: str) -> str:
+    assert rule.hash_ is not None
+    key = str(rule.hash_.key.get_secret_value()).encode()
+    return hmac.digest(key, found.encode("utf-8", "surrogateescape"), hashlib.sha256).hex()[:32]
+
+
+def _by_rule(text: str, rule: Redaction) -> str:
+    parts, at = [], 0
+    for start, end in _FINDERS[str(rule.rule)](text):
+        parts += [text[at:start], _hash(rule, text[start:end]) if rule.hash_ else rule.with_ or f"[{rule.rule}]"]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _by_regex(text: str, rule: Redaction) -> str:
+    def instead(found: re.Match[str]) -> str:
+        if not found[0]:
+            return ""
+        if rule.hash_:
+            return _hash(rule, found[0])
+        if rule.with_ is None:
+            return "[redacted]"
+        return re.sub(r"\$(.)", lambda token: "$" if token[1] == "$" else found[int(token[1])] or "", rule.with_)
+
+    return re.sub(str(rule.regex), instead, text, flags=re.ASCII)
+
+
+def _is_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LMN"
+
+
+def _emails(text: str) -> Iterator[Span]:
+    """From each @ to both sides."""
+    begin = 0
+    tokens = [(found.start(), found[0]) for found in re.finditer(r"%40|.", text, re.DOTALL)]
+    for index, (place, token) in enumerate(tokens):
+        if token not in ("@", "%40") or place < begin:
+            continue
+        first = index
+        while first and tokens[first - 1][0] >= begin and _in_name(tokens[first - 1][1]):
+            first -= 1
+        labels, end = [], place + len(token)
+        while end < len(text) and (label := _label(text, end)):
+            labels.append(label)
+            end += len(label)
+            if end + 1 >= len(text) or text[end] != "." or not _label(text, end + 1):
+                break
+            end += 1
+        if first < index and len(labels) > 1:
+            yield tokens[first][0], end
+            begin = end
+
+
+def _in_name(token: str) -> bool:
+    return token != "%40" and (_is_word(token) or token in "._+-%")
+
+
+def _label(text: str, start: int) -> str:
+    end = start
+    while end < len(text) and (_is_word(text[end]) or text[end] == "-"):
+        end += 1
+    return text[start:end]
+
+
+def _ipv4s(text: str) -> Iterator[Span]:
+    for found in re.finditer(r"[0-9]+(?:\.[0-9]+)*", text):
+        parts = found[0].split(".")
+        if len(parts) == 4 and all(len(part) <= 3 and int(part) <= 255 for part in parts):
+            yield found.span()
+
+
+def _ipv6s(text: str) -> Iterator[Span]:
+    at = 0
+    while run := re.compile(r"[0-9A-Za-z:]+").search(text, at):
+        found = next(_ipv6s_in(text, run), None)
+        if found:
+            yield found
+        at = found[1] if found else run.end()
+
+
+def _ipv6s_in(text: str, run: re.Match[str]) -> Iterator[Span]:
+    groups, at = [], run.start()
+    for group in run[0].split(":"):
+        groups.append((at, group))
+        at += len(group) + 1
+    sequence: list[tuple[int, str]] = []
+    for place, group in [*groups, (run.end() + 1, "none")]:
+        if re.fullmatch(r"[0-9A-Fa-f]{0,4}", group):
+            sequence.append((place, group))
+            continue
+        if sequence and run[0].count(":") > 1:
+            start, end = sequence[0][0], sequence[-1][0] + len(sequence[-1][1])
+            if span := _ipv6_of(text, start, end, dotted=end == run.end()):
+                yield span
+        sequence = []
+
+
+def _ipv6_of(text: str, start: int, end: int, *, dotted: bool) -> Span | None:
+    ends = [end]
+    if dotted and (more := re.match(r"(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z])(?!\.[0-9])", text[end:])):
+        ends.insert(0, end + more.end())
+    for stop in ends:
+        for first, last in ((start, stop), (start, stop - 1), (start + 1, stop), (start + 1, stop - 1)):
+            cut = text[start:first] + text[last:stop]
+            if set(cut) <= {":"} and first < last and _is_ipv6(text[first:last]):
+                return first, last
+    return None
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.IPv6Address(text) is not None and text != "::"
+    except ValueError:
+        return False
+
+
+_CARDS = (
+    r"[2-6][0-9]{12,18}(?![0-9])",
+    r"[2-6][0-9]{3}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{4}\1[0-9]{1,3}(?![0-9])",
+    r"[2-6][0-9]{3}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,4}(?![0-9])",
+    r"[2-6][0-9]{3}([ -])[0-9]{6}\1[0-9]{5}(?![0-9])",
+    r"[2-6][0-9]{3}([ -])[0-9]{6}\1[0-9]{4}(?![0-9])",
+)
+
+
+def _cards(text: str) -> Iterator[Span]:
+    begin = 0
+    for start in range(len(text)):
+        if start < begin or re.search(r"[0-9]\.?\Z", text[max(0, start - 2) : start]):
+            continue
+        for form in _CARDS:
+            found = re.compile(form).match(text, start)
+            if found and _luhn([int(digit) for digit in found[0] if digit.isdigit()]):
+                yield found.span()
+                begin = found.end()
+                break
+
+
+def _luhn(digits: list[int]) -> bool:
+    doubled = [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
+    return (sum(digits[-1::-2]) + sum(doubled[digit] for digit in digits[-2::-2])) % 10 == 0
+
+
+def _bearers(text: str) -> Iterator[Span]:
+    at, lower = 0, text.lower() if text.isascii() else "".join(c.lower() if c.isascii() else c for c in text)
+    while (at := lower.find("bearer", at)) >= 0:
+        before, at = text[at - 1 : at], at + len("bearer")
+        between = re.match(r"[ \t:=]+|%20|\+", text[at:])
+        token = re.match(r"[A-Za-z0-9._~+/=%-]+", text[at + between.end() :]) if between else None
+        if between and token and not (before.isascii() and before.isalnum()):
+            start = at + between.end()
+            at = start + token.end()
+            yield start, at
+
+
+_FINDERS: dict[str, Callable[[str], Iterator[Span]]] = {
+    "email": _emails,
+    "ipv4": _ipv4s,
+    "ipv6": _ipv6s,
+    "card": _cards,
+    "bearer": _bearers,
+}
