@@ -16,13 +16,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from shipper import job_environment
+from shipper.asked import as_asked, contradiction, for_results
 from shipper.config import load_all, load_pipeline, resolve_uri
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import deciding
 from shipper.driver.clusters import Clusters
-from shipper.errors import ShipperError
+from shipper.errors import ShipperError, UsageError
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
 from shipper.runner import GATE_SOURCE, GRACE_SECONDS, PLAN, SHIP, JobOptions
@@ -87,7 +88,10 @@ def _set_up_logging() -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    pipeline = load_pipeline(arguments.config, arguments.pipeline)
+    whole, asked = load_pipeline(arguments.config, arguments.pipeline), JobOptions(**JobOptions.parsed(arguments))
+    if fault := contradiction(asked, whole):
+        raise UsageError(f"{fault}. Nothing was sent.")
+    pipeline = as_asked(whole, asked)
     window = parse_window(arguments.window)
     clusters = Clusters(arguments.config, () if arguments.source_only else pipeline.clusters)
     job_environment.forget([*(found.name for found in references(arguments.config, pipeline.name)), GIVEN_VARIABLE])
@@ -109,6 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
         window=window,
         folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
         engine=engine,
+        asked=for_results(whole, asked),
         ships=SHIP in steps,
         **JobOptions.parsed(arguments),
     )

@@ -11,6 +11,7 @@ from shipper.report.flow import flow
 from shipper.report.gaps import merged
 from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, prose, table, tag
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.run_folder import Asked
 from shipper.report.throughput import lanes, timeline
 from shipper.report.verdict import checks, gates
 
@@ -224,6 +225,8 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
     if report.plan and report.plan.reship:
         why = f": {report.plan.reship_reason}" if report.plan.reship_reason else "."
         lines.append(f"This run shipped anew what an earlier one had shipped (reship){why}")
+    if report.asked:
+        lines += _asked(report.asked)
     for account in found:
         own = [f"When planning: {account.plan.problem}"] if account.plan and account.plan.problem else []
         own += account.plan.warnings if account.plan else []
@@ -232,6 +235,17 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
         own += account.ship.notes if account.ship else []
         lines += [f"{account.cluster}: {note}" if several else note for note in own]
     return lines
+
+
+def _asked(asked: Asked) -> Iterator[str]:
+    if asked.plan_only:
+        yield "A dry run was asked for: nothing was sent, and the window does not count as shipped."
+    if asked.other_clusters:
+        yield f"This run was asked to ship to {', '.join(asked.clusters)} alone. What {', '.join(asked.other_clusters)} may lack is missing still."
+    if asked.rate_limit:
+        yield f"This run was asked to send no more than {asked.rate_limit} to each cluster."
+    if asked.skipped_checks:
+        yield f"Left out of the source gate, as asked: {', '.join(asked.skipped_checks)}: {asked.skip_reason}"
 
 
 def _late(ship: ShipResult) -> str:
