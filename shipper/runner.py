@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from shipper import job_environment
+from shipper.config import resolve_uri
 from shipper.config.environment import GIVEN_VARIABLE
 from shipper.config.load import load_platform, references
 from shipper.config.pipeline import Pipeline, Runner
@@ -63,6 +64,12 @@ def _option(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
+def help_of(option: str) -> str:
+    """What :class:`JobOptions` says of one, for the command line and for Airflow's form."""
+    told = {each.name: each.metadata["help"] for each in fields(JobOptions)}[option]
+    return f"{told[0].upper()}{told[1:]}."
+
+
 @dataclass(kw_only=True)
 class JobOptions:
     """What a run may be told besides its pipeline, window, id and steps. ``reship_id`` is told as ``--reship-id``."""
@@ -77,24 +84,48 @@ class JobOptions:
     files: str | None = _option(None, "these files in place of the window's, as a JSON list of paths and URIs")
     replay: str | None = _option(None, "what is shipped once more, as JSON (shipper.config.replay)")
     lines: str | None = _option(None, "how many of them preview shows")
+    to_clusters: tuple[str, ...] = _option(
+        (),
+        "ship to these clusters of the pipeline alone; the others get nothing from this run, and what they lack stays missing there",
+    )
+    rate_limit: str | None = _option(
+        None,
+        "most bytes per second on the wire to each cluster in this run, such as 5MB/s; the pipeline's and the cluster's limits hold too",
+    )
+    skip_checks: tuple[str, ...] = _option(
+        (), "leave these checks of the source gate out in this run; it takes a reason. Those of the delivery gate always hold"
+    )
+    skip_reason: str | None = _option(None, "why checks are left out, for the receipt and the report")
+    plan_only: bool = _option(
+        False,
+        "a dry run: plan, and report what would be shipped where. Nothing is sent, and the window does not count as shipped",
+    )
     brief: bool = _option(False, "leave the words at the end to the process that started this one")
 
     def words(self) -> list[str]:
         """As arguments of ``python -m spark_jobs``."""
-        told = [(_flag(each), getattr(self, each.name)) for each in fields(JobOptions)]
-        return [word for flag, value in told if value for word in ((flag,) if value is True else (flag, value))]
+        told: list[str] = []
+        for each in fields(JobOptions):
+            value = getattr(self, each.name)
+            if value is True:
+                told.append(_flag(each))
+            else:
+                values = value if isinstance(value, tuple) else (value,) if value else ()
+                told += (f"{_flag(each)}={one}" for one in values)
+        return told
 
     @staticmethod
     def add_to(parser: argparse.ArgumentParser) -> None:
         """So that what it parses has the options' names."""
         for each in fields(JobOptions):
-            action = "store_true" if each.default is False else "store"
+            action = "store_true" if each.default is False else "append" if each.default == () else "store"
             parser.add_argument(_flag(each), action=action, help=each.metadata["help"])
 
     @staticmethod
     def parsed(arguments: argparse.Namespace) -> dict[str, Any]:
         """The options' names and values."""
-        return {each.name: getattr(arguments, each.name) for each in fields(JobOptions)}
+        given = {each.name: getattr(arguments, each.name) for each in fields(JobOptions)}
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value is not None}
 
 
 def _flag(option: Field[Any]) -> str:
@@ -111,6 +142,11 @@ class Job(JobOptions):
     window_end: dt.datetime
     run_id: str
     steps: tuple[str, ...]
+
+    @property
+    def results_uri(self) -> str:
+        """The folder of the run's pipeline's folder, resolved."""
+        return self.runs_uri or resolve_uri(self.config_dir, self.pipeline.runs_uri)
 
     def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
         """Of the process that runs the steps: what every job needs, and what the files of the pipeline and its clusters refer to.

@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from shipper import job_environment
+from shipper.asked import as_asked, contradiction, for_results
 from shipper.config import load_all, load_pipeline, resolve_uri
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
@@ -23,7 +24,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.properties import deciding
 from shipper.config.replay import Replay, replayed
 from shipper.driver.clusters import Clusters
-from shipper.errors import JarsUnavailable, ShipperError
+from shipper.errors import JarsUnavailable, ShipperError, UsageError
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
 from shipper.runner import GATE_SOURCE, GRACE_SECONDS, LOOK, PLAN, SHIP, JobOptions
@@ -95,9 +96,12 @@ def _set_up_logging() -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    pipeline = load_pipeline(arguments.config, arguments.pipeline)
-    if arguments.replay:
-        pipeline = replayed(pipeline, Replay.model_validate_json(arguments.replay))
+    whole, asked = load_pipeline(arguments.config, arguments.pipeline), JobOptions(**JobOptions.parsed(arguments))
+    if asked.replay:
+        whole = replayed(whole, Replay.model_validate_json(asked.replay))
+    if fault := contradiction(asked, whole):
+        raise UsageError(f"{fault}. Nothing was sent.")
+    pipeline = as_asked(whole, asked)
     window = parse_window(arguments.window)
     clusters = Clusters(arguments.config, () if arguments.source_only else pipeline.clusters)
     job_environment.forget([*(found.name for found in references(arguments.config, arguments.pipeline)), GIVEN_VARIABLE])
@@ -120,6 +124,7 @@ def _run(arguments: argparse.Namespace) -> int:
         window=window,
         folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
         engine=engine,
+        asked=for_results(whole, asked),
         ships=SHIP in steps,
         **JobOptions.parsed(arguments),
     )

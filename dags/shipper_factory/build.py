@@ -27,15 +27,19 @@ from airflow.sdk import (
     ParamsDict,
     SyncCallback,
     TaskGroup,
+    TriggerRule,
 )
 
+from shipper.asked import skippable
 from shipper.config import load_all, load_cluster, load_pipeline, load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME as PLATFORM
 from shipper.config.schedule import Schedule
+from shipper.config.units import RATE_PATTERN
 from shipper.errors import ConfigError, ShipperError
-from shipper.runner import GATE_DELIVERY, REPORT
+from shipper.runner import GATE_DELIVERY, REPORT, help_of
+from shipper_factory import docs
 from shipper_factory.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks
 from shipper_factory.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
 from shipper_factory.operators import BrokenConfig, ResolveWindow, ShipperStep
@@ -193,9 +197,9 @@ def pipeline_dag(pipeline: Pipeline, config_dir: Path, faults: Sequence[str] = (
         max_active_runs=1,
         default_args={"owner": pipeline.owner, "retry_delay": _RETRY_DELAY},
         tags=["shipper", *(f"cluster:{name}" for name in pipeline.clusters), *([_BROKEN_TAG] if faults else [])],
-        doc_md="\n".join([*([_faults(faults)] if faults else []), _doc(pipeline)]),
+        doc_md="\n".join([*([_faults(faults)] if faults else []), docs.page(pipeline, None if faults else config_dir)]),
         auto_register=False,  # one that turns out to be broken must not be found in the module all the same
-        params=_params(),
+        params=_params(pipeline),
         deadline=_deadline(pipeline, config_dir),
         access_control={role: set(may) for role, may in pipeline.access_control.items()} or None,
         **_end_of_patience(pipeline, config_dir),
@@ -253,9 +257,10 @@ def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tupl
     options: dict[str, Any] = {"task_id": spec.name, "retries": spec.retries}
     give_up_after = pipeline.schedule and pipeline.schedule.give_up_after_seconds
     if spec.name == DELIVERED:
-        return EmptyOperator(**options)
+        # One that was skipped, since the run was for others, is no failure; with none at all there is nothing to be said.
+        return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
     if spec.step is None:
-        return ResolveWindow(settle_seconds=pipeline.source.settle_seconds, give_up_after_seconds=give_up_after, **options)
+        return ResolveWindow(pipeline=pipeline, give_up_after_seconds=give_up_after, **options)
     if spec.one_at_a_time:
         options["max_active_tis_per_dag"] = 1
     if spec.name == GATE_DELIVERY:
@@ -294,11 +299,22 @@ def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
     }
 
 
-def _params() -> dict[str, Param]:
+def _params(pipeline: Pipeline) -> dict[str, Param]:
     moment = {"type": ["null", "string"], "format": "date-time"}
+    empty = (
+        "Leave both empty for the run's data interval, which of a run by hand is the last complete window of the schedule."
+        if pipeline.schedule
+        else "This pipeline has no schedule, so a run needs both."
+    )
     return {
-        "window_start": Param(None, **moment, description="First moment of the window. Empty: the run's data interval."),
-        "window_end": Param(None, **moment, description="First moment after the window. Empty: the run's data interval."),
+        "window_start": Param(None, **moment, title="Window from", description=f"First moment of the window. {empty}"),
+        "window_end": Param(None, **moment, title="Window to", description=f"First moment after the window. {empty}"),
+        "plan_only": Param(False, type="boolean", title="Dry run", description=help_of("plan_only")),
+        "clusters": _choice(pipeline.clusters, pipeline.clusters, "Clusters", help_of("to_clusters"), minItems=1),
+        "rate_limit": Param(
+            None, type=["null", "string"], pattern=RATE_PATTERN, title="Rate limit of this run", description=help_of("rate_limit")
+        ),
+        **_skips(skippable(pipeline)),
         "reship": Param(
             False,
             type="boolean",
@@ -323,27 +339,20 @@ def _params() -> dict[str, Param]:
     }
 
 
-def _doc(pipeline: Pipeline) -> str:
-    schedule, gates = pipeline.schedule, pipeline.gates
-    rows = {
-        "schedule": f"`{schedule.cron}` ({schedule.timezone}), by data interval" if schedule else "none: by hand",
-        "files": f"`{pipeline.source.path}`",
-        "topics": ", ".join(f"`{route.topic}`" for _, route in pipeline.all_routes()),
-        "clusters": ", ".join(f"`{name}`" for name in pipeline.clusters),
-        "gate before": ", ".join(f"`{check.check}`" for check in gates.source),
-        "gate after": ", ".join(f"`{check.check}`" for check in gates.delivery),
-        "reports": f"`{pipeline.runs_uri}`, below `{pipeline.name}/`; the last line of the task `report` names the page",
-        "configuration": f"`pipelines/{pipeline.name}.yaml`",
-        "owner": pipeline.owner,
+def _choice(default: Sequence[str], of: Sequence[str], title: str, description: str, **more: Any) -> Param:
+    """Some of some words. Airflow's form offers ``examples``; what is not among them is refused when the run is asked for."""
+    words = list(of)
+    return Param(
+        list(default), type="array", items={"type": "string", "enum": words}, examples=words, title=title, description=description, **more
+    )  # fmt: skip
+
+
+def _skips(names: Sequence[str]) -> dict[str, Param]:
+    """Nothing, where no check can be left out."""
+    if not names:
+        return {}
+    reason = Param(None, type=["null", "string"], title="Why checks are left out", description=help_of("skip_reason"))
+    return {
+        "skip_checks": _choice((), names, "Source checks to leave out", help_of("skip_checks")),
+        "skip_reason": reason,
     }
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
-    return f"""\
-{pipeline.description or "Ships log files to Kafka."}
-
-| | |
-|---|---|
-{table}
-
-Clearing a task, running a window again or backfilling over it ships what is not there yet, and nothing twice.
-To ship some other window, trigger the DAG with `window_start` and `window_end`.
-"""

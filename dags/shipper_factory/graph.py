@@ -7,17 +7,19 @@
                                                                                 └▶ report
 
 Clusters know nothing of each other: one that fails stops none of the others. ``delivered`` does nothing: its state says whether the
-window is on every cluster, and with it the run's. ``report`` runs always, and fails, the run too, only if there is no report.
+window is on every cluster that the run was for, and with it the run's. ``report`` runs always, and fails, the run too, only if there is no report.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from shipper.config.pipeline import Schedule
 from shipper.errors import WindowError
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_moment
 
 RESOLVE_WINDOW, DELIVERED = "resolve_window", "delivered"
@@ -39,6 +41,8 @@ class TaskSpec:
     """Whether it waits for the same task of other runs: backfills overlap scheduled runs."""
     always: bool = False
     """Whether it runs whatever became of the tasks before it."""
+    some_suffice: bool = False
+    """Whether it runs when some of the tasks before it were skipped, and the others went well."""
 
     @property
     def task_id(self) -> str:
@@ -63,7 +67,7 @@ def pipeline_tasks(clusters: Sequence[str]) -> list[TaskSpec]:
         TaskSpec(PLAN, PLAN, after=(RESOLVE_WINDOW,), retries=1),
         TaskSpec(GATE_SOURCE, GATE_SOURCE, after=(PLAN,)),
         *shipping,
-        TaskSpec(DELIVERED, None, after=gates),
+        TaskSpec(DELIVERED, None, after=gates, some_suffice=True),
         TaskSpec(REPORT, REPORT, after=gates, always=True),
     ]
 
@@ -74,21 +78,38 @@ def _to_cluster(cluster: str) -> Iterator[TaskSpec]:
     yield TaskSpec(GATE_DELIVERY, f"{GATE_DELIVERY}:{cluster}", after=(ship.task_id,), cluster=cluster)
 
 
+def last_closed(schedule: Schedule, moment: dt.datetime) -> Window:
+    """The schedule's last window that had ended by ``moment``."""
+    ticks = Ticks(schedule)
+    window = ticks.window_of(moment)
+    return Window(ticks.before(window.start), window.start)
+
+
 def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
     """When the last file that belongs to a window has settled: a run that plans earlier would leave it out, and the next
     window's run, which looks into other folders, would not find it."""
     return window.end + dt.timedelta(seconds=settle_seconds)
 
 
-def resolve_window(start: str | None, end: str | None, interval: tuple[dt.datetime, dt.datetime] | None) -> Window:
-    """Params before interval. Raises WindowError when there is neither, or half of the one, or when it is empty."""
+def resolve_window(
+    start: str | None,
+    end: str | None,
+    interval: tuple[dt.datetime, dt.datetime] | None,
+    last_closed: Callable[[], Window | None] = lambda: None,
+) -> Window:
+    """Params before interval, that before the schedule's window that had closed last when the run was asked for. Raises WindowError when
+    there is none of them, or half of the first, or when it is empty."""
     if bool(start) != bool(end):
         given, missing = ("window_start", "window_end") if start else ("window_end", "window_start")
         raise WindowError(f"{given} is given and {missing} is not: a window needs both, or none to take the data interval")
     if start and end:
         return Window(parse_moment(start), parse_moment(end))
+    if interval is None and (closed := last_closed()):
+        return closed
     if interval is None:
-        raise WindowError(f"this run has no window: a run without a logical date has no data interval; {_REMEDY}")
+        raise WindowError(
+            f"this run has no window: the pipeline has no schedule, and a run without a logical date has no data interval; {_REMEDY}"
+        )
     # Airflow's moments are pendulum's, which lose their zone when a timedelta is added to a converted one.
     first, end = (dt.datetime.fromtimestamp(moment.timestamp(), dt.UTC) for moment in interval)
     if first == end:

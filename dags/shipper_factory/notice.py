@@ -212,13 +212,11 @@ def _failed_tasks(context: Context) -> list[str]:
 
 def _from_report(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any]) -> tuple[Message | None, str | None]:
     """What the run's report says, and where its page lies; None, None if it left none."""
-    from shipper.config import resolve_uri
     from shipper.report.message import message
     from shipper.report.results import RunReport
-    from shipper.report.run_folder import RunFolder
+    from shipper_factory.operators import folder_of, job_of
 
-    start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
-    folder = RunFolder(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name, start, end, run["run_id"])
+    folder = folder_of(job_of(run, pipeline, config_dir, ()))
     report = folder.find(REPORT, RunReport)
     return (message(report), report.page) if report else (None, None)
 

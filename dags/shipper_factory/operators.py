@@ -8,28 +8,57 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import Asset, BaseOperator, BaseSensorOperator, PokeReturnValue
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import Asset, BaseOperator, BaseSensorOperator, PokeReturnValue, RetryDecision, RetryPolicy
+from airflow.sdk.exceptions import AirflowSkipException
 
 from shipper.config.pipeline import Pipeline
 from shipper.errors import WindowError
-from shipper.runner import PLAN, REPORT, Job, new_run_id
-from shipper_factory.graph import RESOLVE_WINDOW, opens_at, resolve_window
+from shipper.runner import PLAN, REPORT, Job, JobOptions, new_run_id
+from shipper_factory.graph import RESOLVE_WINDOW, last_closed, opens_at, resolve_window
+from shipper_factory.links import ReportLink, report_url
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shipper.report.run_folder import RunFolder, StepResult
+    from shipper.windows.window import Window
     from shipper_factory.step import Child, Failure
 
+log = logging.getLogger(__name__)
+
 #: What a run may be asked for, in the form or as JSON.
-PARAMS = ("window_start", "window_end", "reship", "reship_reason", "new_ledger")
+_SAME_NAME = ("reship", "reship_reason", "new_ledger", "rate_limit", "skip_checks", "skip_reason", "plan_only")
+#: As it is called there → in JobOptions.
+OPTIONS = {name: name for name in _SAME_NAME} | {"clusters": "to_clusters"}
+PARAMS = ("window_start", "window_end", *OPTIONS)
 _WAIT_AT_MOST = 7 * 86400.0
 _LEVEL = re.compile(r"\b(DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|FAILED)\b")
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "WARNING": logging.WARNING}
+
+
+class StepFailed(SystemExit):
+    """Ends a task that has said in its log why it failed. Of any other exception Airflow would show the frames, which are its own and ours."""
+
+    def __init__(self, message: str, *, final: bool = True) -> None:
+        super().__init__(1)
+        self.message = message
+        self.final = final
+        """Whether trying again, unchanged, cannot help."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class _UnlessFinal(RetryPolicy):
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        final = isinstance(exception, StepFailed) and exception.final
+        return RetryDecision.fail("trying again, unchanged, cannot help") if final else RetryDecision.default()
 
 
 class ResolveWindow(BaseSensorOperator):
@@ -39,25 +68,30 @@ class ResolveWindow(BaseSensorOperator):
     a window by its params does not: whoever asks by hand may want what is there now.
     """
 
-    def __init__(self, *, settle_seconds: float, give_up_after_seconds: float | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: Pipeline, give_up_after_seconds: float | None = None, **kwargs: Any) -> None:
+        settle_seconds = pipeline.source.settle_seconds
         super().__init__(
             mode="reschedule",
             poke_interval=min(60.0, max(5.0, settle_seconds / 4)),
             timeout=settle_seconds + (give_up_after_seconds or _WAIT_AT_MOST),
             **kwargs,
         )
-        self.settle_seconds = settle_seconds
+        self.pipeline = pipeline
 
     def poke(self, context: Context) -> PokeReturnValue:
         params = context["params"]
-        if fault := fault_of(context["dag_run"].conf or {}, params):
-            raise AirflowFailException(fault)
+        asked = asked_for(params, self.pipeline)
+        if fault := fault_of(context["dag_run"].conf or {}, asked, self.pipeline):
+            self._refuse(f"{fault}. Nothing was sent; trigger it again")
         first, end = context.get("data_interval_start"), context.get("data_interval_end")
         try:
-            window = resolve_window(params.get("window_start"), params.get("window_end"), (first, end) if first and end else None)
+            interval = (first, end) if first and end else None
+            window = resolve_window(
+                params.get("window_start"), params.get("window_end"), interval, lambda: self._last_closed(context["dag_run"])
+            )
         except WindowError as error:
-            raise AirflowFailException(str(error)) from error
-        settled = opens_at(window, self.settle_seconds)
+            self._refuse(str(error))
+        settled = opens_at(window, self.pipeline.source.settle_seconds)
         if not params.get("window_start") and settled > dt.datetime.now(dt.UTC):
             self.log.info("window %s: its last files have settled at %s; waiting", window, settled.isoformat())
             return PokeReturnValue(is_done=False)
@@ -68,15 +102,30 @@ class ResolveWindow(BaseSensorOperator):
             # A backfill, and a run by hand, ship what they were asked for.
             "scheduled": _is_scheduled(context),
             "began": dt.datetime.now(dt.UTC).isoformat(),
-            **(reship_of(context["dag_run"], params["reship_reason"]) if params.get("reship") else {"reship": False}),
-            **({"new_ledger": True} if params.get("new_ledger") else {}),
+            **{name: getattr(asked, name) for name in OPTIONS.values() if getattr(asked, name)},
+            **(reship_of(context["dag_run"], asked.reship_reason or "dry run") if asked.reship else {}),
+            **({"skip_reason": _by(context["dag_run"], asked.skip_reason)} if asked.skip_reason else {}),
         }
-        self.log.info("window %s, shipper run %s%s", window, run["run_id"], _of_reship(run))
+        self.log.info("window %s, shipper run %s%s", window, run["run_id"], _in_words(asked, run))
         return PokeReturnValue(is_done=True, xcom_value=run)
+
+    def _refuse(self, why: str) -> NoReturn:
+        self.log.error("%s", why)
+        raise StepFailed(why)
+
+    def _last_closed(self, dag_run: Any) -> Window | None:
+        """The last whose files had settled when the run was asked for: the same however often it is cleared."""
+        schedule, asked_at = self.pipeline.schedule, getattr(dag_run, "run_after", None)
+        if schedule is None or asked_at is None:
+            return None
+        settled = asked_at.timestamp() - self.pipeline.source.settle_seconds
+        return last_closed(schedule, dt.datetime.fromtimestamp(settled, dt.UTC))
 
 
 class ShipperStep(BaseOperator):
     """Runs one step of the pipeline in a process of its own, by the same command line as ``shipper run``."""
+
+    operator_extra_links = (ReportLink(),)
 
     def __init__(
         self,
@@ -89,7 +138,7 @@ class ShipperStep(BaseOperator):
         faults: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(retry_policy=_UnlessFinal(), **kwargs)
         self.pipeline = pipeline
         self.config_dir = config_dir
         self.step = step
@@ -99,14 +148,18 @@ class ShipperStep(BaseOperator):
         """Counted from when the run's window was resolved, or a task of it was cleared."""
         self.faults = tuple(faults)
         """Of the configuration as it is now; ``pipeline`` is then what it was before."""
+        self.report_url = ""
+        """Of the run that this task is of, when it has begun."""
         self._child: Child | None = None
 
     def execute(self, context: Context) -> None:
         from shipper_factory.step import Child, failure_of, gave_up, given, result_of
 
         _refuse_broken(self.faults)
+        self._skip_what_nobody_asked_for(self._run(context))
         job = self._job(context)
-        folder = _folder(job)
+        folder = folder_of(job)
+        self.report_url = report_url(job, folder)
         self.log.info("%s of window %s/%s; results in %s", self.step, job.window_start, job.window_end, folder.uri)
         started = dt.datetime.now(dt.UTC)
         self._child = Child(job, given(job.config_dir, job.pipeline.name))
@@ -122,7 +175,13 @@ class ShipperStep(BaseOperator):
         if failure is not None:
             self._fail(failure)
         if self.asset is not None and result is not None:
-            context["outlet_events"][self.asset].extra = _summary(result)
+            context["outlet_events"][self.asset].extra = receipt(result, folder)
+
+    def _skip_what_nobody_asked_for(self, run: Mapping[str, Any]) -> None:
+        from shipper.asked import not_wanted
+
+        if why := not_wanted(self.step, run.get("to_clusters", ()), plan_only=run.get("plan_only", False)):
+            raise AirflowSkipException(why)
 
     def _seconds_left(self, context: Context) -> float | None:
         if self.give_up_after_seconds is None:
@@ -144,14 +203,13 @@ class ShipperStep(BaseOperator):
         return Failure(cause, final=True) if cause else None
 
     def _fail(self, failure: Failure) -> None:
-        """The whole of it, line by line, in the log; its first sentence, with the words that matter, in what Airflow shows of it."""
+        """The words that matter last: what the step's own log has said in full, in a sentence; what nobody has said, whole."""
         from shipper.report.message import one_sentence
 
-        short = one_sentence(failure.message)
-        if short != failure.message:
-            for line in failure.message.splitlines():
-                self.log.error("%s", line)
-        raise (AirflowFailException if failure.final else AirflowException)(short)
+        lines = [one_sentence(failure.message)] if failure.said else failure.message.splitlines()
+        for line in lines:
+            self.log.error("%s", line)
+        raise StepFailed(one_sentence(failure.message), final=failure.final)
 
     def _count(self, result: StepResult) -> None:
         from shipper_factory.step import emit
@@ -169,24 +227,16 @@ class ShipperStep(BaseOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         run: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=RESOLVE_WINDOW)
         if run is None:
-            raise AirflowFailException(f"this run has no window, so {self.step} has nothing to do; see {RESOLVE_WINDOW}")
+            why = f"this run has no window, so {self.step} has nothing to do; see {RESOLVE_WINDOW}"
+            self.log.error("%s", why)
+            raise StepFailed(why)
         return run
 
     def _job(self, context: Context) -> Job:
         run = self._run(context)
-        return Job(
-            pipeline=self.pipeline,
-            config_dir=self.config_dir,
-            window_start=dt.datetime.fromisoformat(run["window_start"]),
-            window_end=dt.datetime.fromisoformat(run["window_end"]),
-            run_id=run["run_id"],
-            steps=(self.step,),
-            reship=run["reship"],
-            scheduled=run.get("scheduled", False) and self.step == PLAN,
-            reship_id=run.get("reship_id"),
-            reship_reason=run.get("reship_reason"),
-            new_ledger=run.get("new_ledger", False),
-        )
+        job = job_of(run, self.pipeline, self.config_dir, (self.step,))
+        job.scheduled = job.scheduled and self.step == PLAN
+        return job
 
     def _pass_on(self, line: str) -> None:
         """A line of the child's log at the level that its first words name."""
@@ -207,38 +257,77 @@ class BrokenConfig(BaseOperator):
 
 def _refuse_broken(faults: Sequence[str]) -> None:
     if faults:
-        raise AirflowFailException("the configuration is broken, so nothing is shipped:\n" + "\n".join(faults))
+        for line in ("the configuration is broken, so nothing is shipped:", *faults):
+            log.error("%s", line)
+        raise StepFailed(f"the configuration is broken, so nothing is shipped: {faults[0]}")
 
 
-def fault_of(conf: Mapping[str, Any], params: Mapping[str, Any]) -> str | None:
+def job_of(run: Mapping[str, Any], pipeline: Pipeline, config_dir: Path, steps: tuple[str, ...]) -> Job:
+    """``run``: what the run's first task said of it."""
+    from shipper.asked import dry_runs_uri
+
+    options = {each.name: run[each.name] for each in fields(JobOptions) if each.name in run}
+    start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
+    told = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    job = Job(
+        pipeline=pipeline, config_dir=config_dir, window_start=start, window_end=end, run_id=run["run_id"], steps=steps, **told
+    )  # fmt: skip
+    return replace(job, runs_uri=dry_runs_uri(job)) if job.plan_only else job
+
+
+def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
+    """What a run was asked for, in the form or as JSON. All clusters are none in particular."""
+    given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
+    if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
+        del given["to_clusters"]
+    return JobOptions(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+
+
+def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
     """What is wrong with what a run was asked for: a word that nobody knows would otherwise change nothing, unseen."""
+    from shipper.asked import contradiction
     from shipper.config.rules import suggestion
 
     unknown = [f"{name!r}{suggestion(name, PARAMS)}" for name in conf if name not in PARAMS]
     if unknown:
-        return f"this run was asked for with what shipper does not know: {'; '.join(unknown)}. Nothing was sent; trigger it again"
-    if params.get("reship") and not str(params.get("reship_reason") or "").strip():
+        return f"this run was asked for with what shipper does not know: {'; '.join(unknown)}"
+    if "clusters" in conf and not conf["clusters"]:
+        return "`clusters` names no cluster, so nothing could be shipped: name some, or leave it out for all"
+    if asked.reship and not asked.plan_only and not (asked.reship_reason or "").strip():
         return (
-            "`reship` sends every file of the window once more, and readers see those records twice: say why in `reship_reason`. "
-            "Nothing was sent; trigger it again, without `reship` if only what is missing is to be sent"
+            "`reship` sends every file of the window once more, and readers see those records twice: say why in `reship_reason`, or leave "
+            "`reship` off if only what is missing is to be sent"
         )
-    return None
+    return contradiction(asked, pipeline)
 
 
 def reship_of(dag_run: Any, reason: str) -> dict[str, Any]:
     """A reship of this DAG run. Its id is the same however often the run or a task of it is cleared, so it is done once."""
     asked = json.dumps([dag_run.dag_id, dag_run.run_id, dag_run.conf or {}], sort_keys=True, default=str)
-    who = getattr(dag_run, "triggering_user_name", None)
-    by = f"{who}, DAG run {dag_run.run_id}" if who else f"DAG run {dag_run.run_id}"
     return {
         "reship": True,
         "reship_id": f"reship-{hashlib.sha256(asked.encode()).hexdigest()[:12]}",
-        "reship_reason": f"{' '.join(reason.split())} ({by})",
+        "reship_reason": _by(dag_run, reason),
     }
 
 
-def _of_reship(run: Mapping[str, Any]) -> str:
-    return f", reship: {run['reship_reason']}" if run["reship"] else ""
+def _by(dag_run: Any, reason: str) -> str:
+    """The reason, on one line, and who gave it."""
+    who = getattr(dag_run, "triggering_user_name", None)
+    return f"{' '.join(reason.split())} ({f'{who}, ' if who else ''}DAG run {dag_run.run_id})"
+
+
+def _in_words(asked: JobOptions, run: Mapping[str, Any]) -> str:
+    """What this run does otherwise than a run of the schedule, for the log."""
+    said = [
+        "a dry run: nothing is sent" if asked.plan_only else "",
+        f"to {', '.join(asked.to_clusters)} alone" if asked.to_clusters else "",
+        f"at most {asked.rate_limit} to each cluster" if asked.rate_limit else "",
+        f"without the source checks {', '.join(asked.skip_checks)}: {run['skip_reason']}" if asked.skip_checks else "",
+        f"reship: {run['reship_reason']}" if asked.reship else "",
+        "the old ledger is given up" if asked.new_ledger else "",
+    ]
+    return "".join(f"; {text}" for text in said if text)
 
 
 def _is_scheduled(context: Context) -> bool:
@@ -246,23 +335,29 @@ def _is_scheduled(context: Context) -> bool:
     return getattr(kind, "value", kind) == "scheduled"
 
 
-def _folder(job: Job) -> RunFolder:
-    from shipper.config import resolve_uri
+def folder_of(job: Job) -> RunFolder:
     from shipper.report.run_folder import RunFolder
 
-    uri = resolve_uri(job.config_dir, job.pipeline.runs_uri)
-    return RunFolder(uri, job.pipeline.name, job.window_start, job.window_end, job.run_id)
+    return RunFolder(job.results_uri, job.pipeline.name, job.window_start, job.window_end, job.run_id)
 
 
-def _summary(result: StepResult) -> dict[str, Any]:
-    """What a consumer of the asset's event needs to read the window, and no more."""
+def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
+    """What a consumer of the asset's event needs to read the window, and what a person asks about it: what is there, what this run sent, what
+    was asked of it, which checks hold, and where the report will lie (it is made when every cluster is done)."""
     from shipper.report.results import DeliveryGateResult
 
-    summary: dict[str, Any] = {
+    found: dict[str, Any] = {
         "window_start": result.window_start.isoformat(),
         "window_end": result.window_end.isoformat(),
         "run_id": result.run_id,
+        "report": folder.path("report.html"),
     }
     if isinstance(result, DeliveryGateResult):
-        summary["records"] = {topic.topic: topic.ledger for topic in result.topics}
-    return summary
+        found["cluster"] = result.cluster
+        found["records"] = {topic.topic: topic.ledger for topic in result.topics}
+        found["sent"] = {topic.topic: topic.delivered for topic in result.topics}
+        found["before"] = {topic.topic: topic.before for topic in result.topics}
+        found["checks"] = {check.check: "passed" if check.passed else "failed" for check in result.checks}
+    if result.asked:
+        found["asked"] = result.asked.model_dump(mode="json", exclude_defaults=True)
+    return found

@@ -49,6 +49,9 @@ class Child:
         self._stop_at: float | None = None
         self._runner = job.pipeline.runner
         self._kill_at: float | None = None
+        # Airflow's supervisor. If it is killed, nobody hears or heartbeats this task any more, and Airflow will try it again: what it runs
+        # must be gone by then. (If this process is killed, its child sees that by itself.)
+        self._supervisor = os.getppid()
         # An Airflow task's stdin is its line to the supervisor, and its stderr is logged as errors: pass on neither.
         self._process = subprocess.Popen(
             job.command(),
@@ -88,6 +91,8 @@ class Child:
             gone = self._process.poll() is not None
             if not chunk and (ready or gone):
                 break
+            if os.getppid() != self._supervisor and self._kill_at is None:
+                self.ask_to_stop()
             if self._stop_at is not None and time.monotonic() > self._stop_at and self._kill_at is None:
                 self.gave_up = True
                 self.ask_to_stop()
@@ -145,6 +150,8 @@ class Failure:
     message: str
     final: bool
     """Whether trying again, unchanged, cannot help."""
+    said: bool = False
+    """Whether the step's own log has it already."""
 
 
 def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | None:
@@ -169,7 +176,7 @@ def failure_of(step: str, exit_code: int, result: StepResult | None, folder: Run
         return None  # it was written; what it says of the run is not said of the step
     if result is not None and result.status == "failed":
         final = final or result.final
-        return Failure(result.error or f"{step} failed and does not say why; its log is above", final)
+        return Failure(result.error or f"{step} failed and does not say why; its log is above", final, said=bool(result.error))
     if exit_code == -signal.SIGKILL:
         return Failure(
             f"{step} was killed before it could say why, most likely by the kernel because memory ran out: lower "

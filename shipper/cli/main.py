@@ -1,4 +1,4 @@
-"""The command line: ``shipper validate · schema · plan · preview · gates · run · replay · gaps · …``; ``_Commands`` has them all.
+"""The command line: ``shipper new · validate · plan · preview · gates · run · replay · gaps · …``; ``_Commands`` has them all.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -24,11 +24,24 @@ import typer
 from typer.rich_utils import rich_format_error
 
 from shipper import runner
+from shipper.asked import steps_of
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.lazy import LazyGroup
 from shipper.cli.lint import missing_notifiers, slow_patterns
+from shipper.cli.run_options import (
+    NewLedger,
+    OfClusters,
+    PlanOnly,
+    RateLimit,
+    Reship,
+    ReshipReason,
+    Scheduled,
+    SkipChecks,
+    SkipReason,
+    new_job,
+)
 from shipper.cli.show import show_gate, show_plan, show_run
-from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate, resolve_uri
+from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
 from shipper.config.pipeline import Runner
@@ -37,10 +50,8 @@ from shipper.report import schema as report_schema
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
-from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import write_anything
-from shipper.windows.window import parse_window
 
 out = Terminal()
 err = Terminal(stderr=True)
@@ -63,6 +74,7 @@ class _Commands(LazyGroup):
         "environment": "shipper.cli.environment",
         "preview": "shipper.cli.preview",
         "replay": "shipper.cli.replay",
+        "new": "shipper.cli.new",
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
 
@@ -76,19 +88,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 WindowText = Annotated[str, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")]
-Scheduled = Annotated[
-    bool, typer.Option("--scheduled", help="As a run of the schedule: also ship what came late before it (`source.lookback`).")
-]
-Reship = Annotated[
-    bool, typer.Option("--reship", help="Send every file of the window once more, whole; readers will see their records twice.")
-]
-NewLedger = Annotated[
-    bool,
-    typer.Option(
-        "--new-ledger", help="Go on although the ledger is gone or was made anew: what it knew counts as never shipped."
-    ),
-]
-ReshipReason = Annotated[str | None, typer.Option("--reason", help="Why --reship: for the ledger and the report.")]
 
 
 def _version(wanted: bool) -> None:
@@ -249,9 +248,8 @@ def plan(
 ) -> None:
     """Shows what a run of the window would ship, and what each cluster holds already. Sends nothing."""
     with tempfile.TemporaryDirectory(prefix="shipper-plan-") as folder:
-        job, run_folder = _job(
-            pipeline, window, config, (runner.PLAN,), reship=reship, scheduled=scheduled, new_ledger=new_ledger, runs_uri=folder
-        )
+        told = {"reship": reship, "scheduled": scheduled, "new_ledger": new_ledger, "runs_uri": folder}
+        job, run_folder = new_job(pipeline, window, config, (runner.PLAN,), **told)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.PLAN, PlanResult)
     if result is None:
@@ -283,7 +281,7 @@ def gates(
     """
     with tempfile.TemporaryDirectory(prefix="shipper-gates-") as folder:
         steps = (runner.PLAN, runner.GATE_SOURCE)
-        job, run_folder = _job(pipeline, window, config, steps, reship=False, runs_uri=folder, source_only=True)
+        job, run_folder = new_job(pipeline, window, config, steps, runs_uri=folder, source_only=True)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.GATE_SOURCE, GateResult)
         if result is None:
@@ -305,13 +303,20 @@ def run(
     reship: Reship = False,
     reason: ReshipReason = None,
     new_ledger: NewLedger = False,
+    cluster: OfClusters = None,
+    rate_limit: RateLimit = None,
+    skip_check: SkipChecks = None,
+    skip_reason: SkipReason = None,
+    plan_only: PlanOnly = False,
     as_json: Json = False,
 ) -> None:
     """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without Airflow. --json prints report.json."""
-    if reason and not reship:
-        raise UsageError("--reason says why files are sent again; it needs --reship")
-    steps = tuple(runner.step_names(load_pipeline(config, pipeline).clusters))
-    job, folder = _job(pipeline, window, config, steps, reship=reship, scheduled=scheduled, reason=reason, new_ledger=new_ledger)
+    job, folder = new_job(
+        pipeline, window, config, (), reship=reship, scheduled=scheduled, reship_reason=reason, new_ledger=new_ledger,
+        to_clusters=tuple(cluster or ()), rate_limit=rate_limit, skip_checks=tuple(skip_check or ()), skip_reason=skip_reason,
+        plan_only=plan_only,
+    )  # fmt: skip
+    job.steps = tuple(steps_of(job.pipeline, job))
     folder.make()
     stopped: Stopped | None = None
     try:
@@ -329,46 +334,6 @@ def run(
     else:
         show_run(result, out, err)
     raise typer.Exit(code)
-
-
-def _job(
-    name: str,
-    window: str,
-    config: Path,
-    steps: tuple[str, ...],
-    *,
-    reship: bool,
-    scheduled: bool = False,
-    reason: str | None = None,
-    new_ledger: bool = False,
-    runs_uri: str | None = None,
-    source_only: bool = False,
-) -> tuple[runner.Job, RunFolder]:
-    parsed = parse_window(window)
-    pipeline = load_pipeline(config, name)
-    if scheduled and pipeline.schedule is None:
-        raise UsageError(f"--scheduled: pipeline {name} has no `schedule`, so there are no windows before this one; leave it out")
-    if scheduled and reship:
-        raise UsageError(
-            "--scheduled and --reship contradict each other: a run that ships files again does not look back; choose one"
-        )
-    job = runner.Job(
-        pipeline,
-        config,
-        parsed.start,
-        parsed.end,
-        runner.new_run_id(),
-        steps,
-        reship=reship,
-        reship_reason=reason,
-        scheduled=scheduled,
-        new_ledger=new_ledger,
-        runs_uri=runs_uri,
-        source_only=source_only,
-        brief=True,
-    )
-    uri = runs_uri or resolve_uri(config, pipeline.runs_uri)
-    return job, RunFolder(uri, name, parsed.start, parsed.end, job.run_id)
 
 
 def main() -> None:

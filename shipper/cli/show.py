@@ -86,6 +86,9 @@ def show_gate(result: GateResult, out: Terminal, err: Terminal) -> None:
 
 
 def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
+    if result.asked and result.asked.plan_only and result.plan:
+        show_plan(result.plan, out, err)
+        out.say("A dry run: nothing was sent, and the window does not count as shipped.", "bold")
     topics = table("cluster", "topic", ">delivered", ">before", ">bytes")
     for ship in result.ships:
         for topic in ship.topics:

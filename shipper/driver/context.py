@@ -18,7 +18,7 @@ from shipper.driver.pieces import file_id
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile
-from shipper.report.run_folder import RunFolder
+from shipper.report.run_folder import Asked, RunFolder
 from shipper.runner import JobOptions
 from shipper.types import FileId
 from shipper.windows.window import Window
@@ -34,6 +34,8 @@ class RunContext(JobOptions):
     window: Window
     folder: RunFolder
     engine: Engine
+    asked: Asked | None = None
+    """What was asked of this run alone. ``pipeline`` and ``clusters`` are already those of such a run."""
     ships: bool = False
     """Whether a ship is among the steps that this process runs."""
     bytes_to_read: int = 0
@@ -83,6 +85,7 @@ class RunContext(JobOptions):
             "window_start": self.window.start,
             "window_end": self.window.end,
             "run_id": self.folder.run_id,
+            "asked": self.asked,
         }
 
     def splits_of(self, files: Iterable[PlannedFile]) -> dict[FileId, range]:

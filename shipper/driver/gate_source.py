@@ -44,7 +44,11 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     nothing_left = not left and (planned.files or may_be_empty)
     if nothing_left or not checks:
         result.status = "skipped"
-        result.scope = "nothing is left to ship" if nothing_left else "late files alone, and no check looks into files"
+        result.scope = (
+            "nothing is left to ship" if nothing_left
+            else "every check was left out, as asked" if context.skip_checks
+            else "late files alone, and no check looks into files"
+        )  # fmt: skip
         result.finished_at = dt.datetime.now(dt.UTC)
         return result
     if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):

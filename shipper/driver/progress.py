@@ -59,6 +59,8 @@ class Progress:
         self.stalled: DeliveryError | None = None
         """Why the job was stopped, if it was since nothing moved."""
         self._silent_until = 0.0
+        self._told: tuple[object, ...] = ()
+        """The figures of the last line."""
 
     def __enter__(self) -> Progress:
         self._thread.start()
@@ -122,6 +124,10 @@ class Progress:
                 self._silent_until = seconds + _SILENT_SECONDS
                 say(f"{self._order.cluster}: nothing is committed yet, {format_duration(seconds)} after Spark began to read")
             return
+        figures = (self._records, len(self._ended), self._parked)
+        if figures == self._told and seconds < self._silent_until:
+            return  # it would be that line again, with another rate
+        self._told, self._silent_until = figures, seconds + _SILENT_SECONDS
         share = len(self._ended) / max(1, len(self._order.splits))
         eta = f", about {format_duration(seconds / share - seconds)} left" if share > 0.02 else ""
         rate = self._records / seconds

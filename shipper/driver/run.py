@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shipper.driver.context import RunContext
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
-from shipper.report.message import summary
+from shipper.report.message import details, summary
 from shipper.report.page import render
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
@@ -94,6 +94,8 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         say(f"{step_label(name, cluster)}: {result.error}; a later attempt has left its result")
         return code or 1
     context.folder.write(result_name, result)
+    for line in () if context.brief else details(result):
+        say(line)
     if result.status == "failed" and name != REPORT:  # a report that is written has done its work
         say(f"{step_label(name, cluster)} FAILED{'' if context.brief else f': {result.error}'}")
         return code or 1
@@ -167,9 +169,11 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
     planned, gate = folder.find(PLAN, PlanResult), folder.find(GATE_SOURCE, GateResult)
     ships = [folder.find(f"{SHIP}.{cluster}", ShipResult) for cluster in pipeline.clusters]
     delivery_gates = [folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult) for cluster in pipeline.clusters]
-    expected: list[tuple[str, StepResult | None]] = [(PLAN, planned), (GATE_SOURCE, gate)]
-    for cluster, shipped, judged in zip(pipeline.clusters, ships, delivery_gates, strict=True):
-        expected += [(f"{SHIP}:{cluster}", shipped), (f"{GATE_DELIVERY}:{cluster}", judged)]
+    expected: list[tuple[str, StepResult | None]] = [(PLAN, planned)]
+    if not context.plan_only:
+        expected.append((GATE_SOURCE, gate))
+        for cluster, shipped, judged in zip(pipeline.clusters, ships, delivery_gates, strict=True):
+            expected += [(f"{SHIP}:{cluster}", shipped), (f"{GATE_DELIVERY}:{cluster}", judged)]
     if planned and gate:
         planned = as_gated(planned, gate)
     cause = _first_cause(expected)

@@ -209,9 +209,10 @@ class ClusterShip:
         if left.older:
             result.notes.append(shipped_under_another(len(left.older)))
         if earlier := taken.chunks.records_of_run(context.folder.run_id):
-            result.notes.append(
-                f"{earlier:,} of the records that were there were sent by an earlier attempt of this very run, which ended before it could report."
-            )
+            result.by_earlier_attempts = earlier
+            note = f"{earlier:,} of the records that were there were sent by an earlier attempt of this very run."
+            say(f"{self._cluster.name}: {note}")
+            result.notes.append(note)
         late = [file for file in left.left if file in self._late_windows]
         result.late_files, result.late_windows = len(late), len({self._late_windows[file] for file in late})
         before = taken.chunks.records_by_topic(

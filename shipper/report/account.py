@@ -189,6 +189,8 @@ class RunStep:
 
 def steps(report: RunReport) -> list[RunStep]:
     """All steps in the order of a run, with those that left no result."""
+    if report.asked and report.asked.plan_only:
+        return [RunStep("plan", None, report.plan)]
     found = [RunStep("plan", None, report.plan), RunStep("gate_source", None, report.gate_source)]
     for account in accounts(report):
         found += [RunStep("ship", account.cluster, account.ship), RunStep("gate_delivery", account.cluster, account.gate)]

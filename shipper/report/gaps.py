@@ -140,10 +140,11 @@ def _gap(
         return gap("its source gate is closed")
     covered = [run.covered[cluster] for run in runs if cluster in run.covered and _covers(run.covered[cluster], window)]
     if not covered:
-        if own:
+        if any(cluster not in run.others for run in own):
             return gap("its run failed, or is not over")
         ledger = held(cluster)
-        return None if ledger and ledger.window_complete(window) else gap("no run")
+        why = "its run was asked to ship to other clusters alone" if own else "no run"
+        return None if ledger and ledger.window_complete(window) else gap(why)
     left = next((one for one in covered[-1].uncovered if one.window == str(window)), None)
     if left is None:
         return None

@@ -10,11 +10,12 @@ from shipper.config.units import format_bytes
 from shipper.report.account import Account, RunStep, accounts
 from shipper.report.markup import number, plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
-from shipper.report.results import GateResult, RunReport, ShipResult
+from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import StepResult
 from shipper.report.verdict import checks, verdict
 
 Ending = Literal["failure", "warning", "success"]
+_MOST_LINES = 20
 LONGEST = 400
 """Characters of a cause."""
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`“\"(])")
@@ -35,7 +36,10 @@ class Message:
 
 def message(report: RunReport) -> Message:
     found, ending = accounts(report), verdict(report)
-    clusters = tuple(_cluster(account) for account in found)
+    dry = report.plan if report.asked and report.asked.plan_only else None
+    clusters = tuple(
+        _planned_for(account.plan, bool(dry.files)) if dry and account.plan else _cluster(account) for account in found
+    )
     if ending.state == "failed":
         cause = _closed(report, ending.failed) or (one_sentence(ending.cause) if ending.cause else None)
         return Message("failure", ending.headline, cause, ending.failed, clusters)
@@ -101,6 +105,31 @@ def summary(result: StepResult) -> str:
     return (result.page or "") if isinstance(result, RunReport) else ""
 
 
+def details(result: StepResult) -> list[str]:
+    """What a step found, a line for each figure that somebody may look for: the records of each topic, each check that does not hold. They come
+    before what the step did as a whole."""
+    if isinstance(result, ShipResult):
+        topics = [topic for topic in result.topics if topic.delivered or topic.parked]
+        lines = [_topic(topic) for topic in topics[:_MOST_LINES]]
+        return [*lines, *([f"… and {plural(len(topics) - _MOST_LINES, 'more topic')}"] if topics[_MOST_LINES:] else [])]
+    if isinstance(result, GateResult):
+        failed = [check for check in result.checks if not check.passed]
+        lines = [_check(check) for check in failed[:_MOST_LINES]]
+        return [*lines, *([f"… and {plural(len(failed) - _MOST_LINES, 'more check')}"] if failed[_MOST_LINES:] else [])]
+    return []
+
+
+def _topic(topic: TopicAccount) -> str:
+    parked = f", {number(topic.parked)} parked and not sent" if topic.parked else ""
+    return f"topic {topic.topic}: {plural(topic.delivered, 'record')} sent, {format_bytes(topic.delivered_bytes)}{parked}"
+
+
+def _check(check: CheckResult) -> str:
+    expected, observed = (one_sentence(text) for text in (check.expected, check.observed))
+    word = "FAILED" if check.severity == "block" else "WARN"
+    return f"{word} check {check.check}: expected {expected}, observed {observed}"
+
+
 def _plan(result: PlanResult) -> str:
     left_out = f", {plural(len(result.left_out), 'file')} left out" if result.left_out else ""
     found = f"{plural(len(result.files), 'file')}, {format_bytes(result.total_bytes)}{left_out}"
@@ -116,18 +145,24 @@ def _planned_for(found: ClusterPlan, any_files: bool) -> str:
 
 
 def _ship(result: ShipResult) -> str:
+    mine = (
+        f", {number(result.by_earlier_attempts)} of them by an earlier attempt of this run" if result.by_earlier_attempts else ""
+    )
     counts = [
-        (result.before, "were there before"),
+        (result.before, f"were there before{mine}"),
         (sum(result.quarantined.values()), "quarantined"),
         (sum(result.filtered.values()), "filtered"),
     ]
-    return "; ".join([f"{plural(result.delivered, 'record')} sent", *(f"{number(n)} {what}" for n, what in counts if n)])
+    files = f" of {plural(len(result.files) - result.unread_files, 'file')}" if result.delivered and result.files else ""
+    return "; ".join([f"{plural(result.delivered, 'record')}{files} sent", *(f"{number(n)} {what}" for n, what in counts if n)])
 
 
 def _gate(result: GateResult) -> str:
+    without = result.asked.skipped_checks if result.asked and result.cluster is None else []
+    left_out = f"; left out, as asked: {', '.join(without)}" if without else ""
     if not result.checks:
-        return result.scope
+        return result.scope + left_out
     passed = sum(check.passed for check in result.checks)
     failed = [check.check for check in result.checks if not check.passed]
     held = f"{passed} of {plural(len(result.checks), 'check')} passed"
-    return f"{held}; not: {', '.join(failed[:5])}{', …' if failed[5:] else ''}" if failed else held
+    return (f"{held}; not: {', '.join(failed[:5])}{', …' if failed[5:] else ''}" if failed else held) + left_out

@@ -61,9 +61,14 @@ class _LeftPlan(_LeftResult):
     files: list[_LeftPlannedFile] = []
 
 
+class _LeftAsked(BaseModel):
+    other_clusters: list[str] = []
+
+
 class _LeftGate(_LeftResult):
     checks: list[_LeftCheck] = []
     coverage: Coverage | None = None
+    asked: _LeftAsked | None = None
 
 
 class _LeftReport(_LeftResult):
@@ -128,6 +133,8 @@ class WindowRun:
     """Whether a check of the source gate did not hold; None: the gate left no result, or could not be evaluated."""
     covered: dict[str, Coverage]
     """Cluster whose delivery gate has passed → what was complete there then."""
+    others: frozenset[str] = frozenset()
+    """Clusters that it was asked to leave alone."""
 
 
 def window_runs(runs_uri: str, pipeline: str, clusters: Collection[str], start: dt.datetime, end: dt.datetime) -> list[WindowRun]:
@@ -241,7 +248,8 @@ def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collectio
         gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
-    return WindowRun(window, run_id, closed, covered)
+    others = source.asked.other_clusters if source and source.asked else ()
+    return WindowRun(window, run_id, closed, covered, frozenset(others))
 
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:

@@ -183,6 +183,8 @@ class ShipResult(StepResult):
     """Records of files that were not even read, because the ledger held all of them.
     read + unread = filtered + quarantined + delivered + before."""
     unread_files: int = 0
+    by_earlier_attempts: int = 0
+    """Of the records that were there before, those that an earlier attempt of this very run had sent: one that was killed, or was cleared."""
     late_files: int = 0
     """Files of earlier windows that this run had to ship, since they came late or an earlier run did not get to them."""
     late_windows: int = 0

@@ -39,6 +39,23 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Asked(Result):
+    """What was asked of this run alone, beyond its window and `reship`."""
+
+    clusters: list[str] = []
+    """It ships to these alone; empty: to all of the pipeline's."""
+    other_clusters: list[str] = []
+    """Those of the pipeline that get nothing from it."""
+    rate_limit: str = ""
+    """A cap of its own, such as `5MB/s`."""
+    skipped_checks: list[str] = []
+    """Checks of the source gate that were left out."""
+    skip_reason: str = ""
+    """Why, in the words of whoever asked."""
+    plan_only: bool = False
+    """A dry run: planned and reported, nothing sent."""
+
+
 class StepResult(Result):
     """Common to all steps. Times are UTC."""
 
@@ -55,6 +72,8 @@ class StepResult(Result):
     """Whether trying a failed step again, unchanged, cannot help."""
     started_at: dt.datetime
     finished_at: dt.datetime
+    asked: Asked | None = None
+    """None: nothing but the window."""
     phases: dict[str, float] = {}
     """What the step spent its time on, in seconds. The first step of a process also says how long Python took to begin, before `started_at`."""
     source_requests: dict[str, int] = {}

@@ -12,6 +12,7 @@ from shipper.report.gaps import merged
 from shipper.report.markup import Column, Html, Row, duration, folded, join, moment, number, plural, prose, table, tag
 from shipper.report.plan_result import ReplayOf
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.run_folder import Asked
 from shipper.report.throughput import lanes, timeline
 from shipper.report.verdict import checks, gates
 
@@ -227,6 +228,8 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
         lines.append(f"This run shipped anew what an earlier one had shipped (reship){why}")
     if report.plan and report.plan.replay:
         lines.append(_replayed(report.plan.replay))
+    if report.asked:
+        lines += _asked(report.asked)
     for account in found:
         own = [f"When planning: {account.plan.problem}"] if account.plan and account.plan.problem else []
         own += account.plan.warnings if account.plan else []
@@ -250,6 +253,17 @@ def _replayed(asked: ReplayOf) -> str:
     )
     where = f"to topics that begin with {asked.topic_prefix}" if asked.topic_prefix else "to the same topics once more"
     return f"This is replay {asked.id} of {asked.pipeline}{what}, {where}: {asked.reason}"
+
+
+def _asked(asked: Asked) -> Iterator[str]:
+    if asked.plan_only:
+        yield "A dry run was asked for: nothing was sent, and the window does not count as shipped."
+    if asked.other_clusters:
+        yield f"This run was asked to ship to {', '.join(asked.clusters)} alone. What {', '.join(asked.other_clusters)} may lack is missing still."
+    if asked.rate_limit:
+        yield f"This run was asked to send no more than {asked.rate_limit} to each cluster."
+    if asked.skipped_checks:
+        yield f"Left out of the source gate, as asked: {', '.join(asked.skipped_checks)}: {asked.skip_reason}"
 
 
 def _late(ship: ShipResult) -> str:

@@ -14,6 +14,7 @@ from shipper.config.records import UNREADABLE
 from shipper.report.account import Account, RunStep, accounts, steps
 from shipper.report.counts import disagreement
 from shipper.report.markup import number, plural, utc, words
+from shipper.report.plan_result import ClusterPlan
 from shipper.report.results import CheckResult, GateResult, RunReport
 
 State = Literal["shipped", "nothing", "doubt", "failed"]
@@ -48,12 +49,16 @@ def verdict(report: RunReport) -> Verdict:
     found = accounts(report)
     if report.status == "failed" or report.first_cause or any(step.failed for step in steps(report)):
         return _failed(report, found)
-    doubts, missing = tuple(_doubts(report, found)), tuple(_missing(report, found))
+    dry = bool(report.asked and report.asked.plan_only)
+    doubts, missing = () if dry else tuple(_doubts(report, found)), tuple(_missing(report, found))
     mend = tuple(
-        Caveat(f"{account.cluster}: {text}", "notes") for account in found if account.plan for text in account.plan.warnings
+        Caveat(f"{account.cluster}: {text}", "notes")
+        for account in found
+        if account.plan
+        for text in ([*account.plan.warnings, account.plan.problem] if dry and account.plan.problem else account.plan.warnings)
     )
     shipped = [account for account in found if account.outcome == "shipped"]
-    headline = _shipped(shipped) if shipped else _nothing(report, found)
+    headline = (_dry_run(found) if dry else _shipped(shipped) if shipped else _nothing(report, found)) + _but_asked(report)
     if doubts:
         but = (
             "but much of it is in quarantine"
@@ -79,6 +84,30 @@ def _shipped(shipped: list[Account]) -> str:
     if len(names) > 1 and len({account.delivered for account in shipped}) == 1:
         return f"Shipped {plural(shipped[0].delivered, 'record')} to each of {to}"
     return f"Shipped {plural(total, 'record')} to {to}{' in all' if len(names) > 1 else ''}"
+
+
+def _dry_run(found: list[Account]) -> str:
+    """``Dry run: nothing was sent; frankfurt lacks 3 files, singapore lacks nothing``."""
+    lacks = [f"{account.cluster} {_lacks(account.plan)}" for account in found if account.plan]
+    return f"Dry run: nothing was sent; {', '.join(lacks)}" if lacks else "Dry run: nothing was sent"
+
+
+def _lacks(plan: ClusterPlan) -> str:
+    if plan.problem:
+        return "cannot be shipped to"
+    return f"lacks {plural(plan.left_files, 'file')}" if plan.left_files else "lacks nothing"
+
+
+def _but_asked(report: RunReport) -> str:
+    """What a person left out of this run."""
+    if report.asked is None or report.asked.plan_only:
+        return ""
+    said = []
+    if checks := report.asked.skipped_checks:
+        said.append(f"without the source check{'s' if checks[1:] else ''} {words(checks)}")
+    if others := report.asked.other_clusters:
+        said.append(f"{words(others)} {'were' if others[1:] else 'was'} left out, as asked")
+    return "".join(f"; {text}" for text in said)
 
 
 def _nothing(report: RunReport, found: list[Account]) -> str:

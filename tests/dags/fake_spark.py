@@ -20,6 +20,7 @@ from typing import Any
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
+from shipper.runner import JobOptions
 
 EXIT_CODES = {"ok": 0, "gather": 0, "warn": 0, "silent": 0, "fail": 1, "template": 1, "usage": 2}
 
@@ -63,11 +64,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     for option in ("-m", "--config", "--pipeline", "--run-id", "--window"):
         parser.add_argument(option)
-    parser.add_argument("--reship", action="store_true")
-    parser.add_argument("--scheduled", action="store_true")
-    parser.add_argument("--new-ledger", action="store_true")
-    parser.add_argument("--reship-id")
-    parser.add_argument("--reship-reason")
+    JobOptions.add_to(parser)
     parser.add_argument("step")
     arguments = parser.parse_args()
     folder, step = Path(os.environ["SPARK_FAKE"]), arguments.step
@@ -93,7 +90,7 @@ def main() -> int:
     else:
         common["error"] = "no file {{ 6 * 7 }} there" if word == "template" else f"{step} says why it failed"
     if word != "silent":
-        runs = Path(arguments.config).parent / "runs"
+        runs = arguments.runs_uri or Path(arguments.config).parent / "runs"
         run_folder = RunFolder(str(runs), arguments.pipeline, start, end, arguments.run_id)
         left = gathered(run_folder, common) if word == "gather" else result(step, word, common)
         run_folder.write(step.replace(":", "."), left)

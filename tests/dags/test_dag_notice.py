@@ -104,7 +104,7 @@ def test_run_with_a_warning_is_told_once(
 
 def test_run_without_a_window_is_told_too(notify: Callable[..., None], notices: Path) -> None:
     notify(entry(notices))
-    assert dags()["web"].test(logical_date=None, run_conf={}).state == "failed"
+    assert dags()["web"].test(logical_date=None, run_conf={"window_start": "2026-10-01T00:00:00Z"}).state == "failed"
     (notice,) = told(notices)
     assert notice["text"].startswith("web: Failed\nFirst cause: this run has no window")
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from dag_world import DAGS, Config, FakeSpark
 
+from shipper.config.pipeline import Pipeline
+
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
@@ -115,6 +117,12 @@ def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark
         ({"reshp": True}, "did you mean 'reship'"),
         ({"reship": True}, "say why in `reship_reason`"),
         ({"reship": True, "reship_reason": "  "}, "say why in `reship_reason`"),
+        ({"reship_reason": "wrong codec"}, "`reship` is off"),
+        ({"skip_checks": ["rows"]}, "say why in `skip_reason`"),
+        ({"skip_reason": "an empty hour is right"}, "none is: name them in `skip_checks`"),
+        ({"plan_only": True, "rate_limit": "1MB/s"}, "`plan_only` sends nothing"),
+        ({"plan_only": True, "skip_checks": ["rows"], "skip_reason": "x"}, "`plan_only` sends nothing"),
+        ({"window_start": "2026-10-01T00:00:00Z"}, "a window needs both"),
     ],
 )
 def test_what_nobody_can_have_meant_is_refused(
@@ -153,7 +161,79 @@ def test_a_task_that_begins_while_the_file_is_broken_fails_with_what_is_wrong(
     assert "sorce" in "".join(capsys.readouterr())
 
 
-def test_without_a_window_nothing_runs_and_the_run_fails(spark: FakeSpark) -> None:
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"clusters": []},
+        {"clusters": ["nera"]},
+        {"rate_limit": "5 lots"},
+        {"skip_checks": ["sum_closes"], "skip_reason": "the sums of the delivery gate hold exactly once"},
+    ],
+)
+def test_what_is_no_choice_is_refused_when_the_run_is_asked_for(conf: dict[str, Any]) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    dag = parsed()
+    with pytest.raises(ParamValidationError):
+        dag.params.update(conf)
+
+
+def test_a_run_for_some_clusters_skips_the_tasks_of_the_others(spark: FakeSpark) -> None:
+    dag_run = run(clusters=["far"])
+    assert dag_run.state == "success"
+    skipped = {"to_near.ship": "skipped", "to_near.gate_delivery": "skipped"}
+    assert states(dag_run) == dict.fromkeys(ALL, "success") | skipped
+    assert spark.steps == ["plan", "gate_source", "ship:far", "gate_delivery:far", "report"]
+    assert {tuple(call["to_clusters"]) for call in spark.calls} == {("far",)}
+
+
+def test_a_run_for_some_clusters_fails_with_them(spark: FakeSpark) -> None:
+    spark.script(gate_delivery_far=["fail"])
+    dag_run = run(clusters=["far"])
+    assert dag_run.state == "failed"
+    assert states(dag_run)["delivered"] == "upstream_failed"
+
+
+def test_all_clusters_as_the_form_has_them_are_none_in_particular(spark: FakeSpark) -> None:
+    assert run(clusters=["near", "far"], plan_only=False, rate_limit=None, skip_checks=[]).state == "success"
+    for option, nothing in (("to_clusters", None), ("rate_limit", None), ("skip_checks", None), ("plan_only", False)):
+        assert {call[option] for call in spark.calls} == {nothing}
+
+
+def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(spark: FakeSpark, config: Config) -> None:
+    dag_run = run(plan_only=True)
+    assert dag_run.state == "success"
+    found = states(dag_run)
+    assert {task for task, state in found.items() if state == "success"} == {"resolve_window", "plan", "report"}
+    assert {state for task, state in found.items() if task not in ("resolve_window", "plan", "report")} == {"skipped"}
+    assert spark.steps == ["plan", "report"]
+    runs = config.folder.parent / "runs"
+    assert [path.name for path in runs.iterdir()] == ["_dry_runs"]
+
+
+def test_a_cap_and_checks_that_are_left_out_reach_every_step_with_the_reason_and_who_gave_it(
+    spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dag_run = run(rate_limit="5MB/s", skip_checks=["rows"], skip_reason="a  half hour\nis right")
+    assert dag_run.state == "success"
+    assert all((call["rate_limit"], call["skip_checks"]) == ("5MB/s", ["rows"]) for call in spark.calls)
+    assert all(call["skip_reason"] == f"a half hour is right (dag_test, DAG run {dag_run.run_id})" for call in spark.calls)
+    assert "at most 5MB/s to each cluster; without the source checks rows: a half hour is right" in "".join(capsys.readouterr())
+
+
+def test_a_run_by_hand_without_a_logical_date_ships_the_last_window_that_had_closed(spark: FakeSpark) -> None:
+    before = dt.datetime.now(dt.UTC)
+    assert run(logical_date=None).state == "success"
+    [window] = {call["window"] for call in spark.calls}
+    start, end = map(dt.datetime.fromisoformat, window.split("/"))
+    assert end - start == dt.timedelta(hours=1)
+    settle = dt.timedelta(minutes=10)
+    assert before - dt.timedelta(hours=1) < end + settle <= dt.datetime.now(dt.UTC)
+
+
+def test_without_a_window_nothing_runs_and_the_run_fails(spark: FakeSpark, config: Config) -> None:
+    text = (config.folder / "pipelines" / "web.yaml").read_text()
+    config.write("pipelines/web.yaml", "".join(line for line in text.splitlines(True) if not line.startswith("schedule:")))
     dag_run = run(logical_date=None)
     assert dag_run.state == "failed"
     assert states(dag_run)["resolve_window"] == "failed"
@@ -207,7 +287,40 @@ def test_the_steps_own_words_and_its_log_are_in_the_tasks_log(spark: FakeSpark, 
     run()
     printed = "".join(capsys.readouterr())
     assert "fake gate_source at work" in printed
-    assert "AirflowFailException: gate_source says why it failed" in printed
+    assert "gate_source says why it failed" in printed
+    assert "Task exited" in printed
+    assert "Traceback" not in printed, "the frames are Airflow's and ours, and say nothing"
+
+
+def test_refused_and_broken_runs_have_no_traceback_either(
+    config: Config, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(windw_start="2026-10-01T00:00:00Z")
+    config.write("pipelines/web.yaml", "pipeline: web\nsorce: logs/\n")
+    run()
+    printed = "".join(capsys.readouterr())
+    assert "did you mean 'window_start'" in printed
+    assert "sorce" in printed
+    assert "Traceback" not in printed
+
+
+def test_each_task_has_a_button_to_the_report_where_somebody_serves_it(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    monkeypatch.setattr("shipper_factory.links.find_spec", lambda name: object())
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/team/")
+    spark.script(gate_source=["fail"])
+    dag_run = run()
+    with create_session() as session:
+        wanted = (XComModel.run_id == dag_run.run_id) & (XComModel.key == "_link_ReportLink")
+        links = dict(session.execute(select(XComModel.task_id, XComModel.value).where(wanted)).tuples().all())
+    run_id = spark.calls[0]["run_id"]
+    url = f"https://airflow.example/team/shipper/api/report/web/20261101T050000Z--20261101T060000Z/{run_id}"
+    assert {task: json.loads(link) if link.startswith('"') else link for task, link in links.items()} == dict.fromkeys(
+        ("plan", "gate_source", "report"), url
+    )
 
 
 def test_a_delivered_window_is_an_asset_event(spark: FakeSpark) -> None:
@@ -224,7 +337,10 @@ def test_a_delivered_window_is_an_asset_event(spark: FakeSpark) -> None:
     assert [uri for uri, _ in events] == ["shipper://far/web"]
     extra = events[0][1]
     assert extra["window_end"] == SIX.isoformat()
-    assert extra["records"] == {"logs.web": 7}
+    assert extra["records"] == extra["sent"] == {"logs.web": 7}
+    assert (extra["cluster"], extra["before"], extra["checks"]) == ("far", {"logs.web": 0}, {"files": "passed"})
+    assert Path(extra["report"]).name == "report.html"
+    assert Path(extra["report"]).with_name("report.json").exists()
 
 
 def test_a_broken_pipeline_fails_and_says_why(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,7 +353,8 @@ def test_a_scheduled_run_waits_until_the_last_files_of_its_window_have_settled()
     from shipper_factory.operators import ResolveWindow
 
     now, hour = dt.datetime.now(dt.UTC), dt.timedelta(hours=1)
-    task = ResolveWindow(task_id="resolve_window", settle_seconds=600)
+    pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"]})
+    task = ResolveWindow(task_id="resolve_window", pipeline=pipeline)
 
     def done(end: dt.datetime, **params: str) -> bool:
         run = SimpleNamespace(conf=params)

@@ -8,8 +8,9 @@ import random
 import re
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,13 @@ _ENDS_WITHIN_SECONDS = 60
 class SlowRun:
     """`shipper run` in the middle of a ship that would take minutes."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, command: Sequence[str] = ()) -> None:
         self.world = world
         # A shell starts what it runs in the background with SIGINT ignored, and processes pass that on.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self._log = (world.root / "run.log").open("w+")
         self.process = subprocess.Popen(
-            world.command("run", world.name, "--window", WINDOW), stdout=self._log, stderr=subprocess.STDOUT, text=True
+            command or world.command("run", world.name, "--window", WINDOW), stdout=self._log, stderr=subprocess.STDOUT, text=True
         )
         signal.signal(signal.SIGINT, before)
         there = world.ledger_count()
@@ -143,6 +144,45 @@ def test_term_stops_a_run_and_an_orphan_stops_by_itself(world: World) -> None:
     wait_until(lambda: run.alive() == [], _ENDS_WITHIN_SECONDS)
     assert lease_is_free(world), run.said()
     everything_goes_on(world)
+
+
+#: What an Airflow task does with some steps of a run.
+_TASK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from shipper.config import load_pipeline
+from shipper.runner import Job
+from shipper.windows.window import parse_window
+from shipper_factory.step import Child
+_, _, config, name, window, *steps = sys.argv
+window, pipeline = parse_window(window), load_pipeline(Path(config), name)
+sys.exit(Child(Job(pipeline, Path(config), window.start, window.end, "run-1", tuple(steps))).run(lambda line: print(line, flush=True)))
+"""
+
+
+def task(world: World, *steps: str) -> list[str]:
+    dags = Path(__file__).resolve().parents[2] / "dags"
+    return [sys.executable, "-c", _TASK, str(dags), str(world.root / "config"), world.name, WINDOW, *steps]
+
+
+@pytest.mark.long
+def test_a_spark_side_whose_airflow_task_was_killed_ends_and_the_next_attempt_says_what_it_found(world: World) -> None:
+    run = SlowRun(world, task(world, "plan", "gate_source", "ship:local"))
+    run.process.kill()
+    run.process.wait()
+    wait_until(lambda: run.alive() == [], 30)
+    assert lease_is_free(world), run.said()
+    there = world.ledger_count()
+    assert 0 < there < 240_000
+    slow(world, rate_limit="100MB/s")
+    done = subprocess.run(
+        task(world, "ship:local", "gate_delivery:local"), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert f"{there:,} of the records that were there were sent by an earlier attempt of this very run" in done.stdout
+    assert f"{240_000 - there:,} records of " in done.stdout
+    assert world.read() == lines_of(*(file.read_bytes() for file in world.logs.iterdir()))
 
 
 @pytest.mark.long

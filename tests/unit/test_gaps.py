@@ -19,7 +19,7 @@ from shipper.report.message import message
 from shipper.report.past_runs import not_again, window_runs
 from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult
 from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Gap, GateResult, LeftFile, ShipResult, Uncovered
-from shipper.report.run_folder import RunFolder
+from shipper.report.run_folder import Asked, RunFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
 
@@ -38,13 +38,19 @@ class Runs:
         self.uri, self.count = str(root), 0
 
     def add(
-        self, window: Window, *clusters: str, closed: bool = False, back_to: int | None = None, left: Collection[Uncovered] = ()
+        self,
+        window: Window,
+        *clusters: str,
+        closed: bool = False,
+        back_to: int | None = None,
+        left: Collection[Uncovered] = (),
+        asked: Asked | None = None,
     ) -> None:
         self.count += 1
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
         common: dict[str, Any] = {
             "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
-            "started_at": window.end, "finished_at": window.end,
+            "started_at": window.end, "finished_at": window.end, "asked": asked,
         }  # fmt: skip
         check = CheckResult(check="files", severity="block", passed=not closed, expected=">= 1", observed="0")
         folder.write(
@@ -82,6 +88,14 @@ def test_a_window_that_nobody_ran_and_one_that_failed_are_gaps_cluster_by_cluste
     runs.add(hour(0), "near", "far")
     runs.add(hour(2), "near")
     assert runs.gaps(2) == [("near", 1, "no run"), ("far", 1, "no run"), ("far", 2, "its run failed, or is not over")]
+
+
+def test_a_run_that_was_for_one_cluster_alone_is_no_failure_of_the_other_and_no_delivery(runs: Runs) -> None:
+    runs.add(hour(0), "near", asked=Asked(clusters=["near"], other_clusters=["far"]))
+    assert runs.gaps(0) == [("far", 0, "its run was asked to ship to other clusters alone")]
+    assert runs.gaps(0, Ledger(0)) == []
+    runs.add(hour(0), asked=Asked(clusters=["far"], other_clusters=["near"]))
+    assert runs.gaps(0) == [("far", 0, "its run failed, or is not over")]
 
 
 def test_a_later_run_that_looked_back_makes_them_complete(runs: Runs) -> None:

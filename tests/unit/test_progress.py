@@ -126,3 +126,14 @@ def test_samples_of_two_tasks_become_points_of_a_second() -> None:
         (110, 100, 4, 0.5, 6, 2),
         (150, 100, 4, 0.5, 6, 2),
     ]
+
+
+def test_a_line_that_would_say_the_same_again_is_not_said(capfd: pytest.CaptureFixture[str]) -> None:
+    job = Job(order(60))
+    with job.progress:
+        job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
+        time.sleep(2)
+        job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
+        time.sleep(2)
+    lines = [line for line in "".join(capfd.readouterr()).splitlines() if "records/s" in line]
+    assert [line.split(" records")[0].split()[-1] for line in lines] == ["10", "20"]

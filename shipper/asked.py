@@ -1,0 +1,110 @@
+"""What is asked of one run alone, beyond its window (:class:`shipper.runner.JobOptions`): whether it can be meant, and what the pipeline is in such a
+run. For ``shipper run``, for Airflow's form and for the process that runs the steps alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shipper.config import resolve_uri
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import suggestion
+from shipper.config.units import parse_rate
+from shipper.report.run_folder import Asked
+from shipper.runner import PLAN, REPORT, Job, JobOptions, step_names
+
+#: Below `runs_uri`. No pipeline can have this name; and what lies here is no run of a window to anybody who looks for what was shipped.
+DRY_RUNS = "_dry_runs"
+
+
+def skippable(pipeline: Pipeline) -> list[str]:
+    """Names of the source gate's checks that a run may leave out. One that sends records to quarantine is none of them: it decides what a file
+    becomes, and so must be the same in every run."""
+    return list(dict.fromkeys(check.title for check in pipeline.gates.source if check.severity != "quarantine"))
+
+
+def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
+    """What nobody can have meant, in one sentence with the remedy; None if it can be done."""
+    for names, there, what in (
+        (asked.to_clusters, list(pipeline.clusters), "has no cluster"),
+        (asked.skip_checks, skippable(pipeline), "has no check of the source gate that can be left out by the name"),
+    ):
+        if unknown := [name for name in names if name not in there]:
+            return (
+                f"pipeline {pipeline.name} {what} {unknown[0]!r}{suggestion(unknown[0], there) if there else '; there is none'}"
+            )
+    if asked.rate_limit is not None:
+        try:
+            if parse_rate(asked.rate_limit) < 1:
+                return "`rate_limit` of nothing per second never ends; leave it out for no limit"
+        except ValueError as error:
+            return f"`rate_limit` {asked.rate_limit!r}: {error}"
+    return _not_together(asked)
+
+
+def _not_together(asked: JobOptions) -> str | None:
+    if _says(asked.reship_reason) and not asked.reship:
+        return "`reship_reason` says why files are sent again, and `reship` is off: set it, or leave the reason out"
+    if asked.skip_checks and not _says(asked.skip_reason):
+        return f"{', '.join(asked.skip_checks)} would be left out of the source gate: say why in `skip_reason`, for those who ask later"
+    if _says(asked.skip_reason) and not asked.skip_checks:
+        return "`skip_reason` says why checks are left out, and none is: name them in `skip_checks`, or leave the reason out"
+    sends = [name for name in ("rate_limit", "skip_checks") if getattr(asked, name)]
+    if asked.plan_only and sends:
+        return f"`plan_only` sends nothing and runs no gate, so `{sends[0]}` changes nothing: leave one of them out"
+    return None
+
+
+def _says(reason: str | None) -> bool:
+    return bool((reason or "").strip())
+
+
+def as_asked(pipeline: Pipeline, asked: JobOptions) -> Pipeline:
+    """The pipeline as this run ships it. What a file becomes is the same: the transform's digest does not change."""
+    delivery, gates = pipeline.delivery, pipeline.gates
+    targets = {name: pipeline.targets[name] for name in pipeline.clusters if not asked.to_clusters or name in asked.to_clusters}
+    if asked.rate_limit is not None:
+        most = parse_rate(asked.rate_limit)
+        delivery = delivery.model_copy(update={"rate_limit": min(most, delivery.rate_limit or most)})
+        capped = {name: min(most, target.rate_limit) for name, target in targets.items() if target.rate_limit}
+        targets |= {name: targets[name].model_copy(update={"rate_limit": limit}) for name, limit in capped.items()}
+    if asked.skip_checks:
+        left = tuple(check for check in gates.source if check.severity == "quarantine" or check.title not in asked.skip_checks)
+        gates = gates.model_copy(update={"source": left})
+    return pipeline.model_copy(update={"delivery": delivery, "gates": gates, "targets": targets})
+
+
+def for_results(pipeline: Pipeline, asked: JobOptions) -> Asked | None:
+    """What each result of the run says of it; ``pipeline`` is the whole one. None: nothing special."""
+    others = [name for name in pipeline.clusters if asked.to_clusters and name not in asked.to_clusters]
+    found = Asked(
+        clusters=list(asked.to_clusters) if others else [],
+        other_clusters=others,
+        rate_limit=asked.rate_limit or "",
+        skipped_checks=list(asked.skip_checks),
+        skip_reason=" ".join((asked.skip_reason or "").split()),
+        plan_only=asked.plan_only,
+    )
+    return found if found != Asked() else None
+
+
+def steps_of(pipeline: Pipeline, asked: JobOptions) -> list[str]:
+    """The steps of a run of which this was asked, in order."""
+    return [PLAN, REPORT] if asked.plan_only else step_names(as_asked(pipeline, asked).clusters)
+
+
+def dry_runs_uri(job: Job) -> str:
+    """Where the results of a dry run go."""
+    return f"{resolve_uri(job.config_dir, job.pipeline.runs_uri).rstrip('/')}/{DRY_RUNS}"
+
+
+def not_wanted(step: str, clusters: Sequence[str], *, plan_only: bool) -> str | None:
+    """Why a run of which this was asked does not take the step; None: it does."""
+    name, _, cluster = step.partition(":")
+    if name in (PLAN, REPORT):
+        return None
+    if plan_only:
+        return "a dry run was asked for (`plan_only`): the plan is made and reported, and nothing is sent"
+    if cluster and clusters and cluster not in clusters:
+        return f"this run was asked to ship to {', '.join(clusters)} alone (`clusters`): {cluster} gets nothing from it"
+    return None

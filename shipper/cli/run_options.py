@@ -1,0 +1,68 @@
+"""What `shipper run` can be told of one run, in the words of :class:`shipper.runner.JobOptions`; and the job that comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shipper import runner
+from shipper.asked import contradiction, dry_runs_uri
+from shipper.config import load_pipeline
+from shipper.errors import UsageError
+from shipper.report.run_folder import RunFolder
+from shipper.runner import help_of
+from shipper.windows.window import parse_window
+
+Scheduled = Annotated[
+    bool, typer.Option("--scheduled", help="As a run of the schedule: also ship what came late before it (`source.lookback`).")
+]
+Reship = Annotated[
+    bool, typer.Option("--reship", help="Send every file of the window once more, whole; readers will see their records twice.")
+]
+NewLedger = Annotated[
+    bool,
+    typer.Option(
+        "--new-ledger", help="Go on although the ledger is gone or was made anew: what it knew counts as never shipped."
+    ),
+]
+ReshipReason = Annotated[str | None, typer.Option("--reason", help="Why --reship: for the ledger and the report.")]
+OfClusters = Annotated[list[str] | None, typer.Option("--cluster", help=f"{help_of('to_clusters')} May be given several times.")]
+RateLimit = Annotated[str | None, typer.Option("--rate-limit", help=help_of("rate_limit"))]
+SkipChecks = Annotated[
+    list[str] | None, typer.Option("--skip-check", help=f"{help_of('skip_checks')} May be given several times.")
+]
+SkipReason = Annotated[str | None, typer.Option("--skip-reason", help=help_of("skip_reason"))]
+PlanOnly = Annotated[bool, typer.Option("--plan-only", help=help_of("plan_only"))]
+
+#: As they are called in Airflow's form → on this command line.
+_FLAGS = {
+    "`reship_reason`": "--reason",
+    "`reship`": "--reship",
+    "`skip_checks`": "--skip-check",
+    "`skip_reason`": "--skip-reason",
+    "`rate_limit`": "--rate-limit",
+    "`plan_only`": "--plan-only",
+}
+
+
+def new_job(name: str, window: str, config: Path, steps: tuple[str, ...], **told: Any) -> tuple[runner.Job, RunFolder]:
+    """``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for what nobody can have meant, WindowError, ConfigError."""
+    parsed = parse_window(window)
+    pipeline = load_pipeline(config, name)
+    job = runner.Job(pipeline, config, parsed.start, parsed.end, runner.new_run_id(), steps, brief=True, **told)
+    if job.scheduled and pipeline.schedule is None:
+        raise UsageError(f"--scheduled: pipeline {name} has no `schedule`, so there are no windows before this one; leave it out")
+    if job.scheduled and job.reship:
+        raise UsageError(
+            "--scheduled and --reship contradict each other: a run that ships files again does not look back; choose one"
+        )
+    if fault := contradiction(job, pipeline):
+        for of_form, flag in _FLAGS.items():
+            fault = fault.replace(of_form, flag)
+        raise UsageError(fault)
+    if job.plan_only:
+        job = replace(job, runs_uri=dry_runs_uri(job))
+    return job, RunFolder(job.results_uri, name, parsed.start, parsed.end, job.run_id)

@@ -1,0 +1,63 @@
+"""What Airflow's docs tab says of a pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+from shipper_factory.docs import page
+
+from shipper.config import load_pipeline_alone
+from shipper.config.environment import EVERYTHING
+
+SPEC = """
+    pipeline: web
+    # why there is an hour: ``` in a comment
+    description: Access logs.
+    schedule: {cron: "0 * * * *", start: 2026-11-01, deliver_within: 45m}
+    source: {path: "logs/{window_start:%Y}/", include: "*.log"}
+    routes:
+      - {topic: logs.errors, when: "value rlike 'a|b'"}
+      - {topic: logs.rest}
+    clusters: [near, far]
+    gates: {source: [{check: rows, min: 5}, {check: not_null, column: value, severity: warn}]}
+    runner: {conf: {spark.hadoop.fs.s3a.secret.key: canary-key, spark.ui.enabled: "true", spark.ssl.keyPassword: "${KEY_PASSWORD}"}}
+    notify:
+      - on: [late]
+        notifier: airflow.providers.slack.notifications.slack.SlackNotifier
+        with: {channel: logs, hook: {url: "https://hooks.example/canary-hook"}, text: "{{ notice.text }}"}
+"""
+
+
+def shown(tmp_path: Path, text: str = SPEC) -> str:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "web.yaml").write_text(dedent(text))
+    return page(load_pipeline_alone(tmp_path, "web", EVERYTHING), tmp_path)
+
+
+def test_schedule_routes_gates_and_reports_are_there_with_their_limits(tmp_path: Path) -> None:
+    text = shown(tmp_path)
+    assert "`0 * * * *` (UTC), by data interval, since 2026-11-01 00:00" in text
+    assert "late after 45m" in text
+    assert "`logs.errors` when `value rlike 'a\\|b'`<br>`logs.rest`" in text
+    assert "`rows`: `min 5`" in text
+    assert "`not_null(value)` (warn)" in text
+    assert "`sum_closes`" in text
+    assert "below `web/`: a folder for each window" in text
+
+
+def test_the_file_is_shown_as_written_with_references_and_without_secrets(tmp_path: Path) -> None:
+    text = shown(tmp_path)
+    assert "# why there is an hour: ``` in a comment" in text
+    assert "````yaml" in text
+    assert "${KEY_PASSWORD}" in text
+    assert "channel: logs" in text
+    assert "canary" not in text
+    assert text.count("***") == 2
+
+
+def test_a_file_whose_secrets_cannot_be_told_from_the_rest_is_not_shown(tmp_path: Path) -> None:
+    folded = SPEC.replace("canary-key", '"canary-\\x6bey"')
+    text = shown(tmp_path, folded)
+    assert "canary" not in text
+    assert "The file is not shown" in text

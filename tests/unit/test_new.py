@@ -1,0 +1,107 @@
+"""`shipper new`: what a sample says, and a file that is right."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from shipper.cli.main import app
+from shipper.cli.sample_file import look_at
+from shipper.config import load_pipeline_alone
+from shipper.errors import ShipperError, UsageError
+
+CLF = '10.0.0.1 - - [01/Nov/2026:06:00:00 +0100] "GET / HTTP/1.1" 200 5\n'
+FLAGS = ["--source", "logs/{window_start:%Y/%m/%d/%H}/", "--topic", "logs.web", "--cluster", "near"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_json", "sql"),
+    [
+        ('{"level": "info", "ts": "2026-11-01T06:00:00.5Z"}\n', True, "try_to_timestamp(get_json_object(value, '$.ts'))"),
+        ('{"id": 12, "at": 1793512800123}\n', True, "timestamp_millis(try_cast(get_json_object(value, '$.at') AS BIGINT))"),
+        ('{"at": 1793512800.25}\n', True, "timestamp_seconds(try_cast(get_json_object(value, '$.at') AS DOUBLE))"),
+        ('{"@timestamp": "2026-11-01 06:00:00"}\n', True, "try_to_timestamp(get_json_object(value, '$[\\'@timestamp\\']'))"),
+        ("2026-11-01 06:00:00,123 INFO it's\n", False, "replace(regexp_extract(value, "),
+        (CLF, False, "'dd/MMM/yyyy:HH:mm:ss Z')"),
+    ],
+)
+def test_the_time_of_lines_is_found(tmp_path: Path, line: str, is_json: bool, sql: str) -> None:
+    (tmp_path / "a.log").write_text(line * 20 + "\tat of.a.Stack\n")
+    found = look_at(tmp_path / "a.log")
+    assert (found.json, found.lines, found.packed) == (is_json, 21, "plain")
+    assert found.time is not None
+    assert sql in found.time.sql
+
+
+def test_a_number_that_is_no_moment_and_lines_without_time_are_none(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text('{"id": 12, "ok": true, "size": 1234567}\n' * 5)
+    assert look_at(tmp_path / "a.log").time is None
+    (tmp_path / "b.log").write_text("hello\n" + CLF)
+    assert look_at(tmp_path / "b.log").time is None
+    (tmp_path / "empty.log").write_bytes(b"")
+    assert look_at(tmp_path / "empty.log").lines == 0
+
+
+@pytest.mark.parametrize("packed", ["gzip", "bzip2", "zstd", "lz4"])
+def test_a_packed_sample_is_known_by_its_bytes(tmp_path: Path, packed: str) -> None:
+    content, path = CLF.encode() * 9, tmp_path / "a.log"
+    if packed in ("gzip", "bzip2"):
+        path.write_bytes(gzip.compress(content) if packed == "gzip" else bz2.compress(content))
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.CompressedOutputStream(file, packed) as out:
+            out.write(content)
+    found = look_at(path)
+    assert (found.packed, found.lines) == (packed, 9)
+
+
+def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"PK\x03\x04" + bytes(20))
+    with pytest.raises(UsageError, match="which shipper does not read"):
+        look_at(tmp_path / "a.zip")
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"x" * 5000)[:30])
+    with pytest.raises(UsageError, match="cannot be read"):
+        look_at(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize("line", [None, CLF, '{"ts": "2026-11-01T06:00:00Z"}\n', "no time\n", '{"a": 1}\n'])
+@pytest.mark.parametrize("schedule", ["0 * * * *", "none"])
+def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedule: str) -> None:
+    sample = tmp_path / 'odd "name".log'
+    sample.write_text((line or "") * 3)
+    flags = [*FLAGS, "--schedule", schedule, *(["--sample", str(sample)] if line else [])]
+    done = CliRunner().invoke(app, ["new", "web", "--config", str(tmp_path), *flags], catch_exceptions=False)
+    assert done.exit_code == 0
+    pipeline = load_pipeline_alone(tmp_path, "web")
+    assert (pipeline.schedule is None) == (schedule == "none")
+    assert ("time" in pipeline.records.columns) == (line is not None and "2026" in line)
+    assert "clusters/near.yaml" in done.output
+    assert "#" in (tmp_path / "pipelines" / "web.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["Web", *FLAGS], "is no name of a pipeline"),
+        (["web", *FLAGS[2:]], "--source is missing"),
+        (["web", *FLAGS, "--schedule", "every hour"], "cron"),
+        (["web", *FLAGS[:2], "--topic", "a b", *FLAGS[4:]], "topic"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_leaves_no_file(tmp_path: Path, arguments: list[str], says: str) -> None:
+    with pytest.raises(ShipperError, match=says):
+        CliRunner().invoke(app, ["new", *arguments, "--config", str(tmp_path)], catch_exceptions=False)
+    assert not (tmp_path / "pipelines" / "web.yaml").exists()
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "pipelines" / "web.yaml"
+    file.parent.mkdir()
+    file.write_text("mine")
+    with pytest.raises(UsageError, match="is there already"):
+        CliRunner().invoke(app, ["new", "web", *FLAGS, "--config", str(tmp_path)], catch_exceptions=False)
+    assert file.read_text() == "mine"
