@@ -1,4 +1,4 @@
-"""The command line: ``shipper validate · schema · plan · gates · run · gaps · ledger · quarantine · dev · demo``.
+"""The command line: ``shipper validate · schema · plan · gates · run · gaps · index · ui · ledger · quarantine · dev · demo``.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -59,6 +59,8 @@ class _Commands(LazyGroup):
         "ledger": "shipper.cli.ledger",
         "quarantine": "shipper.cli.quarantine",
         "gaps": "shipper.cli.gaps",
+        "index": "shipper.cli.index",
+        "ui": "shipper.cli.ui",
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
 
