@@ -3,7 +3,7 @@
 ::
 
     shipments                              the page
-    shipments.js  shipments.css            what it is made of
+    page.css  words.js  panel.js  page.js  what it is made of
     api/grid?start=&end=&cluster=          the windows of all pipelines that may be seen
     api/window?pipeline=&window=&run=      one window
     api/report/PIPELINE/WINDOW/RUN         a run's own page
@@ -33,12 +33,15 @@ from shipper.shipments.grid import LONGEST_SECONDS, grid, moment
 from shipper.shipments.index import Index, IndexUnusable, Known
 from shipper.windows.window import Window, parse_window
 
+_SCRIPT = "text/javascript; charset=utf-8"
 _STATIC = {
     "shipments": ("page.html", "text/html; charset=utf-8"),
-    "shipments.js": ("page.js", "text/javascript; charset=utf-8"),
-    "shipments.css": ("page.css", "text/css; charset=utf-8"),
+    "page.css": ("page.css", "text/css; charset=utf-8"),
+    "words.js": ("words.js", _SCRIPT),
+    "panel.js": ("panel.js", _SCRIPT),
+    "page.js": ("page.js", _SCRIPT),
 }
-#: The page may load its own two files, and ask its own server; nothing else runs or is loaded, whatever a name or an error text holds.
+#: The page may load its own files, and ask its own server; nothing else runs or is loaded, whatever a name or an error text holds.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'"

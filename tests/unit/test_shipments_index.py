@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,17 @@ from shipper_tools.samples.shipments import START, World, at, run_report, second
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
+from shipper.driver.context import RunContext
+from shipper.driver.run import run_step
 from shipper.errors import ConfigError
 from shipper.report.results import RunReport
+from shipper.report.run_folder import RunFolder
+from shipper.runner import REPORT
 from shipper.shipments.feed import begin, feed, index_path, rebuild
 from shipper.shipments.grid import grid
 from shipper.shipments.index import Index, IndexUnusable
 from shipper.windows.window import Window
+from spark_jobs.engine import SparkEngine
 
 
 @pytest.fixture
@@ -228,3 +234,41 @@ def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) 
     assert row["counts"] == {"shipped": 4, "failed": 1}
     assert (row["newest"], row["lag"]) == (seconds(8), 900)
     assert START.timestamp() == seconds(0)
+
+
+def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:
+    """From the first moment on, in which all of them make the file."""
+    for name in (names := [f"stream_{number}" for number in range(12)]):
+        world.pipeline(name)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: fed(world, run_report(0, name=name), run_report(1, name=name)), names))
+    assert [states(world, 2, name=name) for name in names] == [["shipped", "shipped"]] * len(names)
+
+
+def context_of(world: World) -> RunContext:
+    pipeline = load_pipeline(world.config, "web", EVERYTHING)
+    folder = RunFolder(str(world.runs), "web", at(0), at(1), "r1")
+    return RunContext(pipeline, {}, world.config, Window(at(0), at(1)), folder, SparkEngine(pipeline))
+
+
+def test_the_report_step_feeds_it(world: World) -> None:
+    report = world.report(0, "r1", failed=("far",))
+    context = context_of(world)
+    for name, result in (("plan", report.plan), ("gate_source", report.gate_source)):
+        assert result is not None
+        context.folder.write(name, result)
+    for ship in report.ships:
+        context.folder.write(f"ship.{ship.cluster}", ship)
+    assert run_step(context, REPORT, None) == 0
+    assert states(world, 1, cluster="far") == ["failed"]
+
+
+def test_a_report_step_that_cannot_write_it_says_so_in_a_line_and_succeeds(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.index.mkdir()
+    assert run_step(context_of(world), REPORT, None) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "Shipments" in line]
+    assert len(said) == 1
+    assert "does not show this run until `shipper index` has run" in said[0]
+    assert (Path(context_of(world).folder.path("report.json"))).exists()

@@ -172,7 +172,7 @@ def test_without_an_index_the_answer_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: World) -> None:
-    for path in ("shipments", "shipments.js", "shipments.css"):
+    for path in ("shipments", "page.css", "words.js", "panel.js", "page.js"):
         found = respond(world.index, path, {}, Rights())
         policy = found.headers["Content-Security-Policy"]
         assert "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'" in policy
