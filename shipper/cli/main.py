@@ -75,6 +75,8 @@ class _Commands(LazyGroup):
         "preview": "shipper.cli.preview",
         "replay": "shipper.cli.replay",
         "new": "shipper.cli.new",
+        "index": "shipper.cli.index",
+        "ui": "shipper.cli.ui",
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
 

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from shipper.config.explain import ConfigFault, bare, is_model, problems_of, yaml_keys
 from shipper.config.pipeline import Pipeline
-from shipper.config.rules import Model, lies_below, resolve_uri
+from shipper.config.rules import SCHEME, Model, lies_below, resolve_uri
 from shipper.config.s3 import S3
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
 
@@ -58,9 +58,20 @@ class Platform(Model):
     """Bounds of what pipelines may use. Without it there are none: who writes a pipeline may run programs as shipper's user."""
     environment: tuple[str, ...] = Field(default=(), examples=[["LOG_ARCHIVE_*"]])
     """Variables that a job's process gets of the environment, besides those that all need and that its files refer to."""
+    index: str = Field(default="runs/shipments.sqlite", min_length=1, examples=["/var/lib/shipper/shipments.sqlite"])
+    """File in which each run notes what became of its window, for the Shipments page: relative to the folder above this one's, on a disk of this
+    machine. A cache: it may be deleted, and `shipper index` makes it anew from the reports in `runs_uri`. Where runs and page are on different
+    machines, each has its own, and `shipper index` keeps the page's up to date."""
     defaults: dict[str, Any] = Field(default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}])
     """Any keys of a pipeline but `pipeline`, for all pipelines that do not write them. Sections and maps are merged key by key, all else is
     replaced. A section that lacks a required key, such as a `schedule` without `cron`, counts only where a pipeline has that section."""
+
+    @field_validator("index")
+    @classmethod
+    def _a_file(cls, value: str) -> str:
+        if SCHEME.match(value) or value.endswith("/"):
+            raise ValueError("is a file on a disk of this machine; write its path")
+        return value
 
     @field_validator("defaults")
     @classmethod

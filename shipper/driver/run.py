@@ -94,6 +94,8 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         say(f"{step_label(name, cluster)}: {result.error}; a later attempt has left its result")
         return code or 1
     context.folder.write(result_name, result)
+    if isinstance(result, RunReport):
+        _note(context, result)
     for line in () if context.brief else details(result):
         say(line)
     if result.status == "failed" and name != REPORT:  # a report that is written has done its work
@@ -122,6 +124,7 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
     if name == PLAN:
         from shipper.driver.plan import plan
 
+        _note(context, None)
         return plan(context, started_at)
     if name == GATE_SOURCE:
         from shipper.driver.gate_source import gate_source
@@ -196,6 +199,22 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
     )
     folder.write_text("report.html", render(found))
     return found
+
+
+def _note(context: RunContext, found: RunReport | None) -> None:
+    """Into the index of the Shipments page: that the run has begun, or what became of it. The reports are the truth, so whatever is wrong with
+    the index is said and harms no run."""
+    if context.is_trial:
+        return
+    from shipper.shipments.feed import begin, feed
+
+    try:
+        if found is None:
+            begin(context.config_dir, context.pipeline, context.own_runs_uri, context.window, context.folder.run_id, now())
+        else:
+            feed(context.config_dir, context.pipeline, context.own_runs_uri, found)
+    except Exception as error:
+        say(f"the Shipments page does not show this run until `shipper index` has run: {error}")
 
 
 def _gaps(context: RunContext) -> list[Gap] | None:

@@ -155,6 +155,19 @@ def window_names(runs_uri: str, pipeline: str) -> list[Window]:
     return [window for window, _ in _windows(fs, path)]
 
 
+def run_folders(runs_uri: str, pipeline: str) -> list[tuple[Window, str, str]]:
+    """All runs of a pipeline: window, run id, and folder as a URL, by run id, and so by time. Empty if there are none; raises OSError."""
+    root = f"{runs_uri.rstrip('/')}/{pipeline}"
+    fs, path = fsspec.core.url_to_fs(root)
+    windows = _windows(fs, path)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        ids = pool.map(lambda found: _names(fs, f"{path}/{found[1]}"), windows)
+        runs = [
+            (window, run, f"{root}/{name}/{run}") for (window, name), found in zip(windows, ids, strict=True) for run in found
+        ]
+    return sorted(runs, key=lambda run: run[1])
+
+
 def _windows(fs: Any, path: str) -> list[tuple[Window, str]]:
     return [(window, name) for name in _names(fs, path) if (window := RunFolder.window_of(name))]
 

@@ -84,6 +84,12 @@ def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limi
     assert capped.transform_digest() == before.transform_digest()
 
 
+def test_a_cap_of_the_run_holds_where_a_cluster_has_a_limit_of_its_own() -> None:
+    before = pipeline(clusters={"near": {"rate_limit": "9MB/s"}, "far": {"rate_limit": "1MB/s"}, "other": {}})
+    capped = as_asked(before, asked(rate_limit="5MB/s"))
+    assert [capped.on(name).delivery.rate_limit for name in capped.clusters] == [5_000_000, 1_000_000, 5_000_000]
+
+
 def test_what_was_asked_comes_through_the_command_line_of_the_spark_side() -> None:
     told = asked(to_clusters=("near", "far"), skip_checks=("condition(a,b)",), skip_reason="--not a flag", rate_limit="5MB/s")
     parser = argparse.ArgumentParser()

@@ -1,0 +1,45 @@
+"""``shipper ui``: the Shipments page without Airflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shipper.cli.console import Config, Terminal
+from shipper.errors import UsageError, why_system
+from shipper.shipments.feed import index_path, rebuild
+from shipper.shipments.server import Server
+from shipper.stopping import Stopped
+
+app = typer.Typer(name="ui", add_completion=False, rich_markup_mode="markdown")
+err = Terminal(stderr=True)
+
+
+@app.command(epilog="Example: `shipper ui` · `shipper ui --port 8090`")
+def ui(
+    config: Config = Path("config"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 takes a free one.")] = 8793,
+) -> None:
+    """Shows what was shipped, what is late and what is missing: a page for a browser on this machine.
+
+    Everybody with an account on this machine can open it while it is served. In Airflow the same page asks for each person's rights.
+    """
+    path = index_path(config)
+    if not path.exists():
+        err.say(f"There is no index {path} yet: reading the reports once …", "dim")
+        done = rebuild(config, say=lambda text: err.say(text, "dim"))
+        for problem in done.problems:
+            err.say(problem, "red")
+    try:
+        server = Server(path, port)
+    except OSError as error:
+        raise UsageError(f"port {port} of 127.0.0.1 cannot be had: {why_system(error)}; choose another with --port") from error
+    err.say(f"The Shipments page is at {server.url} until Ctrl-C.")
+    try:
+        server.serve_forever()
+    except (Stopped, KeyboardInterrupt):
+        err.say("Stopped.", "dim")
+    finally:
+        server.server_close()

@@ -1,0 +1,166 @@
+"""What the page says of one window: each cluster's state, the runs over it, and of the run that is looked at the sum, the gates, the clusters and the
+files, from its report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fsspec
+
+from shipper.errors import ShipperError
+from shipper.report.account import Account, accounts
+from shipper.report.results import RunReport
+from shipper.report.run_folder import RunFolder
+from shipper.report.verdict import checks, verdict
+from shipper.shipments.grid import Due
+from shipper.shipments.index import Index, Known
+from shipper.shipments.outcomes import MISSING, STATES
+from shipper.windows.window import Window
+
+_MOST_FILES = 200
+"""The report's own page has all of them."""
+_MOST_BYTES = 32 * 2**20
+"""Of a report that is read for a request."""
+
+
+def detail(index: Index, known: Known, window: Window, now: int, run_id: str | None = None) -> dict[str, Any]:
+    """As JSON. ``run_id``: which run's report; by default that of the last one."""
+    start, end = int(window.start.timestamp()), int(window.end.timestamp())
+    runs = _runs(index, known.pipeline, start, end)
+    looked_at = run_id if any(run["run_id"] == run_id for run in runs) else (runs[0]["run_id"] if runs else None)
+    report, problem = _report(known, window, looked_at) if looked_at else (None, None)
+    return {
+        "pipeline": known.pipeline,
+        "owner": known.owner,
+        "start": start,
+        "end": end,
+        "window": str(window),
+        "clusters": _clusters(index, known, start, end, now),
+        "begun": _begun(index, known.pipeline, start, end),
+        "runs": runs,
+        "run": looked_at,
+        "report": report and _of_report(report),
+        "problem": problem,
+    }
+
+
+def _clusters(index: Index, known: Known, start: int, end: int, now: int) -> list[dict[str, Any]]:
+    """Each cluster's state, by which run, and whether that was a run over another window."""
+    cells = {
+        cluster: (state, run_id, ended)
+        for cluster in known.clusters
+        for state, run_id, ended in index.db.execute(
+            'SELECT state, run_id, ended FROM cells WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?',
+            (cluster, known.pipeline, start, end),
+        )
+    }
+    found = []
+    for cluster in known.clusters:
+        if cluster in cells:
+            state, run_id, ended = cells[cluster]
+            by = _elsewhere(index, known.pipeline, run_id, start, end)
+            found.append({"cluster": cluster, "state": STATES[state], "run_id": run_id, "lag": max(0, ended - end), "by": by})
+            continue
+        first = index.beginnings(cluster).get(known.pipeline)
+        state_now = None
+        if known.schedule and first is not None and first <= start and end <= now and not known.retired:
+            state_now = MISSING if cells else Due(known.schedule, known.settle, first, now).state(start, end)
+        found.append({"cluster": cluster, "state": state_now, "run_id": None, "lag": None, "by": None})
+    return found
+
+
+def _elsewhere(index: Index, pipeline: str, run_id: str, start: int, end: int) -> dict[str, int] | None:
+    """The window of the run, if it is another: a later run that looked back, or one over a longer window."""
+    windows = index.db.execute('SELECT start, "end" FROM runs WHERE pipeline = ? AND run_id = ?', (pipeline, run_id)).fetchall()
+    if not windows or (start, end) in windows:
+        return None
+    return {"start": windows[0][0], "end": windows[0][1]}
+
+
+def _runs(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, Any]]:
+    """Newest first, each with its clusters."""
+    rows = index.db.execute(
+        "SELECT run_id, cluster, state, began, ended, files, bytes, records, there, cause FROM runs "
+        'WHERE pipeline = ? AND start = ? AND "end" = ? ORDER BY ended DESC, run_id DESC, cluster',
+        (pipeline, start, end),
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for run_id, cluster, state, began, ended, files, size, records, there, cause in rows:
+        run = found.setdefault(
+            run_id, {"run_id": run_id, "began": began, "ended": ended, "files": files, "bytes": size, "clusters": []}
+        )
+        run["clusters"].append({"cluster": cluster, "state": STATES[state], "records": records, "there": there, "cause": cause})
+    return list(found.values())
+
+
+def _begun(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, Any]]:
+    rows = index.db.execute(
+        'SELECT run_id, min(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? GROUP BY run_id', (pipeline, start, end)
+    )
+    return [{"run_id": run_id, "at": at} for run_id, at in rows]
+
+
+def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None, str | None]:
+    """The report, or why it cannot be shown."""
+    try:
+        folder = RunFolder(known.runs_uri, known.pipeline, window.start, window.end, run_id)
+        fs, path = fsspec.core.url_to_fs(folder.path("report.json"))
+        if fs.size(path) > _MOST_BYTES:
+            return None, "The report is too large to be shown here; its own page has it."
+        found = folder.find("report", RunReport)
+    except FileNotFoundError:
+        found = None
+    except (OSError, ValueError, ImportError, ShipperError) as error:
+        return None, f"The run's report cannot be read: {error}"
+    return found, None if found else "The run's report is no longer in runs_uri; this is what the index remembers."
+
+
+def _of_report(report: RunReport) -> dict[str, Any]:
+    judged, found = verdict(report), accounts(report)
+    return {
+        "headline": judged.headline,
+        "cause": judged.cause,
+        "remedy": judged.remedy,
+        "command": judged.command,
+        "doubts": [caveat.says for caveat in judged.doubts],
+        "clusters": [_of_cluster(account) for account in found],
+        "checks": [
+            {"gate": gate, **check.model_dump(include={"check", "severity", "passed", "expected", "observed"})}
+            for gate, check in checks(report)
+        ],
+        "files": _files(report),
+        "file_count": len(report.plan.files) if report.plan else 0,
+        "left_out": [
+            {"path": file.path, "reason": file.reason} for file in (report.plan.left_out if report.plan else [])[:_MOST_FILES]
+        ],
+        "notes": [f"{ship.cluster}: {note}" for ship in report.ships for note in ship.notes],
+    }
+
+
+def _of_cluster(account: Account) -> dict[str, Any]:
+    return {
+        "cluster": account.cluster,
+        "outcome": account.outcome,
+        "read": account.read,
+        "delivered": account.delivered,
+        "before": account.before,
+        "filtered": sum(account.filtered.values()),
+        "quarantined": sum(account.quarantined.values()),
+        "parked": account.parked,
+        "topics": [{"topic": topic.topic, "delivered": topic.delivered, "before": topic.before} for topic in account.topics],
+        "seconds": account.ship.ship_seconds if account.ship else None,
+    }
+
+
+def _files(report: RunReport) -> list[dict[str, Any]]:
+    """The first files, with the records that went to each cluster in this run, or were there."""
+    if report.plan is None:
+        return []
+    records: dict[str, dict[str, int]] = {}
+    for ship in report.ships:
+        for file in ship.files:
+            records.setdefault(file.path, {})[ship.cluster] = file.delivered + file.before
+    return [
+        {"path": file.path, "bytes": file.size_bytes, "late_window": file.late_window, "records": records.get(file.path, {})}
+        for file in report.plan.files[:_MOST_FILES]
+    ]

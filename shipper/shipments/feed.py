@@ -1,0 +1,174 @@
+"""How the index gets its rows: from a run as it begins and as its report is written, and anew from all reports in `runs_uri`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from pydantic import ValidationError
+
+from shipper.config import load_all, load_platform, resolve_uri
+from shipper.config.environment import EVERYTHING
+from shipper.config.pipeline import Pipeline
+from shipper.errors import ConfigError, ShipperError
+from shipper.report.gaps import read_beginnings
+from shipper.report.past_runs import run_folders
+from shipper.report.results import RunReport
+from shipper.shipments.index import Index, IndexUnusable
+from shipper.shipments.outcomes import outcomes
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window
+
+_AT_ONCE = 16
+"""On an object store each report takes a round trip."""
+_READ_AT_ONCE = 100
+"""Reports in memory, and in one transaction: others that write wait no longer than that."""
+
+
+def index_path(config_dir: Path) -> Path:
+    """`index` in config/shipper.yaml; by default `shipments.sqlite` in the folder `runs` beside the configuration. Raises ConfigError."""
+    return Path(resolve_uri(config_dir, load_platform(config_dir).index))
+
+
+def begin(config_dir: Path, pipeline: Pipeline, runs_uri: str, window: Window, run_id: str, at: dt.datetime) -> None:
+    """The first step of a run says that it has begun. Raises IndexUnusable, ConfigError."""
+    start, end = _span(window)
+    with _written(config_dir) as index:
+        index.know(pipeline, runs_uri, _beginnings(runs_uri, pipeline.name))
+        index.begun(pipeline.name, start, end, run_id, pipeline.clusters, int(at.timestamp()))
+
+
+def feed(config_dir: Path, pipeline: Pipeline, runs_uri: str, report: RunReport) -> None:
+    """The report step says what became of the window. Raises IndexUnusable, ConfigError."""
+    with _written(config_dir) as index:
+        index.know(pipeline, runs_uri, _beginnings(runs_uri, pipeline.name))
+        _add(index, report, pipeline)
+
+
+class _written:  # noqa: N801  # reads as the words of a sentence
+    """The index for one transaction. What SQLite has against it is an IndexUnusable."""
+
+    def __init__(self, config_dir: Path) -> None:
+        self._index = Index(index_path(config_dir), make=True)
+        self._writing = self._index.writing()
+
+    def __enter__(self) -> Index:
+        try:
+            self._writing.__enter__()
+        except sqlite3.Error as error:
+            self._index.db.close()
+            raise unusable(self._index.path, error) from error
+        return self._index
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            self._writing.__exit__(kind, error, trace)
+        except sqlite3.Error as found:
+            raise unusable(self._index.path, found) from found
+        finally:
+            self._index.db.close()
+
+
+def _add(index: Index, report: RunReport, pipeline: Pipeline | None) -> None:
+    clusters, schedule = (pipeline.clusters, pipeline.schedule) if pipeline else ((), None)
+    found = outcomes(report, clusters, schedule.deliver_within_seconds if schedule else None)
+    index.add(found, Ticks(schedule) if schedule else None)
+    start, end = _span(Window(report.window_start, report.window_end))
+    index.over(report.pipeline, start, end, report.run_id)
+
+
+def _beginnings(runs_uri: str, pipeline: str) -> Mapping[str, dt.datetime]:
+    """Empty where nobody knows: then nothing is called missing."""
+    try:
+        return read_beginnings(runs_uri, pipeline)
+    except (OSError, ShipperError):
+        return {}
+
+
+@dataclass
+class Rebuilt:
+    """What :func:`rebuild` did."""
+
+    pipelines: int = 0
+    runs: int = 0
+    """Reports that were read."""
+    there: int = 0
+    """Runs that were in the index."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be read."""
+
+
+def rebuild(
+    config_dir: Path, *, anew: bool = False, since: dt.datetime | None = None, say: Callable[[str], None] = print
+) -> Rebuilt:
+    """Brings the index up to what is in every pipeline's `runs_uri`: reads the reports that it lacks. ``anew``: deletes it first. ``since``:
+    only windows that begin then or later. Raises IndexUnusable, ConfigError."""
+    path, done = index_path(config_dir), Rebuilt()
+    if anew:
+        for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+            name.unlink(missing_ok=True)
+    loaded = load_all(config_dir, EVERYTHING)
+    if not loaded.pipelines and loaded.faults and not loaded.broken:
+        raise ConfigError("\n".join(map(str, loaded.faults)))
+    with Index(path, make=True) as index:
+        try:
+            for pipeline in loaded.pipelines.values():
+                _bring_up_to_date(index, config_dir, pipeline, since, done)
+                done.pipelines += 1
+                if done.pipelines % 50 == 0:
+                    say(f"{done.pipelines:,} of {len(loaded.pipelines):,} pipelines, {done.runs:,} reports read")
+            with index.writing():
+                index.retire({*loaded.pipelines, *loaded.broken})
+        except sqlite3.Error as error:
+            raise unusable(path, error) from error
+    return done
+
+
+def _bring_up_to_date(index: Index, config_dir: Path, pipeline: Pipeline, since: dt.datetime | None, done: Rebuilt) -> None:
+    runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
+    with index.writing():
+        index.know(pipeline, runs_uri, _beginnings(runs_uri, pipeline.name))
+    try:
+        runs = [run for run in run_folders(runs_uri, pipeline.name) if since is None or run[0].start >= since]
+    except (OSError, ValueError, ImportError) as error:
+        done.problems.append(f"{pipeline.name}: its runs in {runs_uri} cannot be listed ({error})")
+        return
+    lacking = [run for run in runs if not index.has(pipeline.name, *_span(run[0]), run[1])]
+    done.there += len(runs) - len(lacking)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for first in range(0, len(lacking), _READ_AT_ONCE):
+            part = lacking[first : first + _READ_AT_ONCE]
+            found = list(pool.map(lambda run: _read(run[2]), part))
+            with index.writing():
+                for (_, run_id, _folder), report in zip(part, found, strict=True):
+                    if isinstance(report, str):
+                        done.problems.append(report)
+                    elif report and (report.pipeline, report.run_id) == (pipeline.name, run_id):
+                        _add(index, report, pipeline)
+                        done.runs += 1
+
+
+def _read(folder: str) -> RunReport | str | None:
+    """Or why it cannot be read. None: there is none, since the run was killed or is not over."""
+    fs, path = fsspec.core.url_to_fs(f"{folder}/report.json")
+    try:
+        return RunReport.model_validate(json.loads(bytes(fs.cat_file(path))))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, ValidationError) as error:
+        return f"{path} is passed over: it is no report that can be read ({type(error).__name__})"
+
+
+def _span(window: Window) -> tuple[int, int]:
+    return int(window.start.timestamp()), int(window.end.timestamp())
+
+
+def unusable(path: Path, error: sqlite3.Error) -> IndexUnusable:
+    return IndexUnusable(f"the index {path} cannot be written: {error}. It is a cache: `shipper index` brings it up to date")

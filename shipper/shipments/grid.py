@@ -1,0 +1,185 @@
+"""What the page's grid shows: for each pipeline its windows in a stretch of time, each with its state.
+
+A grid of 500 pipelines and 30 days of hours has 360,000 cells. So windows that follow each other, are as long, and have the same state go
+together, as one *segment*: ``[start, seconds of each, how many, state]``.
+
+Two states come from the clock and not from runs. A window of the schedule that has ended, and that no run has left a word of, is ``waiting``
+until its deadline (`schedule.deliver_within`; without it, until its files have settled and as long again as the window is), and ``missing``
+after it. Before the first window that the schedule had, nothing is due, and the grid is empty there: never scheduled.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from shipper.config.schedule import Schedule
+from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, spans
+from shipper.shipments.outcomes import FAILED, MISSING, SHIPPING, STATES, WAITING
+from shipper.windows.schedule import Ticks
+
+Span = tuple[int, int]
+Cell = tuple[int, int, int]
+"""Begin and end in seconds since the epoch, and the state's place in STATES."""
+Segment = list[int]
+DAY = 86_400
+LONGEST_SECONDS = 400 * DAY
+KILLED_AFTER_SECONDS = DAY + 7_200
+"""A run that began longer ago and left no report was killed: by default none may take longer than a day (`schedule.give_up_after`)."""
+
+
+def grid(
+    index: Index, start: int, end: int, now: int, *, cluster: str = ALL, only: Collection[str] | None = None
+) -> dict[str, Any]:
+    """The windows that touch [``start``, ``end``), as JSON. ``only``: pipelines that may be seen; None: all."""
+    known = [one for one in index.pipelines() if only is None or one.pipeline in only]
+    first, running = index.beginnings(cluster), _running(index, cluster, now)
+    shown = [one for one in known if not cluster or cluster in one.clusters]
+    return {
+        "now": now,
+        "start": start,
+        "end": end,
+        "cluster": cluster,
+        "clusters": sorted({name for one in known for name in one.clusters}),
+        "states": list(STATES),
+        "pipelines": [
+            _row(index, one, (start, end), now, cluster, first.get(one.pipeline), running.get(one.pipeline, {})) for one in shown
+        ],
+    }
+
+
+def _row(
+    index: Index, known: Known, between: Span, now: int, cluster: str, first: int | None, running: dict[Span, int]
+) -> dict[str, Any]:
+    due = None
+    if known.schedule and first is not None and not known.retired:
+        due = Due(known.schedule, known.settle, first, now)
+    rows = _cells(index, known.pipeline, cluster, between)
+    segments, counts = _segments(rows if not running else _with_running(rows, running, between), between, due)
+    newest = _newest(index, known.pipeline, cluster)
+    return {
+        "pipeline": known.pipeline,
+        "owner": known.owner,
+        "description": known.description,
+        "clusters": list(known.clusters),
+        "schedule": f"{known.schedule.cron} {known.schedule.timezone}" if known.schedule else None,
+        "retired": known.retired,
+        "newest": newest and newest[0],
+        "lag": newest and max(0, newest[1] - newest[0]),
+        "counts": {STATES[state]: count for state, count in enumerate(counts) if count},
+        "segments": segments,
+    }
+
+
+def _cells(index: Index, pipeline: str, cluster: str, between: Span) -> list[Cell]:
+    start, end = between
+    where = "FROM cells WHERE cluster = ? AND pipeline = ? AND"
+    before = index.db.execute(
+        f'SELECT start, "end", state {where} start < ? ORDER BY start DESC LIMIT 1', (cluster, pipeline, start)
+    ).fetchone()
+    rows: list[Cell] = index.db.execute(
+        f'SELECT start, "end", state {where} start >= ? AND start < ? ORDER BY start, "end"', (cluster, pipeline, start, end)
+    ).fetchall()
+    return [before, *rows] if before and before[1] > start else rows
+
+
+def _segments(cells: list[Cell], between: Span, due: Due | None) -> tuple[list[Segment], list[int]]:
+    """Segments, and how many cells of each state there are. Where windows overlap, whoever paints them lets a shorter one lie above. This loop is
+    what a request costs."""
+    found: list[Segment] = []
+    counts = [0] * len(STATES)
+    covered, begin, step, many, was = between[0], 0, 0, 0, -1
+    behind = -1
+    for start, end, state in cells:
+        if start == behind and state == was and end - start == step:
+            many += 1
+        else:
+            if many:
+                found.append([begin, step, many, was])
+                counts[was] += many
+            if start > covered and due:
+                _add(found, counts, due.between(covered, start))
+            begin, step, many, was = start, end - start, 1, state
+        behind = end
+        if end > covered:
+            covered = end
+    if many:
+        found.append([begin, step, many, was])
+        counts[was] += many
+    if due:
+        _add(found, counts, due.between(covered, between[1]))
+    return found, counts
+
+
+def _add(found: list[Segment], counts: list[int], cells: Iterator[Cell]) -> None:
+    for start, end, state in cells:
+        last = found[-1] if found else None
+        if last and last[3] == state and last[1] == end - start and last[0] + last[1] * last[2] == start:
+            last[2] += 1
+        else:
+            found.append([start, end - start, 1, state])
+        counts[state] += 1
+
+
+def _with_running(cells: list[Cell], running: dict[Span, int], between: Span) -> list[Cell]:
+    there = {(start, end): state for start, end, state in cells} | {
+        span: state for span, state in running.items() if span[0] < between[1] and span[1] > between[0]
+    }
+    return sorted((*span, state) for span, state in there.items())
+
+
+def _running(index: Index, cluster: str, now: int) -> dict[str, dict[Span, int]]:
+    """Pipeline → windows that are being shipped, or whose run was killed, as the state's place in STATES."""
+    found: dict[str, dict[Span, int]] = {}
+    rows = index.db.execute(
+        'SELECT pipeline, start, "end", max(at) FROM begun WHERE ? IN (?, cluster) GROUP BY 1, 2, 3', (cluster, ALL)
+    )
+    for pipeline, start, end, at in rows:
+        state = SHIPPING if at > now - KILLED_AFTER_SECONDS else FAILED
+        found.setdefault(pipeline, {})[start, end] = CODES[state]
+    return found
+
+
+def _newest(index: Index, pipeline: str, cluster: str) -> Span | None:
+    """End of the latest window that is there, and when its run ended."""
+    states = ", ".join(map(str, GOOD))
+    found: Span | None = index.db.execute(
+        f'SELECT "end", ended FROM cells WHERE cluster = ? AND pipeline = ? AND state IN ({states}) ORDER BY start DESC LIMIT 1',
+        (cluster, pipeline),
+    ).fetchone()
+    return found
+
+
+class Due:
+    """The windows of a pipeline's schedule of which no run has left a word."""
+
+    def __init__(self, schedule: Schedule, settle: float, first: int, now: int) -> None:
+        self._schedule, self._settle, self._first, self._now = schedule, settle, first, now
+
+    def between(self, start: int, end: int) -> Iterator[Cell]:
+        """Those that lie in [``start``, ``end``) and have ended."""
+        start, end = max(start, self._first), min(end, self._now)
+        for day in range(start // DAY, end // DAY + 1) if start < end else ():
+            for begin, over in _ticks(self._schedule.cron, self._schedule.timezone, day):
+                if start <= begin and over <= end:
+                    yield begin, over, CODES[self.state(begin, over)]
+
+    def state(self, start: int, end: int) -> str:
+        within = self._schedule.deliver_within_seconds
+        patience = self._settle + end - start if within is None else within
+        return WAITING if self._now < end + patience else MISSING
+
+
+@functools.lru_cache(maxsize=50_000)
+def _ticks(cron: str, timezone: str, day: int) -> tuple[Span, ...]:
+    """The windows of a schedule that begin in a day of UTC. To find one tick takes 50 µs, and many pipelines have the same schedule."""
+    ticks = Ticks(Schedule.model_construct(cron=cron, timezone=timezone))
+    return tuple(span for span in spans(ticks, day * DAY, (day + 1) * DAY) if span[0] >= day * DAY)
+
+
+def moment(text: str) -> int:
+    """Seconds since the epoch. Raises ValueError."""
+    at = dt.datetime.fromisoformat(text)
+    return int((at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp())

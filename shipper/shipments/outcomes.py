@@ -1,0 +1,143 @@
+"""What became of a window on each cluster, by the run's report. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from shipper.report.account import Account, accounts
+from shipper.report.gaps import coverage
+from shipper.report.markup import utc
+from shipper.report.results import Coverage, RunReport
+from shipper.report.verdict import Verdict, verdict
+
+SHIPPED, LATE, DOUBT, WAITING, SHIPPING, MISSING, BLOCKED, FAILED = (
+    "shipped",
+    "late",
+    "doubt",
+    "waiting",
+    "shipping",
+    "missing",
+    "blocked",
+    "failed",
+)
+#: From the best to the worst: of several clusters a window shows the worst.
+STATES = (SHIPPED, LATE, DOUBT, WAITING, SHIPPING, MISSING, BLOCKED, FAILED)
+#: Those in which all of the window is on the cluster.
+THERE = (SHIPPED, LATE, DOUBT)
+_OTHER_WINDOWS = "incomplete"
+"""The section of a report's page whose caveats are about other windows than its own."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One row of the index: a run over a window, as one cluster saw it. Times are seconds since the epoch, UTC."""
+
+    pipeline: str
+    cluster: str
+    start: int
+    end: int
+    run_id: str
+    state: str
+    began: int
+    ended: int
+    files: int = 0
+    """Of the window itself, without those that came late for others."""
+    bytes: int = 0
+    """Of these, as stored."""
+    records: int = 0
+    """Sent by this run."""
+    there: int = 0
+    """Records of the window that were on the cluster before."""
+    cause: str = ""
+    """Why it is not plainly shipped, in one paragraph."""
+    covers_from: int | None = None
+    """Begin of the first earlier window of which the run found or made everything complete; None: it passed no gate."""
+    uncovered: tuple[str, ...] = ()
+    """START/END of windows in that time of which something is not there."""
+
+    @property
+    def lag(self) -> int:
+        """Seconds from the window's end to the report."""
+        return max(0, self.ended - self.end)
+
+
+def outcomes(report: RunReport, clusters: Collection[str] = (), deliver_within: float | None = None) -> list[Outcome]:
+    """One for each cluster that the run was about. ``clusters``: the pipeline's, of whose a run that failed early may say nothing."""
+    judged = verdict(report)
+    found = {account.cluster: account for account in accounts(report)}
+    if judged.state != "failed":
+        # A cluster of which no step left anything was no part of the run: a dry run, or one for other clusters.
+        found = {name: account for name, account in found.items() if account.ship}
+    elif not any(account.ship or account.gate for account in found.values()):
+        found |= {name: Account(name, None, None, None, ()) for name in clusters if name not in found}
+    closed = _source_closed(report)
+    return [_outcome(report, account, judged, deliver_within, closed=closed) for account in found.values()]
+
+
+def _outcome(report: RunReport, account: Account, judged: Verdict, deliver_within: float | None, *, closed: bool) -> Outcome:
+    began = report.plan.started_at if report.plan else report.started_at
+    state, cause = _state(report, account, judged, closed=closed)
+    ended = _seconds(report.finished_at)
+    if state == SHIPPED and deliver_within is not None and ended > _seconds(report.window_end) + deliver_within:
+        state, cause = LATE, "It was delivered later than `schedule.deliver_within` after the window's end."
+    own = report.plan.own_files if report.plan else []
+    covered = _covered(report, account) if state in THERE else None
+    return Outcome(
+        pipeline=report.pipeline,
+        cluster=account.cluster,
+        start=_seconds(report.window_start),
+        end=_seconds(report.window_end),
+        run_id=report.run_id,
+        state=state,
+        began=_seconds(began),
+        ended=ended,
+        files=len(own),
+        bytes=sum(file.size_bytes for file in own),
+        records=account.delivered,
+        there=account.before,
+        cause=cause,
+        covers_from=_seconds(covered.start) if covered else None,
+        uncovered=tuple(one.window for one in covered.uncovered) if covered else (),
+    )
+
+
+def _state(report: RunReport, account: Account, judged: Verdict, *, closed: bool) -> tuple[str, str]:
+    """State and cause. As the page's verdict: never better than the report says."""
+    if closed:
+        return BLOCKED, judged.cause or ""
+    failed = next((step for step in (account.ship, account.gate) if step is not None and step.status == "failed"), None)
+    if failed is not None:
+        return FAILED, failed.error or judged.cause or ""
+    if judged.state == "failed" and (account.ship is None or account.gate is None):
+        return FAILED, judged.cause or ""
+    doubts = list(_doubts(account, judged, [other.cluster for other in accounts(report)]))
+    return (DOUBT, " ".join(doubts)) if doubts else (SHIPPED, "")
+
+
+def _doubts(account: Account, judged: Verdict, names: Collection[str]) -> Iterator[str]:
+    for caveat in judged.doubts:
+        about = [name for name in names if caveat.says.startswith(f"{name}: ")]
+        if caveat.section != _OTHER_WINDOWS and (not about or account.cluster in about):
+            yield caveat.says
+
+
+def _source_closed(report: RunReport) -> bool:
+    gate = report.gate_source
+    return gate is not None and gate.status == "failed" and any(c.severity == "block" and not c.passed for c in gate.checks)
+
+
+def _covered(report: RunReport, account: Account) -> Coverage | None:
+    """What is complete when the cluster's gate has passed."""
+    if account.gate is None or account.gate.status == "failed":
+        return None
+    if account.gate.coverage:
+        return account.gate.coverage
+    if report.plan:
+        return coverage(report.plan, account.cluster, when_empty_fails=False)
+    return Coverage(start=report.window_start, end=report.window_end)
+
+
+def _seconds(at: dt.datetime) -> int:
+    return int(utc(at).timestamp())

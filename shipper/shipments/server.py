@@ -1,0 +1,68 @@
+"""The page without Airflow: a server that only this machine reaches."""
+
+from __future__ import annotations
+
+import urllib.parse
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from shipper.shipments.app import Response, respond
+
+_LOOPBACK = "127.0.0.1"
+_NAMES = (_LOOPBACK, "localhost")
+
+
+class Everything:
+    """Who has come to this server has an account on this machine; what it shows of `runs_uri` this process may read."""
+
+    def pipelines(self) -> None:
+        return None
+
+    def may_see(self, pipeline: str) -> bool:
+        return True
+
+    def may_read_reports(self, pipeline: str) -> bool:
+        return True
+
+
+class Server(ThreadingHTTPServer):
+    """On loopback. ``port`` 0 takes a free one. Raises OSError."""
+
+    daemon_threads = True
+
+    def __init__(self, index: Path, port: int) -> None:
+        self.index = index
+        super().__init__((_LOOPBACK, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://{_LOOPBACK}:{self.server_port}/shipments"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version, sys_version = "shipper", ""
+
+    def do_GET(self) -> None:
+        # A page of another site whose name is made to point here would have that name in its requests.
+        if self.headers.get("Host", "").rpartition(":")[0] not in _NAMES:
+            self._send(Response(HTTPStatus.MISDIRECTED_REQUEST, b"this server is for 127.0.0.1 alone\n"))
+            return
+        address = urllib.parse.urlsplit(self.path)
+        if address.path == "/":
+            self._send(Response(HTTPStatus.FOUND, b"", {"Location": "/shipments"}))
+            return
+        query = dict(urllib.parse.parse_qsl(address.query))
+        self._send(respond(self.server.index, urllib.parse.unquote(address.path).lstrip("/"), query, Everything()))
+
+    def _send(self, response: Response) -> None:
+        self.send_response(response.status)
+        for name, value in response.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(response.body)))
+        self.end_headers()
+        self.wfile.write(response.body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """A request is no news."""

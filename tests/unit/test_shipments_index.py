@@ -1,0 +1,274 @@
+"""What the index of the Shipments page says of a window, by the runs over it, in whatever order their reports come."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from shipper_tools.samples.shipments import START, World, at, run_report, seconds
+
+from shipper.config import load_pipeline
+from shipper.config.environment import EVERYTHING
+from shipper.driver.context import RunContext
+from shipper.driver.run import run_step
+from shipper.errors import ConfigError
+from shipper.report.results import RunReport
+from shipper.report.run_folder import RunFolder
+from shipper.runner import REPORT
+from shipper.shipments.feed import begin, feed, index_path, rebuild
+from shipper.shipments.grid import grid
+from shipper.shipments.index import Index, IndexUnusable
+from shipper.windows.window import Window
+from spark_jobs.engine import SparkEngine
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.pipeline()
+    world.beginning()
+    return world
+
+
+def fed(world: World, *reports: RunReport) -> None:
+    for report in reports:
+        feed(world.config, load_pipeline(world.config, report.pipeline, EVERYTHING), str(world.runs), report)
+
+
+def states(world: World, hours: float, now: float | None = None, cluster: str = "", name: str = "web") -> list[str]:
+    """Of the first windows, hour by hour, as the grid paints them: what comes later lies above."""
+    with Index(world.index) as index:
+        found = grid(index, seconds(0), seconds(hours), seconds(now if now is not None else hours), cluster=cluster)
+    painted = ["never"] * int(hours)
+    (row,) = [row for row in found["pipelines"] if row["pipeline"] == name]
+    cells = [(start + i * step, step, state) for start, step, many, state in row["segments"] for i in range(many)]
+    for start, step, state in sorted(cells, key=lambda cell: (cell[0], -cell[1])):
+        for hour in range((start - seconds(0)) // 3600, (start + step - seconds(0)) // 3600):
+            if 0 <= hour < hours:
+                painted[hour] = found["states"][state]
+    return painted
+
+
+def test_a_window_shows_the_worst_of_its_clusters_and_each_cluster_its_own(world: World) -> None:
+    fed(world, run_report(0), run_report(1, failed=("far",)))
+    assert states(world, 2) == ["shipped", "failed"]
+    assert states(world, 2, cluster="near") == ["shipped", "shipped"]
+    assert states(world, 2, cluster="far") == ["shipped", "failed"]
+
+
+def test_a_closed_source_gate_blocks_all_clusters(world: World) -> None:
+    fed(world, run_report(0, closed=True))
+    assert states(world, 1) == states(world, 1, cluster="near") == ["blocked"]
+
+
+RUNS = {
+    "a later run of the window": ([run_report(0, "r1", failed=("near",)), run_report(0, "r2", after=1)], "shipped"),
+    "a later run of the window that failed": ([run_report(0, "r1"), run_report(0, "r2", after=1, failed=("near",))], "failed"),
+    "a run that looked back": ([run_report(0, "r1", failed=("near",)), run_report(1, "r2", looks_back=1)], "shipped"),
+    "one that looked back and left something": (
+        [run_report(0, "r1", failed=("near",)), run_report(1, "r2", looks_back=1, uncovered=(0,))],
+        "failed",
+    ),
+    "one that looked back where the gate is closed": (
+        [run_report(0, "r1", closed=True), run_report(1, "r2", looks_back=1)],
+        "blocked",
+    ),
+    "a run over a longer window": ([run_report(0, "r1", closed=True), run_report(0, "r2", hours=4)], "shipped"),
+    "a run over a longer window that failed": ([run_report(0, "r1"), run_report(0, "r2", hours=4, failed=("far",))], "shipped"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_run_that_decides_does_so_in_whatever_order_reports_come(name: str, tmp_path: Path) -> None:
+    reports, wanted = RUNS[name]
+    for number, order in enumerate(itertools.permutations(reports)):
+        world = World(tmp_path / str(number))
+        world.pipeline()
+        world.beginning()
+        fed(world, *order)
+        assert states(world, 5)[0] == wanted, [report.run_id for report in order]
+
+
+def test_a_run_that_looked_back_ships_windows_that_nobody_ran(world: World) -> None:
+    fed(world, run_report(0), run_report(3, looks_back=3))
+    assert states(world, 6, now=9) == ["shipped"] * 4 + ["missing"] * 2
+
+
+def test_a_due_window_waits_until_its_deadline_and_is_missing_then(world: World) -> None:
+    fed(world, run_report(0))
+    # 10 minutes to settle, and as long again as the window is.
+    assert states(world, 3, now=2.5) == ["shipped", "waiting", "never"]
+    assert states(world, 3, now=3.5) == ["shipped", "missing", "waiting"]
+
+
+def test_nothing_is_due_before_the_schedule_began(world: World) -> None:
+    world.beginning(hour=2)
+    fed(world, run_report(4))
+    assert states(world, 5, now=9) == ["never", "never", "missing", "missing", "shipped"]
+
+
+def test_a_pipeline_without_a_schedule_misses_nothing(world: World) -> None:
+    world.write("pipelines/hand.yaml", "pipeline: hand\nsource: logs/\ntopic: t\nclusters: [near]\n")
+    fed(world, run_report(2, name="hand", clusters=("near",)))
+    assert states(world, 5, name="hand") == ["never", "never", "shipped", "never", "never"]
+
+
+def test_a_cluster_that_no_run_was_for_misses_the_window(world: World) -> None:
+    fed(world, run_report(0, clusters=("near",)))
+    assert states(world, 1, now=9) == ["missing"]
+    assert states(world, 1, now=9, cluster="near") == ["shipped"]
+
+
+def test_what_came_after_the_deadline_is_late(world: World) -> None:
+    world.pipeline("slow", more="")
+    text = (
+        (world.config / "pipelines" / "slow.yaml")
+        .read_text()
+        .replace("start: 2026-11-01}", "start: 2026-11-01, deliver_within: 30m}")
+    )
+    world.write("pipelines/slow.yaml", text + "notify: [{on: [late], notifier: a.B}]\n")
+    world.beginning("slow")
+    fed(world, run_report(0, name="slow"), run_report(1, name="slow", after=0.75))
+    assert states(world, 3, now=3.4, name="slow") == ["shipped", "late", "waiting"]
+    assert states(world, 3, now=3.6, name="slow")[2] == "missing"
+
+
+def begun(world: World, hour: float, run_id: str, now: float) -> None:
+    pipeline = load_pipeline(world.config, "web", EVERYTHING)
+    begin(world.config, pipeline, str(world.runs), Window(at(hour), at(hour + 1)), run_id, at(now))
+
+
+def test_a_run_is_shipping_from_its_beginning_to_its_report(world: World) -> None:
+    fed(world, run_report(0))
+    begun(world, 1, "r2", 2.1)
+    begun(world, 0, "again", 2.1)
+    assert states(world, 2, now=2.2) == ["shipping", "shipping"]
+    fed(world, run_report(1, "r2"), run_report(0, "again", after=2))
+    assert states(world, 2, now=2.2) == ["shipped", "shipped"]
+
+
+def test_a_run_that_left_no_report_in_a_day_was_killed(world: World) -> None:
+    begun(world, 0, "killed", 1.1)
+    assert states(world, 1, now=20) == ["shipping"]
+    assert states(world, 1, now=40) == ["failed"]
+    begun(world, 0, "r2", 41)
+    fed(world, run_report(0, "r2", after=41))
+    assert states(world, 1, now=42) == ["shipped"]
+
+
+def test_a_dry_run_takes_back_that_it_has_begun_and_leaves_the_window_as_it_was(world: World) -> None:
+    fed(world, run_report(0, failed=("near",)))
+    begun(world, 0, "dry", 3)
+    dry = run_report(0, "dry", after=3)
+    dry.ships, dry.delivery_gates = [], []
+    fed(world, dry)
+    assert states(world, 1, now=4) == ["failed"]
+
+
+def test_the_index_is_made_anew_from_the_reports_alone(world: World) -> None:
+    reports = [
+        world.report(0),
+        world.report(1, failed=("far",)),
+        world.report(2, "r3", looks_back=2),
+        world.report(4, closed=True),
+    ]
+    fed(world, *reports)
+    before = states(world, 6, now=9)
+    world.index.unlink()
+    done = rebuild(world.config)
+    assert (done.pipelines, done.runs, done.there, done.problems) == (1, 4, 0, [])
+    assert states(world, 6, now=9) == before == ["shipped", "shipped", "shipped", "missing", "blocked", "missing"]
+
+
+def test_bringing_it_up_to_date_reads_only_what_it_lacks_and_names_what_it_cannot(world: World) -> None:
+    fed(world, world.report(0))
+    world.report(1)
+    broken = world.runs / "web" / "20261101T020000Z--20261101T030000Z" / "r9"
+    broken.mkdir(parents=True)
+    (broken / "report.json").write_text('{"pipeline": ')
+    done = rebuild(world.config)
+    assert (done.runs, done.there) == (1, 1)
+    assert len(done.problems) == 1
+    assert "r9/report.json is passed over" in done.problems[0]
+    assert states(world, 2) == ["shipped", "shipped"]
+    assert rebuild(world.config, anew=True).runs == 2
+
+
+def test_a_pipeline_that_the_configuration_has_no_more_misses_nothing(world: World) -> None:
+    world.pipeline("gone")
+    world.beginning("gone")
+    fed(world, run_report(0), run_report(0, name="gone"))
+    (world.config / "pipelines" / "gone.yaml").unlink()
+    rebuild(world.config)
+    assert states(world, 2, now=9, name="gone") == ["shipped", "never"]
+    assert states(world, 2, now=9) == ["shipped", "missing"]
+
+
+def test_the_platform_says_where_the_index_lies(world: World) -> None:
+    assert index_path(world.config) == world.index
+    world.write("shipper.yaml", "index: /var/lib/shipper/i.sqlite\n")
+    assert index_path(world.config) == Path("/var/lib/shipper/i.sqlite")
+    world.write("shipper.yaml", "index: s3a://bucket/i.sqlite\n")
+    with pytest.raises(ConfigError, match=r"shipper.yaml:1.*is a file on a disk of this machine"):
+        index_path(world.config)
+
+
+def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
+    world.index.parent.mkdir(exist_ok=True)
+    world.index.write_text("this is a log file, and longer than SQLite's header is: " * 3)
+    with pytest.raises(IndexUnusable, match=r"shipments.sqlite cannot be used: .*delete it, and `shipper index` makes it anew"):
+        fed(world, run_report(0))
+
+
+def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) -> None:
+    fed(world, *(run_report(hour, failed=("near",) if hour == 5 else ()) for hour in range(8)))
+    with Index(world.index) as index:
+        found = grid(index, seconds(2), seconds(7), seconds(8))
+    (row,) = found["pipelines"]
+    codes = {state: code for code, state in enumerate(found["states"])}
+    assert row["segments"] == [
+        [seconds(2), 3600, 3, codes["shipped"]], [seconds(5), 3600, 1, codes["failed"]], [seconds(6), 3600, 1, codes["shipped"]],
+    ]  # fmt: skip
+    assert row["counts"] == {"shipped": 4, "failed": 1}
+    assert (row["newest"], row["lag"]) == (seconds(8), 900)
+    assert START.timestamp() == seconds(0)
+
+
+def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:
+    """From the first moment on, in which all of them make the file."""
+    for name in (names := [f"stream_{number}" for number in range(12)]):
+        world.pipeline(name)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: fed(world, run_report(0, name=name), run_report(1, name=name)), names))
+    assert [states(world, 2, name=name) for name in names] == [["shipped", "shipped"]] * len(names)
+
+
+def context_of(world: World) -> RunContext:
+    pipeline = load_pipeline(world.config, "web", EVERYTHING)
+    folder = RunFolder(str(world.runs), "web", at(0), at(1), "r1")
+    return RunContext(pipeline, {}, world.config, Window(at(0), at(1)), folder, SparkEngine(pipeline))
+
+
+def test_the_report_step_feeds_it(world: World) -> None:
+    report = world.report(0, "r1", failed=("far",))
+    context = context_of(world)
+    for name, result in (("plan", report.plan), ("gate_source", report.gate_source)):
+        assert result is not None
+        context.folder.write(name, result)
+    for ship in report.ships:
+        context.folder.write(f"ship.{ship.cluster}", ship)
+    assert run_step(context, REPORT, None) == 0
+    assert states(world, 1, cluster="far") == ["failed"]
+
+
+def test_a_report_step_that_cannot_write_it_says_so_in_a_line_and_succeeds(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.index.mkdir()
+    assert run_step(context_of(world), REPORT, None) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "Shipments" in line]
+    assert len(said) == 1
+    assert "does not show this run until `shipper index` has run" in said[0]
+    assert (Path(context_of(world).folder.path("report.json"))).exists()

@@ -1,0 +1,247 @@
+"""What the Shipments page answers, to whom, and what an answer costs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Collection, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipper_tools.samples.shipments import World, at, large_index, run_report, seconds
+from typer.testing import CliRunner
+
+from shipper.cli.main import app as cli
+from shipper.config import load_pipeline
+from shipper.config.environment import EVERYTHING
+from shipper.shipments.app import respond
+from shipper.shipments.feed import feed
+from shipper.shipments.server import Everything, Server
+
+WINDOW = "2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"
+FOLDER = "20261101T000000Z--20261101T010000Z"
+
+
+class Rights:
+    """Sees ``pipelines``, and reads the reports of ``reports``."""
+
+    def __init__(self, *pipelines: str, reports: Collection[str] = ()) -> None:
+        self._pipelines, self._reports = pipelines, reports
+
+    def pipelines(self) -> Collection[str]:
+        return self._pipelines
+
+    def may_see(self, pipeline: str) -> bool:
+        return pipeline in self._pipelines
+
+    def may_read_reports(self, pipeline: str) -> bool:
+        return pipeline in self._reports
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two pipelines, each with a failed window, shipped by a second run."""
+    world = World(tmp_path)
+    for name in ("web", "audit"):
+        world.pipeline(name)
+        world.beginning(name)
+        for report in (world.report(0, "r1", name, failed=("far",)), world.report(0, "r2", name, after=1)):
+            feed(world.config, load_pipeline(world.config, name, EVERYTHING), str(world.runs), report)
+    return world
+
+
+def ask(world: World, path: str, rights: Any = None, **query: str) -> tuple[int, Any]:
+    found = respond(world.index, path, query, rights or Everything())
+    return found.status, json.loads(found.body) if found.headers["Content-Type"] == "application/json" else found.body.decode()
+
+
+def ask_grid(world: World, rights: Any = None) -> list[str]:
+    status, found = ask(world, "api/grid", rights, start=at(0).isoformat(), end=at(9).isoformat())
+    assert status == HTTPStatus.OK
+    return [row["pipeline"] for row in found["pipelines"]]
+
+
+def test_the_grid_holds_what_the_person_may_see(world: World) -> None:
+    assert ask_grid(world) == ["audit", "web"]
+    assert ask_grid(world, Rights("web")) == ["web"]
+    assert ask_grid(world, Rights()) == []
+
+
+@pytest.mark.parametrize("path", ["api/window", f"api/report/audit/{FOLDER}/r1", f"api/report/none/{FOLDER}/r1"])
+def test_of_another_pipeline_not_even_its_name_is_told(world: World, path: str) -> None:
+    for pipeline in ("audit", "none"):
+        status, found = ask(world, path, Rights("web", reports=["web", "audit"]), pipeline=pipeline, window=WINDOW)
+        assert (status, found) == (403, {"error": "you may not see this pipeline, or there is none of that name"})
+
+
+def test_who_may_not_read_task_logs_gets_no_report_and_no_cause(world: World) -> None:
+    status, found = ask(world, "api/window", Rights("web"), pipeline="web", window=WINDOW)
+    assert (status, found["report"]) == (200, None)
+    assert "does not answer" not in json.dumps(found)
+    assert ask(world, f"api/report/web/{FOLDER}/r1", Rights("web"))[0] == 403
+    assert "does not answer" in json.dumps(
+        ask(world, "api/window", Rights("web", reports=["web"]), pipeline="web", window=WINDOW)[1]
+    )
+
+
+def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
+    _, found = ask(world, "api/window", pipeline="web", window=WINDOW)
+    assert [(one["cluster"], one["state"], one["run_id"]) for one in found["clusters"]] == [
+        ("near", "shipped", "r2"),
+        ("far", "shipped", "r2"),
+    ]
+    assert [run["run_id"] for run in found["runs"]] == ["r2", "r1"]
+    assert found["runs"][1]["clusters"][0] == {
+        "cluster": "far",
+        "state": "failed",
+        "records": 0,
+        "there": 0,
+        "cause": "far does not answer",
+    }
+    assert found["report"]["headline"] == "Shipped 7 records to each of near and far"
+    assert [file["path"] for file in found["report"]["files"]] == ["/logs/0.log", "/logs/1.log", "/logs/2.log"]
+    assert found["report"]["checks"][0]["observed"] == "3"
+    _, found = ask(world, "api/window", pipeline="web", window=WINDOW, run="r1")
+    assert found["report"]["headline"] == "Failed while shipping to far; near has everything"
+
+
+def test_a_window_that_a_later_run_shipped_names_that_run(world: World) -> None:
+    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(2, "r3", looks_back=2))
+    _, found = ask(world, "api/window", pipeline="web", window="2026-11-01T01:00:00Z/2026-11-01T02:00:00Z")
+    assert [(one["state"], one["by"]) for one in found["clusters"]] == [("shipped", {"start": seconds(2), "end": seconds(3)})] * 2
+    assert found["runs"] == []
+
+
+def test_a_report_that_is_gone_is_said_and_the_index_remembers(world: World) -> None:
+    for file in world.runs.glob("web/*/r2/report.*"):
+        file.unlink()
+    _, found = ask(world, "api/window", pipeline="web", window=WINDOW)
+    assert (found["report"], found["problem"]) == (
+        None,
+        "The run's report is no longer in runs_uri; this is what the index remembers.",
+    )
+    assert ask(world, f"api/report/web/{FOLDER}/r2")[0] == 404
+
+
+def test_a_report_is_served_whole_and_may_load_nothing(world: World) -> None:
+    found = respond(world.index, f"api/report/web/{FOLDER}/r1", {}, Everything())
+    assert (found.status, b"Report of r1" in found.body) == (200, True)
+    assert "default-src 'none'" in found.headers["Content-Security-Policy"]
+    assert "script-src" not in found.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "api/report/web/../../secret", f"api/report/web/{FOLDER}/..", f"api/report/web/{FOLDER}/../../../secret", "api/report/web//r1",
+        f"api/report/web/{FOLDER}/.", f"api/report/web/{FOLDER}/r1/report.json", "api/report//etc/passwd", "page.html", "../page.html", "",
+        f"api/report/web/{FOLDER}/linked",
+    ],
+)  # fmt: skip
+def test_no_path_leads_out_of_the_runs(world: World, path: str) -> None:
+    (world.runs.parent / "secret").mkdir()
+    (world.runs.parent / "secret" / "report.html").write_text("secret")
+    (world.runs / "web" / FOLDER / "linked").symlink_to(world.runs.parent / "secret")
+    status, found = ask(world, path)
+    assert status in (403, 404)
+    assert "error" in found
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("api/grid", {}),
+        ("api/grid", {"start": "yesterday", "end": "2026-11-02"}),
+        ("api/grid", {"start": "2026-11-02", "end": "2026-11-01"}),
+        ("api/grid", {"start": "2020-01-01", "end": "2026-11-01"}),
+        ("api/window", {"pipeline": "web", "window": "never"}),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(world: World, path: str, query: dict[str, str]) -> None:
+    assert ask(world, path, **query)[0] == 400
+
+
+def test_without_an_index_the_answer_says_what_to_do(tmp_path: Path) -> None:
+    status, found = ask(World(tmp_path), "api/grid", start="2026-11-01", end="2026-11-02")
+    assert (status, "`shipper index` makes it" in found["error"]) == (503, True)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: World) -> None:
+    for path in ("shipments", "page.css", "words.js", "panel.js", "page.js"):
+        found = respond(world.index, path, {}, Rights())
+        policy = found.headers["Content-Security-Policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert b"http://" not in found.body.replace(b"http://www.w3.org", b"")
+        assert b"https://" not in found.body
+        assert b"innerHTML" not in found.body
+
+
+@pytest.fixture
+def server(world: World) -> Iterator[Server]:
+    server = Server(world.index, 0)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def get(server: Server, path: str, host: str | None = None) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection.request("GET", path, headers={"Host": host} if host else {})
+    return connection.getresponse()
+
+
+def test_the_server_answers_this_machine_alone(server: Server) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    assert get(server, "/").getheader("Location") == "/shipments"
+    assert get(server, "/shipments").status == 200
+    assert get(server, f"/api/report/web/{FOLDER}/r1").status == 200
+    assert get(server, f"/api/report/web/{FOLDER}/..%2f..%2fr1").status == 404
+    assert get(server, f"/api/grid?start={at(0):%Y-%m-%d}&end={at(30):%Y-%m-%d}").status == 200
+    # A name that somebody else has pointed to this machine.
+    assert get(server, "/shipments", host="evil.example").status == 421
+    assert get(server, "/shipments", host=f"localhost:{server.server_port}").status == 200
+
+
+def test_500_pipelines_and_30_days_of_hours_come_in_one_answer(tmp_path: Path, record_property: Any) -> None:
+    """What it costs is said, and fails nothing."""
+    now = int(time.time())
+    world = World(tmp_path)
+    large_index(world.index, now)
+    took = {}
+    for name, days, back in (
+        ("30 days", 30, 0),
+        ("the page of history before", 30, 30),
+        ("7 days", 7, 0),
+        ("the week before", 7, 7),
+    ):
+        end = now // 3600 * 3600 + 3600 - back * 86_400
+        began = time.process_time()
+        found = respond(world.index, "api/grid", {"start": iso(end - days * 86_400), "end": iso(end)}, Everything())
+        took[name] = (time.process_time() - began) * 1000
+        rows = json.loads(found.body)["pipelines"]
+        assert len(rows) == 500
+        assert abs(sum(sum(row["counts"].values()) for row in rows) - 500 * 24 * days) <= 1000
+        print(f"{name}: {took[name]:.0f} ms of CPU, {len(found.body):,} bytes")
+    record_property("cpu_ms", took)
+
+
+def iso(moment: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def test_the_commands_make_the_index_and_say_what_it_holds(world: World) -> None:
+    world.index.unlink()
+    done = CliRunner().invoke(cli, ["index", "--config", str(world.config), "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["runs"]) == (0, 4)
+    done = CliRunner().invoke(cli, ["index", "--config", str(world.config)])
+    assert (done.exit_code, "2 pipelines, 0 reports read, 4 runs known before" in done.stdout) == (0, True)
+    (world.runs / "web" / FOLDER / "r1" / "report.json").write_text("{}")
+    done = CliRunner().invoke(cli, ["index", "--config", str(world.config), "--anew"])
+    assert (done.exit_code, "3 reports read" in done.stdout) == (1, True)

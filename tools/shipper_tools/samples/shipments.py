@@ -1,0 +1,195 @@
+"""Reports of a pipeline's windows, as runs leave them, and the index that they feed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from pathlib import Path
+from typing import Any
+
+from shipper.config import load_pipeline
+from shipper.config.environment import EVERYTHING
+from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
+from shipper.report.results import (
+    CheckResult,
+    Coverage,
+    DeliveryGateResult,
+    GateResult,
+    RunReport,
+    ShipResult,
+    TopicAccount,
+    Uncovered,
+)
+from shipper.report.run_folder import RunFolder
+from shipper.shipments.index import ALL, Index
+from shipper.shipments.outcomes import STATES, outcomes
+
+START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+HOUR = dt.timedelta(hours=1)
+PIPELINE = """\
+pipeline: {name}
+owner: edge-team
+schedule: {{cron: "0 * * * *", start: 2026-11-01}}
+source: {{path: "logs/{{window_start:%Y/%m/%d/%H}}/", settle: 10m}}
+topic: logs.web
+clusters: [{clusters}]
+"""
+
+
+def at(hour: float) -> dt.datetime:
+    return START + hour * HOUR
+
+
+def seconds(hour: float) -> int:
+    return int(at(hour).timestamp())
+
+
+class World:
+    """A folder with a configuration and the runs beside it."""
+
+    def __init__(self, root: Path) -> None:
+        self.config, self.runs, self.index = root / "config", root / "runs", root / "runs" / "shipments.sqlite"
+
+    def write(self, path: str, text: str) -> None:
+        file = self.config / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def pipeline(self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), more: str = "") -> None:
+        self.write(f"pipelines/{name}.yaml", PIPELINE.format(name=name, clusters=", ".join(clusters)) + more)
+        for cluster in clusters:
+            self.write(f"clusters/{cluster}.yaml", f"cluster: {cluster}\nbootstrap: 127.0.0.1:1\n")
+
+    def beginning(self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), hour: float = 0) -> None:
+        """As the first run of the schedule leaves it."""
+        file = self.runs / name / "schedule.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        first = ", ".join(f'"{cluster}": "{at(hour).isoformat()}"' for cluster in clusters)
+        file.write_text(f'{{"version": 1, "first_window": {{{first}}}}}')
+
+    def report(self, hour: float, run_id: str = "r1", name: str = "web", **options: Any) -> RunReport:
+        """The run's report, in its folder with a page."""
+        found = run_report(hour, run_id, name, **options)
+        folder = RunFolder(str(self.runs), name, found.window_start, found.window_end, run_id)
+        folder.write("report", found)
+        folder.write_text("report.html", f"<!doctype html><title>{name} {run_id}</title><h1>Report of {run_id}</h1>")
+        return found
+
+
+def run_report(
+    hour: float,
+    run_id: str = "r1",
+    name: str = "web",
+    *,
+    hours: float = 1,
+    after: float = 0.25,
+    clusters: tuple[str, ...] = ("near", "far"),
+    failed: tuple[str, ...] = (),
+    closed: bool = False,
+    looks_back: float = 0,
+    uncovered: tuple[float, ...] = (),
+    records: int = 7,
+) -> RunReport:
+    """Of the window of ``hours`` that begins at ``hour``; it ended ``after`` hours after the window. ``failed``: clusters whose ship did.
+    ``looks_back``: hours before the window that it found complete, without the windows that begin at ``uncovered``."""
+    ended = at(hour + hours + after)
+    common: dict[str, Any] = {
+        "pipeline": name, "window_start": at(hour), "window_end": at(hour + hours), "run_id": run_id,
+        "started_at": ended - dt.timedelta(minutes=2), "finished_at": ended,
+    }  # fmt: skip
+    files = [PlannedFile(path=f"/logs/{i}.log", size_bytes=1000, modified_ms=0, splits=1) for i in range(3)]
+    plan = PlanResult(**common, files=files, clusters=[ClusterPlan(cluster=cluster, left_files=3) for cluster in clusters])
+    check = CheckResult(check="files", severity="block", passed=not closed, expected=">= 4" if closed else ">= 1", observed="3")
+    gate = GateResult(
+        **common,
+        step="gate_source",
+        checks=[check],
+        status="failed" if closed else "succeeded",
+        error="3 files" if closed else None,
+    )
+    ships, gates = [], []
+    for cluster in () if closed else clusters:
+        bad = cluster in failed
+        topics = [TopicAccount(topic="logs.web", delivered=0 if bad else records, ledger=None if bad else records)]
+        error = f"{cluster} does not answer" if bad else None
+        ships.append(
+            ShipResult(
+                **common, cluster=cluster, read=records, topics=topics, status="failed" if bad else "succeeded", error=error
+            )
+        )
+        left = [
+            Uncovered(window=f"{at(one):%Y-%m-%dT%H:%M:%SZ}/{at(one + 1):%Y-%m-%dT%H:%M:%SZ}", why="no file was there")
+            for one in uncovered
+        ]
+        coverage = Coverage(start=at(hour - looks_back), end=at(hour + hours), uncovered=left)
+        if not bad:
+            gates.append(DeliveryGateResult(**common, cluster=cluster, topics=topics, coverage=coverage))
+    cause = "gate_source: 3 files" if closed else next((f"ship:{name}: {name} does not answer" for name in failed), None)
+    return RunReport(
+        **common, status="failed" if cause else "succeeded", error=cause, first_cause=cause, plan=plan, gate_source=gate, ships=ships,
+        delivery_gates=gates,
+    )  # fmt: skip
+
+
+def large_index(
+    path: Path, now: int, *, pipelines: int = 500, days: int = 60, clusters: tuple[str, ...] = ("near", "far")
+) -> None:
+    """An index of hourly pipelines, as their runs would have made it: of 100 windows one is missing, and five have some other state. ``now``:
+    seconds since the epoch; the last window ends in the hour before it."""
+    chance, end = random.Random(7), now // 3600 * 3600
+    names = [f"stream_{number:03}" for number in range(pipelines)]
+    with Index(path, make=True) as index, index.writing():
+        about = [(name, "edge-team", "", "\n".join(clusters), "/nowhere", "0 * * * *", "UTC", 600.0, None) for name in names]
+        index.db.executemany("INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about)
+        first = [(name, cluster, end - days * 86_400) for name in names for cluster in clusters]
+        index.db.executemany("INSERT INTO beginnings VALUES (?, ?, ?)", first)
+        index.db.executemany(
+            "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                (ALL, name, start, start + 3600, 0 if luck < 0.95 else chance.randrange(1, len(STATES)), start + 5000, "r1")
+                for name in names
+                for start in range(end - days * 86_400, end, 3600)
+                if (luck := chance.random()) < 0.99
+            ),
+        )
+
+
+def fill(world: World, hours: int = 24) -> None:
+    """Four pipelines with every state, over the first ``hours`` hours: most of them in the index alone, and `web` with reports to open."""
+    world.pipeline("web")
+    world.pipeline("audit", ("near",))
+    world.pipeline("billing_events")
+    world.pipeline("edge")
+    for name, clusters in (
+        ("web", ("near", "far")),
+        ("audit", ("near",)),
+        ("billing_events", ("near", "far")),
+        ("edge", ("near", "far")),
+    ):
+        world.beginning(name, clusters, hour=6 if name == "edge" else 0)
+        pipeline = load_pipeline(world.config, name, EVERYTHING)
+        reports = []
+        for hour in range(6 if name == "edge" else 0, hours):
+            match name, hour:
+                case "web", 10:
+                    reports += [
+                        world.report(10, "r1", failed=("far",)),
+                        world.report(10, "r2", after=0.5, failed=("far",), records=0),
+                    ]
+                case "web", 12:
+                    reports.append(world.report(12, closed=True))
+                case "edge", 14 | 15 | 16:
+                    continue  # nobody ran them
+                case _:
+                    reports.append(
+                        run_report(hour, f"h{hour}", name, clusters=clusters, after=0.2 + hour % 5 / 10, records=100_000 + hour)
+                    )
+        if name == "web":
+            world.report(11, "r11")
+        with Index(world.index, make=True) as index, index.writing():
+            beginnings = dict.fromkeys(clusters, at(6 if name == "edge" else 0))
+            index.know(pipeline, str(world.runs), beginnings)
+            for report in reports:
+                index.add(outcomes(report, clusters))
+    with Index(world.index, make=True) as index, index.writing():
+        index.begun("audit", seconds(hours), seconds(hours + 1), "now", ["near"], int(dt.datetime.now(dt.UTC).timestamp()))
