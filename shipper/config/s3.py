@@ -29,7 +29,7 @@ _PROVIDERS = {
 DEFAULTS = {
     # The other kind of stream, Hadoop's default, reads ahead and keeps what it read, in memory that nobody has counted on.
     "fs.s3a.input.stream.type": "classic",
-    "fs.s3a.connection.establish.timeout": "10s",
+    "fs.s3a.connection.establish.timeout": "15s",
     "fs.s3a.connection.timeout": "60s",
     "fs.s3a.attempts.maximum": "3",
     "fs.s3a.retry.limit": "5",
