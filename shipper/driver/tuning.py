@@ -70,7 +70,7 @@ class Tuning:
 def tune(link: LinkProfile, tasks: int, memory_bytes: int, overrides: TuningOverrides = TuningOverrides()) -> Tuning:
     """Sizes for each of ``tasks`` tasks so that the link is full. ``memory_bytes``: most bytes of chunks under way in a task."""
     short = link.rtt_seconds < SHORT_LINK_SECONDS
-    fits = int((link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN))
+    fits = int(max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN))
     batch = overrides.batch_bytes or min(SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, overrides.chunk_bytes or fits)
     rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
     chunk = overrides.chunk_bytes or max(batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch)
