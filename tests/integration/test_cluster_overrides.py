@@ -58,6 +58,7 @@ def test_each_cluster_gets_its_own_topics_and_a_change_of_one_is_not_the_others(
     assert [bool(cluster.missing_topics) for cluster in report.plan.clusters] == [False, True]
 
 
+@pytest.mark.long
 def test_the_condition_of_a_clusters_route_is_analysed(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     world.write_pipeline(clusters={"local": {"routes": [{"when": "rand() < 0.5", "topic": "a"}, {"topic": world.topic()}]}})

@@ -47,6 +47,7 @@ def test_each_line_knows_its_place_and_the_time_in_its_path(tmp_path, kafka):
     assert world.run()["delivered"] == 0
 
 
+@pytest.mark.long
 def test_a_bundle_has_the_time_of_its_file_and_no_line_number(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     world.write_log("dt=2026-11-01/6/a.log", b"one\ntwo\n")
@@ -61,6 +62,7 @@ def test_a_bundle_has_the_time_of_its_file_and_no_line_number(tmp_path, kafka):
     assert unbundle(record.value, record.headers) == [b"one", b"two"]
 
 
+@pytest.mark.long
 def test_a_column_of_that_name_that_was_there_before_is_the_pipelines(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     world.write_log("a.log", b"one\n")

@@ -96,6 +96,7 @@ def test_people_see_each_part_on_a_row_that_fits_and_no_character_that_acts(worl
     assert len(rows) > 15
 
 
+@pytest.mark.long
 def test_a_file_by_name_wherever_it_lies_and_however_young(world, tmp_path):
     path = tmp_path / "elsewhere" / "young.log.gz"
     path.parent.mkdir()
@@ -111,6 +112,7 @@ def test_a_file_by_name_wherever_it_lies_and_however_young(world, tmp_path):
     assert "there is no such file" in " ".join(missing.stderr.split())
 
 
+@pytest.mark.long
 def test_what_no_run_would_take_is_refused(world):
     world.write_pipeline(records={"value": "concat(value, rand())"})
     done = world.shipper("preview", world.name, "--window", WINDOW)

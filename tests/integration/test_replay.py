@@ -74,6 +74,7 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
     assert world.run()["delivered"] == 0, "and so is its ledger"
 
 
+@pytest.mark.long
 def test_files_to_the_same_topics_only_when_somebody_says_yes(world):
     world.run()
     path = str(world.logs / "b.log")
@@ -89,6 +90,7 @@ def test_files_to_the_same_topics_only_when_somebody_says_yes(world):
 
 
 @pytest.mark.cold
+@pytest.mark.long
 def test_one_that_was_killed_is_finished_and_nothing_is_there_twice(world):
     world.write_pipeline(
         **_spec(), delivery={"chunk_size": "2kB", "lanes": 1, "lease": "1s", "lease_wait": "30s", "transaction_timeout": "20s"}
