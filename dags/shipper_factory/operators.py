@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from shipper.windows.window import Window
     from shipper_factory.step import Child, Failure
 
-log = logging.getLogger(__name__)
-
 #: What a run may be asked for, in the form or as JSON.
 _SAME_NAME = ("reship", "reship_reason", "new_ledger", "rate_limit", "skip_checks", "skip_reason", "plan_only")
 #: As it is called there → in JobOptions.
@@ -155,7 +153,7 @@ class ShipperStep(BaseOperator):
     def execute(self, context: Context) -> None:
         from shipper_factory.step import Child, failure_of, gave_up, given, result_of
 
-        _refuse_broken(self.faults)
+        _refuse_broken(self.faults, self.log)
         self._skip_what_nobody_asked_for(self._run(context))
         job = self._job(context)
         folder = folder_of(job)
@@ -252,10 +250,10 @@ class BrokenConfig(BaseOperator):
         self.faults = tuple(faults)
 
     def execute(self, context: Context) -> None:
-        _refuse_broken(self.faults)
+        _refuse_broken(self.faults, self.log)
 
 
-def _refuse_broken(faults: Sequence[str]) -> None:
+def _refuse_broken(faults: Sequence[str], log: Any) -> None:
     if faults:
         for line in ("the configuration is broken, so nothing is shipped:", *faults):
             log.error("%s", line)

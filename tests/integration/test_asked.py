@@ -43,7 +43,7 @@ def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
     assert world.run()["delivered"] == 200
 
 
-def test_a_run_for_one_cluster_asks_no_other_and_the_other_is_a_gap(world: World) -> None:
+def test_a_run_for_one_cluster_asks_no_other_and_claims_nothing_of_it(world: World) -> None:
     (world.root / "config" / "clusters" / "gone.yaml").write_text("cluster: gone\nbootstrap: 127.0.0.1:1\n")
     world.write_pipeline(clusters=["local", "gone"], schedule=DAILY)
     assert world.run("--cluster", "local", "--scheduled")["delivered"] == 200
@@ -51,6 +51,7 @@ def test_a_run_for_one_cluster_asks_no_other_and_the_other_is_a_gap(world: World
     said = report(world)
     assert said["asked"]["other_clusters"] == ["gone"]
     assert [cluster["cluster"] for cluster in said["plan"]["clusters"]] == ["local"]
+    assert [gate["cluster"] for gate in said["delivery_gates"]] == ["local"]
 
 
 def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(world: World) -> None:
