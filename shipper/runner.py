@@ -26,7 +26,8 @@ from shipper import job_environment
 from shipper.config import resolve_uri
 from shipper.config.environment import GIVEN_VARIABLE
 from shipper.config.load import load_platform, references
-from shipper.config.pipeline import Pipeline, Runner
+from shipper.config.pipeline import Pipeline
+from shipper.config.runner import Runner
 from shipper.errors import UsageError
 from shipper.processes import group_members, session_members
 from shipper.s3a import s3a_jars

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shipper.cache import cache_folder
-from shipper.config.pipeline import Pipeline, Runner
+from shipper.config.pipeline import Pipeline
+from shipper.config.runner import Runner
 from shipper.config.s3 import DEFAULTS
 from shipper.jars import LOCKS, resolve_jars
 from shipper.terminal import say

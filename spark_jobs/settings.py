@@ -9,8 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from shipper import s3a
-from shipper.config.pipeline import Pipeline, Runner
+from shipper.config.pipeline import Pipeline
 from shipper.config.properties import SQL_DEFAULTS
+from shipper.config.runner import Runner
 from shipper.runner import carried, task_python
 from spark_jobs.java import log_settings
 from spark_jobs.java_command import spark_home

@@ -44,7 +44,7 @@ from shipper.cli.show import show_gate, show_plan, show_run
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
-from shipper.config.pipeline import Runner
+from shipper.config.runner import Runner
 from shipper.errors import ShipperError, StepResultError, UsageError
 from shipper.report import schema as report_schema
 from shipper.report.markup import plural

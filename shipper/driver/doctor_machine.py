@@ -23,7 +23,8 @@ import fsspec
 from shipper import runner
 from shipper.cache import cache_folder
 from shipper.config import resolve_uri
-from shipper.config.pipeline import Pipeline, Runner
+from shipper.config.pipeline import Pipeline
+from shipper.config.runner import Runner
 from shipper.driver.doctor import Finding, failed, ok, skipped, warning
 from shipper.errors import why_system
 from shipper.windows.schedule import Ticks
