@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from shipper.config.rules import SCHEME
+from shipper.config import resolve_uri
+from shipper.config.load import load_platform
+from shipper.config.rules import SCHEME, lies_below
+from shipper.errors import UsageError
 
 
-def absolute(path: str) -> str:
-    """A path as the steps of a run need it, who may be started elsewhere; symbolic links are not followed. What has a scheme stays as it is."""
-    return path if SCHEME.match(path) else os.path.normpath(Path.cwd() / path)
+def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
+    """Paths as the steps of a run need them, who may be started elsewhere; symbolic links are not followed. What has a scheme stays as it is.
+    Raises UsageError for one that lies where no pipeline of the platform may read."""
+    found = [path if SCHEME.match(path) else os.path.normpath(Path.cwd() / path) for path in paths]
+    allow = load_platform(config_dir).allow if found else None
+    if allow is not None and allow.sources is not None:
+        roots = [resolve_uri(config_dir, root) for root in allow.sources]
+        for path in found:
+            if not any(lies_below(path, root) for root in roots):
+                raise UsageError(
+                    f"{path} lies in none of the folders that the platform allows (`allow.sources`: {', '.join(allow.sources)}); name a file in "
+                    "one of these, or ask those who run the platform"
+                )
+    return found

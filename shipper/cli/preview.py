@@ -14,7 +14,7 @@ import typer
 
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
-from shipper.cli.named_files import absolute
+from shipper.cli.named_files import named_files
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError, UsageError
@@ -70,7 +70,7 @@ def preview(
             source_only=True,
             brief=True,
             lines=str(lines),
-            files=json.dumps([absolute(each) for each in file]) if file else None,
+            files=json.dumps(named_files(config, file)) if file else None,
         )
         results = RunFolder(folder, pipeline, about.start, about.end, job.run_id)
         code = runner.run_job(job, stdout=sys.stderr.buffer)

@@ -12,7 +12,7 @@ import typer
 
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
-from shipper.cli.named_files import absolute
+from shipper.cli.named_files import named_files
 from shipper.cli.show import show_run
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
@@ -77,7 +77,9 @@ def replay(
     else:
         if id and not given:
             raise UsageError(f"there is no replay {id} of {pipeline} in {runs_uri}")
-        wanted = _asked(spec, id, reason, _times(start, end), window, files, topic_prefix, _rate(rate), cluster)
+        wanted = _asked(
+            spec, id, reason, _times(start, end), window, named_files(config, files or ()), topic_prefix, _rate(rate), cluster
+        )
     derived = replayed(spec, wanted)
     if before is None:
         if not topic_prefix and not yes:
@@ -99,7 +101,7 @@ def replay(
 
 
 def _asked(
-    spec: Pipeline, id: str | None, reason: str | None, times: Window | None, window: str | None, files: list[str] | None,
+    spec: Pipeline, id: str | None, reason: str | None, times: Window | None, window: str | None, files: list[str],
     topic_prefix: str, rate: int | None, clusters: list[str] | None,
 ) -> Replay:  # fmt: skip
     """Raises UsageError."""
@@ -119,7 +121,7 @@ def _asked(
         "clusters": clusters or (),
         "window_start": about.start,
         "window_end": about.end,
-        "files": [absolute(file) for file in files or ()],
+        "files": files,
     }
     try:
         return Replay.model_validate(asked)

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from shipper.cli.lint import slow_patterns
+from shipper.cli.named_files import named_files
 from shipper.cli.replay import app as replay_app
 from shipper.config import load_all, load_pipeline
 from shipper.config.cluster import Cluster
@@ -288,3 +289,14 @@ def test_a_path_has_its_time_in_spark_as_in_python():
     assert found.groups() == ("2026", "11", "01", "6")
     assert PathTime("%Y%j").in_spark[1] == "yyyy-D"
     assert not re.search(PathTime("%Y%j").in_spark[0], "/12026305/")
+
+
+def test_files_that_are_named_by_hand_lie_where_the_platform_lets_pipelines_read(tmp_path, monkeypatch):
+    config = tmp_path / "config"
+    config.mkdir(exist_ok=True)
+    (config / "shipper.yaml").write_text("allow: {sources: [logs/, s3a://logs/web/]}\n")
+    monkeypatch.chdir(tmp_path)
+    assert named_files(config, ["logs/a.log", "s3a://logs/web/b.log"]) == [str(tmp_path / "logs/a.log"), "s3a://logs/web/b.log"]
+    for elsewhere in ("other/a.log", "logs/../other/a.log", "s3a://logs/web/../secret", "s3a://other/b.log"):
+        with pytest.raises(UsageError, match=r"allow\.sources"):
+            named_files(config, [elsewhere])
