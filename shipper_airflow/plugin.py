@@ -1,12 +1,37 @@
-"""The plugin that makes Airflow know shipper's timetable when it reads a DAG back from its database."""
+"""The plugin: shipper's timetable, which Airflow needs when it reads a DAG back from its database, and the Shipments page."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 from shipper_airflow.timetable import EveryWindow
+
+_PREFIX = "/shipper"
+
+
+async def shipments(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
+    """The page's ASGI app. Scheduler and tasks load the plugin too: only a request imports what answers it."""
+    from shipper_airflow.shipments import app
+
+    await app(scope, receive, send)
+
+
+def _href(query: str = "") -> str:
+    from urllib.parse import urlsplit
+
+    base = urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/")
+    return f"{base}{_PREFIX}/shipments{query}"
 
 
 class ShipperPlugin(AirflowPlugin):
     name = "shipper"
     timetables = [EveryWindow]  # noqa: RUF012  # as Airflow declares it
+    fastapi_apps = [{"app": shipments, "url_prefix": _PREFIX, "name": "shipper"}]  # noqa: RUF012
+    external_views = [  # noqa: RUF012
+        {"name": "Shipments", "href": _href(), "destination": "nav", "url_route": "shipments", "category": "browse"},
+        {"name": "Shipments", "href": _href("?dag_id={DAG_ID}"), "destination": "dag", "url_route": "dag-shipments"},
+    ]

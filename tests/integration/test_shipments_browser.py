@@ -67,7 +67,8 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
 
 
 def names(page: Any) -> list[str]:
-    return [row.get_attribute("data-pipeline") for row in page.query_selector_all("#rows tr")]
+    found: list[str] = page.evaluate("[...document.querySelectorAll('#rows tr')].map(row => row.dataset.pipeline)")
+    return found
 
 
 def strip(page: Any, pipeline: str) -> Any:
@@ -138,7 +139,7 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
         page.click("text=Report of this run")
     assert report.value.inner_text("h1") == "Report of r2"
     page.get_by_role("button", name="r1", exact=True).click()
-    page.wait_for_function("document.querySelector('#panel h3').textContent.includes('near has everything')")
+    page.wait_for_function("document.querySelector('#panel h3')?.textContent.includes('near has everything')")
     page.keyboard.press("Escape")
     assert not page.is_visible("#panel")
 

@@ -1,0 +1,71 @@
+"""The Shipments page in Airflow: the same page and answers as `shipper ui`, behind Airflow's own rights.
+
+An app that a plugin mounts has no authentication of its own, so every route asks: without login the answer is 401, about a pipeline whose DAG
+the person may not read 403. Reports name files and topics, as tasks' logs do, so they want the right to read these.
+
+Imported with the first request: other processes of Airflow load the plugin too, and need none of this.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.configuration import conf
+from airflow.models.dag import DagModel
+from fastapi import FastAPI, HTTPException, Request
+from fastapi import Response as FastAPIResponse
+
+from shipper.errors import ConfigError
+from shipper.shipments.app import respond
+from shipper.shipments.feed import index_path
+
+app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None)
+
+
+class PersonsRights:
+    """By the auth manager, whichever it is."""
+
+    def __init__(self, user: GetUserDep) -> None:
+        self._user, self._manager = user, get_auth_manager()
+
+    def pipelines(self) -> Collection[str]:
+        return self._manager.get_authorized_dag_ids(user=self._user, method="GET")
+
+    def may_see(self, pipeline: str) -> bool:
+        return self._manager.is_authorized_dag(method="GET", details=_dag(pipeline), user=self._user)
+
+    def may_read_reports(self, pipeline: str) -> bool:
+        return self._manager.is_authorized_dag(
+            method="GET", access_entity=DagAccessEntity.TASK_LOGS, details=_dag(pipeline), user=self._user
+        )
+
+
+def _dag(pipeline: str) -> DagDetails:
+    return DagDetails(id=pipeline, team_name=DagModel.get_team_name(pipeline))
+
+
+@app.get("/{path:path}")
+def answer(path: str, request: Request, user: GetUserDep) -> FastAPIResponse:
+    """All there is: what an address means is the page's own business (shipper/shipments/app.py)."""
+    try:
+        index = index_path(config_dir())
+    except ConfigError as error:
+        raise HTTPException(503, error.message) from error
+    found = respond(index, path, dict(request.query_params), PersonsRights(user), airflow=root())
+    return FastAPIResponse(found.body, found.status, dict(found.headers))
+
+
+def config_dir() -> Path:
+    """As the DAG file finds it: $SHIPPER_CONFIG, or the `config` beside the folder of DAGs."""
+    return Path(os.environ.get("SHIPPER_CONFIG") or Path(conf.get("core", "dags_folder")).parent / "config").absolute()
+
+
+def root() -> str:
+    """Where Airflow's own pages begin: `/`, or the prefix that it is served below."""
+    return urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/") + "/"
