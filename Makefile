@@ -57,7 +57,9 @@ integration: setup  ## Real Kafka, real Spark, through the commands that users h
 	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration -m "not long"
 
 long: setup  ## The integration tests that `make test` leaves out, to end in time
-	$(PYTEST) tests/integration -m long
+	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
+
+nightly: long faults chaos drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "scheduler and not long"
