@@ -15,7 +15,7 @@ CHAOS := $(RUN)/python -m tests.chaos.random_run
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration long scheduler drill chaos faults chaos-short bench schema clean
+.PHONY: help setup demo test lint format unit dags integration long nightly drill scheduler chaos faults chaos-short bench schema clean
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
