@@ -9,7 +9,7 @@ RUN := .venv/bin
 STAMP := .venv/.synced
 PYTEST := $(RUN)/python -m pytest --durations=10
 # Two workers, for two cores; each with servers of its own, and the tests of a file stay together.
-SIDE_BY_SIDE := -n $(or $(WORKERS),2) --dist loadfile
+SIDE_BY_SIDE := -n $(or $(WORKERS),3) --dist loadfile
 CHAOS := $(RUN)/python -m tests.chaos.random_run
 
 export GX_ANALYTICS_ENABLED := false

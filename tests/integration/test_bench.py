@@ -132,6 +132,7 @@ def test_flink_is_measured_beside_ours(tmp_path: Path) -> None:
 
 
 @needs_flink
+@pytest.mark.long
 def test_flink_delivers_each_line_once(tmp_path: Path) -> None:
     case = Case(record_bytes=None, compression="zstd", partitions=2)
     folder = Files(tmp_path).folder(4000)

@@ -147,6 +147,7 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Pat
     assert not (home / "hdfs").exists()
 
 
+@pytest.mark.long
 def test_a_secured_kafka_comes_with_a_cluster_file_that_works_and_lets_nobody_else_in(home: Path, tmp_path: Path) -> None:
     up = dev(home, "up", "kafka", "--secure", "--port", "0")
     assert up.returncode == 0, up.stderr
@@ -298,6 +299,7 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     assert state.load(home, "kafka") is None
 
 
+@pytest.mark.long
 def test_topics_survive_a_restart_and_a_kill(tmp_path: Path) -> None:
     # A killed broker's registration blocks its successor for the session timeout; the default is nine seconds.
     properties = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
@@ -319,6 +321,7 @@ def test_topics_survive_a_restart_and_a_kill(tmp_path: Path) -> None:
         assert Counter(read_topic(bootstrap, "kept")) == Counter(AWKWARD)
 
 
+@pytest.mark.long
 def test_a_broker_of_a_test_dies_with_the_test(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from shipper_tools.dev.kafka import KafkaServer;"

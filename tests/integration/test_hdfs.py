@@ -119,7 +119,7 @@ def test_a_file_that_is_opened_again_between_plan_and_ship_is_left_to_a_later_ru
     writer.write(b"behind it\n")
     code, ship = ship_step(world, "r1", "gate_source", "ship:local")
     assert code == 1
-    assert "growing.log: Changed: somebody opened it for writing after it was planned" in (ship.error or "")
+    assert "growing.log: somebody opened it for writing after it was planned" in (ship.error or "")
     assert world.ledger_count() == 1, "the other one"
     writer.close()
     world.run()

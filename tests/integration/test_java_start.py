@@ -54,6 +54,7 @@ def test_a_plan_and_a_run_with_nothing_to_ship_start_no_spark(world: World, tmp_
     assert len(list(events.iterdir())) == 1, "nothing to ship needs none"
 
 
+@pytest.mark.long
 def test_what_is_set_up_for_spark_on_a_machine_holds(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`spark-defaults.conf` is for spark-submit to read, `core-site.xml` for Hadoop: both decide what a plan lists and a ship reads."""
     conf, events = tmp_path / "conf", tmp_path / "events"
@@ -83,6 +84,7 @@ def test_settings_of_the_pipeline_reach_the_listing(world: World) -> None:
     assert set(world.read()) == set(LINES.splitlines())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["bytes", "header", "folder"])
 def test_damage_in_the_cache_costs_time_alone(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     found = class_data.archive()
@@ -161,7 +163,7 @@ def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
     command += ["--window", WINDOW, "--run-id", "words", *steps]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    ours = ("plan: ", "gate_source: ", "local: ", "ship to local: ", "gate_delivery of local: ", "report: ")
+    ours = ("plan: ", "gate_source: ", "local: ", "topic ", "ship to local: ", "gate_delivery of local: ", "report: ")
     assert [line for line in done.stderr.splitlines() if not line.startswith(ours)] == []
 
 

@@ -474,7 +474,7 @@ import sys
 from shipper.driver import ship
 from spark_jobs.__main__ import main
 
-def wrong_sizes(pieces, reports, receipts):
+def wrong_sizes(pieces, reports, receipts, **how):
     found = [piece.file for piece in pieces]
     for file in found:
         file.problem = "its lines have 3 bytes, and 4 is the file's size. Do not trust"

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.secured_kafka import SecuredKafka
 from shipper_tools.dev.spark import SparkServer
-from shipper_tools.testing.secured_kafka import SecuredKafka
 
 from shipper.report.results import RunReport
 

@@ -96,7 +96,7 @@ public final class Folder {
         }
 
         private void folder(FileSystem fs, Path folder, int number) throws IOException {
-            if (recursive && fs.getScheme().equals("s3a")) {
+            if (recursive && "s3a".equals(fs.getUri().getScheme())) {
                 keys(fs, folder, number);
                 return;
             }
