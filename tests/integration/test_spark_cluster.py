@@ -132,7 +132,7 @@ def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
     tmp_path: Path, kafka: KafkaServer, spark: SparkServer
 ) -> None:
     world = World(tmp_path, kafka.bootstrap)
-    on_cluster(world, spark)
+    on_cluster(world, spark, rate="90kB/s")  # the second executor may come ten seconds after the first
     expected = numbered_lines(world, files=6, lines=40_000)
     with running(world) as run:
         run.ships(1)
