@@ -9,10 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from shipper_tools.dev import state
+from shipper_tools.dev import ports, state
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.ports import free_port, why_unusable
 from shipper_tools.dev.process import spawn, stop
@@ -169,9 +170,30 @@ def test_a_port_with_a_listener_cannot_be_used_and_a_free_one_can() -> None:
     assert why_unusable(port) is None
 
 
-def test_a_free_port_is_not_handed_out_twice() -> None:
-    ports = [free_port() for _ in range(500)]
-    assert len(set(ports)) == len(ports)
+def test_a_free_port_is_not_handed_out_twice_neither_here_nor_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_claims", [])  # and with the list go the claims
+    with subprocess.Popen([sys.executable, "-c", _ASKS], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        with ThreadPoolExecutor(8) as pool:
+            here = [asked.result() for asked in [pool.submit(free_port) for _ in range(200)]]
+        there = [int(port) for port in other.stdout.readline().split()]
+        other.communicate()
+    assert len(there) == 200
+    assert len({*here, *there}) == 400
+
+
+_ASKS = "from shipper_tools.dev.ports import free_port; print(*(free_port() for _ in range(200)), flush=True); input()"
+
+
+def test_no_connection_of_a_client_can_take_a_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel gives a client's end of a connection any port of its range, also one that a server is about to use."""
+    monkeypatch.setattr(ports, "_claims", [])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        clients = [socket.create_connection(listener.getsockname()) for _ in range(100)]
+        near = [client.getsockname()[1] for client in clients]
+        for client in clients:
+            client.close()
+    assert max(free_port() for _ in range(200)) < min(near)
 
 
 def wait_for(condition: object, seconds: float = 20) -> None:
