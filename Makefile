@@ -15,7 +15,7 @@ CHAOS := $(RUN)/python -m tests.chaos.random_run
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration long nightly drill scheduler chaos faults chaos-short bench schema clean
+.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos faults chaos-short bench schema clean
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ dags: setup  ## DAG tests with Airflow, without a scheduler
 
 integration: setup  ## Real Kafka, real Spark, through the commands that users have
 	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration -m "not long"
+
+warm: setup  ## A broker and a JVM that stay, for the tests that you run in another terminal: an integration test in seconds
+	@$(RUN)/python -m tests.warm
 
 long: setup  ## The integration tests that `make test` leaves out, to end in time
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long

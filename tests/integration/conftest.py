@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 from shipper_tools.dev.hdfs import HdfsServer
-from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 
 from tests import warm
 from tests.integration.hdfs_world import HdfsFiles, hdfs_files
+from tests.warm import keep
 
 #: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.
 _LONGEST = ("test_kill", "test_spark_cluster", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
@@ -20,7 +21,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A real broker for the whole test run. Tests share it, so each makes topics of its own."""
-    with KafkaServer(tmp_path_factory.mktemp("kafka"), die_with_parent=True) as server:
+    if kept := keep.kept():
+        yield kept.kafka()
+        return
+    with KafkaServer(tmp_path_factory.mktemp("kafka"), java_options=SHORT_LIVED, die_with_parent=True) as server:
         yield server
 
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 from shipper_tools.dev.ports import free_port
 
 from shipper.config.cluster import Cluster
@@ -108,7 +108,9 @@ def test_a_wrong_password_is_named_within_seconds(tmp_path: Path) -> None:
             'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="right";'
         ),
     }
-    with KafkaServer(tmp_path, far_port=free_port(), properties=properties, die_with_parent=True) as server:
+    with KafkaServer(
+        tmp_path, far_port=free_port(), properties=properties, java_options=SHORT_LIVED, die_with_parent=True
+    ) as server:
         sasl = {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanisms": "PLAIN",

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 
 from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicMissing
 from shipper.kafka.connection import KafkaFault
@@ -48,7 +48,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
         "allow.everyone.if.no.acl.found": "true",
         "auto.create.topics.enable": "false",
     }
-    with KafkaServer(tmp_path_factory.mktemp("kafka"), properties=properties, die_with_parent=True) as server:
+    with KafkaServer(
+        tmp_path_factory.mktemp("kafka"), properties=properties, java_options=SHORT_LIVED, die_with_parent=True
+    ) as server:
         yield server
 
 

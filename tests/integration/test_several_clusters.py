@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from shipper_tools.dev.console_consumer import read_topic
-from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
 from shipper_tools.faultproxy.proxy import FaultProxy
@@ -35,7 +35,7 @@ class Target:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         port = free_port()
-        self.server = KafkaServer(folder / name, far_port=port, die_with_parent=True)
+        self.server = KafkaServer(folder / name, far_port=port, java_options=SHORT_LIVED, die_with_parent=True)
         self.link = FaultProxy(self.server.far_listener, port)
 
     @property

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from shipper.processes import ProcessId
+from shipper_tools.dev.class_data import ClassData
 from shipper_tools.dev.errors import PortTaken, ServerDied
 from shipper_tools.dev.jars import Say, resolve_jars
 from shipper_tools.dev.java import Java, find_java
@@ -89,6 +90,7 @@ class KafkaServer:
             certificates and mechanisms.
         scram: SCRAM users (SHA-256 and SHA-512) and their passwords, made before the first start.
         java_options: further options of its JVM.
+        cluster_id: of a cluster of several; None makes one.
         die_with_parent: the server ends when this process does, even by kill -9. For tests. Without it the server
             goes on until somebody stops it.
         say: gets a line for people when jars have to be fetched.
@@ -105,6 +107,7 @@ class KafkaServer:
         also: Mapping[str, tuple[int, str]] | None = None,
         scram: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
+        cluster_id: str | None = None,
         die_with_parent: bool = False,
         say: Say = lambda line: None,
     ) -> None:
@@ -114,12 +117,14 @@ class KafkaServer:
         self._also = dict(also or {})
         self._scram = dict(scram or {})
         self._java_options = tuple(java_options)
+        self._cluster_id = cluster_id or new_cluster_id()
         self._far_bound = free_port() if far_port else None
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
         self._die_with_parent = die_with_parent
         self._say = say
         self._process: ServerProcess | None = None
+        self._class_data: ClassData | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -199,7 +204,10 @@ class KafkaServer:
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(java, jars)
         self.log.unlink(missing_ok=True)
-        command = [str(java.path), f"-Xmx{self._heap_mb}m", *_JAVA_OPTIONS, *self._java_options, "-cp", f"{jars}/*"]
+        # Made by one that whoever started it will stop, which takes seconds more that once.
+        self._class_data = ClassData(jars, java, "Kafka")
+        options = [*self._class_data.options(make=self._die_with_parent), *_JAVA_OPTIONS, *self._java_options]
+        command = [str(java.path), f"-Xmx{self._heap_mb}m", *options, "-cp", f"{jars}/*"]
         self._process = spawn(
             [*command, "kafka.Kafka", "server.properties"],
             cwd=self.directory,
@@ -229,6 +237,8 @@ class KafkaServer:
         if self._process is not None:
             self._process.stop(STOP_WITHIN_SECONDS)
             self._process = None
+        if self._class_data is not None:
+            self._class_data.keep()
 
     def __enter__(self) -> KafkaServer:
         self.start()
@@ -266,13 +276,16 @@ class KafkaServer:
         (self.directory / "log4j2.xml").write_text(_LOG4J.format(file="logs/server.log"), encoding="utf-8")
 
     def _format(self, java: Java, jars: Path) -> None:
-        command = [str(java.path), *_JAVA_OPTIONS, *QUICK_JVM, "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
+        class_data = ClassData(jars, java, "StorageTool")
+        options = [*QUICK_JVM, *class_data.options(), *_JAVA_OPTIONS, "-cp", f"{jars}/*"]
         # Ignoring what is formatted already: a format that was killed half-way is simply done again.
-        command += ["--ignore-formatted", "--cluster-id", new_cluster_id(), "--config", "server.properties"]
+        what = ["format", "--ignore-formatted", "--cluster-id", self._cluster_id, "--config", "server.properties"]
+        command = [str(java.path), *options, "kafka.tools.StorageTool", *what]
         for user, password in self._scram.items():
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 command += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
         done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, errors="replace", check=False)
+        class_data.keep()
         if done.returncode != 0:
             said = (done.stdout + done.stderr).strip()
             raise ServerDied(f"Kafka's storage in {self.directory} cannot be formatted. It said:\n{said[-3000:]}")
@@ -282,8 +295,11 @@ class KafkaServer:
         return "\n".join([" Its last words:", *words, f"(all of them: {self.log.parent})"])
 
 
+#: For a broker that lives for a test: without the compiler that makes fast code after minutes (1.6 CPU s for its start in place of 2.6).
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
+
 #: For short-lived JVMs: the compilers and the collector that start fastest.
-QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+QUICK_JVM = (*SHORT_LIVED, "-XX:+UseSerialGC", "-Xmx512m")
 
 _JAVA_OPTIONS = ("-Dlog4j2.configurationFile=log4j2.xml", "-Djava.awt.headless=true", "-XX:-UsePerfData")
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shipper_tools.dev.class_data import ClassData
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import Java, find_java
+from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka import JARS, QUICK_JVM
 
 _LOG4J = """<Configuration status="ERROR">
@@ -43,11 +43,12 @@ def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: flo
     java = find_java()
     jars = resolve_jars(JARS)
     name = main_class.rpartition(".")[2]
-    with _log_settings() as settings, _class_data(jars, java, name) as class_data:
-        command = [str(java.path), *QUICK_JVM, *class_data, f"-Dlog4j2.configurationFile={settings}", "-cp", f"{jars}/*"]
+    class_data = ClassData(jars, java, name)
+    with _log_settings() as settings:
+        options = [*QUICK_JVM, *class_data.options(), f"-Dlog4j2.configurationFile={settings}", "-cp", f"{jars}/*"]
         try:
             done = subprocess.run(
-                [*command, main_class, *args],
+                [str(java.path), *options, main_class, *args],
                 input=given,
                 capture_output=True,
                 timeout=timeout_seconds,
@@ -55,35 +56,13 @@ def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: flo
             )
         except subprocess.TimeoutExpired as late:
             raise DevServerError(f"Kafka's {name} {' '.join(args)} did not end within {timeout_seconds:.0f} s.") from late
+        finally:
+            class_data.keep()
     err = done.stderr.decode(errors="replace")
     if done.returncode != 0:
         said = (done.stdout.decode(errors="replace") + err).strip()
         raise DevServerError(f"Kafka's {name} {' '.join(args)} failed (exit code {done.returncode}): {said[-2000:]}")
     return ToolOutput(done.stdout, err)
-
-
-@contextlib.contextmanager
-def _class_data(jars: Path, java: Java, name: str) -> Iterator[list[str]]:
-    """Options for a JVM to take the classes as an earlier one has left them in the cache, or to leave them there: 0.8 CPU s for a tool's
-    start in place of 1.4. One that cannot use them, or not write them, does without; its words on that must not get into a tool's output."""
-    quiet = ["-Xlog:disable", "-Xlog:all=error:stderr"]
-    kept = jars.parent.with_name("class-data") / f"{jars.name}-{name}-java-{java.version}.jsa"
-    if kept.exists():
-        yield [*quiet, f"-XX:SharedArchiveFile={kept}", "-Xshare:auto"]
-        return
-    try:
-        kept.parent.mkdir(exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=kept.parent))
-    except OSError:  # a cache for reading only
-        yield []
-        return
-    try:
-        made = folder / kept.name
-        yield [*quiet, f"-XX:ArchiveClassesAtExit={made}"]
-        if made.exists():
-            made.replace(kept)  # at once: somebody else may make it too
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import contextlib
 import json
 import signal
 import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +24,7 @@ from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper_tools.dev.errors import DevServerError, ServerDied
-from shipper_tools.dev.java import Java
-from shipper_tools.dev.kafka import QUICK_JVM, KafkaServer, new_cluster_id
+from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer, new_cluster_id
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import send
@@ -55,7 +53,6 @@ _PROPERTIES = {
     "log.cleaner.threads": "1",
     "background.threads": "2",
 }
-_JVM_FORMAT = ("-Djava.awt.headless=true", "-XX:-UsePerfData")
 
 
 @dataclass(frozen=True)
@@ -278,16 +275,9 @@ class _ClusterNode(KafkaServer):
     """One process of the cluster. It ends when this process does, however that went."""
 
     def __init__(self, cluster_id: str, directory: Path, port: int, properties: Mapping[str, str], heap_mb: int) -> None:
-        super().__init__(directory, port, properties, heap_mb, die_with_parent=True)
-        self._cluster_id = cluster_id
-
-    def _format(self, java: Java, jars: Path) -> None:
-        """As its parent does, but all nodes of a cluster have the same id."""
-        command = [str(java.path), *_JVM_FORMAT, *QUICK_JVM, "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
-        command += ["--ignore-formatted", "--cluster-id", self._cluster_id, "--config", "server.properties"]
-        done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode != 0:
-            raise ServerDied(f"Kafka's storage in {self.directory} cannot be formatted: {(done.stdout + done.stderr)[-3000:]}")
+        super().__init__(
+            directory, port, properties, heap_mb, java_options=SHORT_LIVED, cluster_id=cluster_id, die_with_parent=True
+        )
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
