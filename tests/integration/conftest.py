@@ -8,7 +8,7 @@ from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 
 from tests import warm
 from tests.integration.hdfs_world import HdfsFiles, hdfs_files
-from tests.warm import keep
+from tests.warm import kafka_tools, keep
 
 #: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.
 _LONGEST = ("test_kill", "test_spark_cluster", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
@@ -37,7 +37,8 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsFiles]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm_processes() -> Iterator[None]:
-    yield
+    with kafka_tools.for_readers():
+        yield
     warm.end()
 
 

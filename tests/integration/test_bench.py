@@ -59,6 +59,7 @@ def the_page(out: Path) -> Page:
     return Page(next(path for path in out.iterdir() if path.suffix == ".html"))
 
 
+@pytest.mark.long
 def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
     found = bench(tmp_path, "bare", "--rtt", "20ms", "--lanes", "2,4", "--batch", "100kB", "--records", "3000", "--rounds", "1")
     summaries = {summary["contender"]["name"]: summary for summary in found["summaries"]}

@@ -186,8 +186,15 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("listed", [[], ["listed"]])
-@pytest.mark.parametrize(("much", "compiler"), [([], "C1 alone"), (["much"], "C2 too")])
+@pytest.mark.parametrize(
+    ("listed", "much", "compiler"),
+    [
+        (["listed"], ["much"], "C2 too"),
+        ([], [], "C1 alone"),
+        pytest.param(["listed"], [], "C1 alone", marks=pytest.mark.long),
+        pytest.param([], ["much"], "C2 too", marks=pytest.mark.long),
+    ],
+)
 def test_much_work_gets_a_jvm_that_optimises(world: World, listed: list[str], much: list[str], compiler: str) -> None:
     """Also in a ship's own process, as Airflow starts it, and in place of the JVM that has listed the files."""
     script = world.root / "compiler.py"

@@ -140,6 +140,7 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(w
     assert watched.files_with_canaries() == [str(planted)], "the search finds what is there"
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_leaves_no_secret_on_disk(watched: Watched) -> None:
     """Killed with -9, the driver, the JVM and the workers, while they hold the order."""
     world = watched.world

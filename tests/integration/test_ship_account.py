@@ -93,7 +93,10 @@ def refuse(*_: Any, **__: Any) -> Any:
     raise ClusterError("the cluster went away")
 
 
-@pytest.mark.parametrize("where", ["_close_empty_splits", "_next_scan", "_read_on", "_pending"])
+_LONG = [pytest.param(where, marks=pytest.mark.long) for where in ("_close_empty_splits", "_next_scan", "_pending")]
+
+
+@pytest.mark.parametrize("where", ["_read_on", *_LONG])
 def test_what_was_delivered_before_an_error_is_accounted_for(ship: Ship, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     pending, calls = ship_step.ClusterShip._pending, []
 

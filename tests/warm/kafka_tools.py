@@ -1,0 +1,117 @@
+"""Kafka's own tools in a JVM that stays, for the independent reader: it starts three of them for each read, a second of CPU each.
+
+What runs is what `shipper_tools.dev.kafka_tools` runs, class and arguments. A tool that fails ends its JVM; it is then run again as always,
+in one of its own, and says what it has to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JError
+from pyspark.find_spark_home import _find_spark_home
+from shipper_tools.dev import console_consumer, kafka_tools
+from shipper_tools.dev.jars import resolve_jars
+from shipper_tools.dev.java import find_java
+from shipper_tools.dev.kafka import JARS, QUICK_JVM
+from shipper_tools.dev.kafka_tools import ToolOutput, run_kafka_tool
+
+#: Those that end by returning when all is well, and only read.
+_WARM = frozenset({"GetOffsetShell", "ConsoleConsumer", "ConsumerGroupCommand"})
+#: Each leaves a little behind: the consumer a hook for the JVM's end.
+_MOST_CALLS = 600
+
+
+class _RefusedError(Exception):
+    """A tool ended with an exit code that is not 0."""
+
+
+class WarmTools:
+    """A JVM with Kafka's tools; started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gateway: JavaGateway | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._calls = 0
+
+    def run(self, main_class: str, args: Sequence[str], *, timeout_seconds: float = 60.0, given: bytes = b"") -> ToolOutput:
+        """As :func:`run_kafka_tool`."""
+        if main_class.rpartition(".")[2] in _WARM and not given and self._lock.acquire(blocking=False):
+            try:
+                return self._run(main_class, args, timeout_seconds)
+            except _RefusedError:
+                pass
+            except (Py4JError, OSError):
+                self.end()
+            finally:
+                self._lock.release()
+        return run_kafka_tool(main_class, args, timeout_seconds=timeout_seconds, given=given)
+
+    def _run(self, main_class: str, args: Sequence[str], timeout_seconds: float) -> ToolOutput:
+        gateway = self._started(timeout_seconds)
+        java = gateway.jvm
+        words = gateway.new_array(java.java.lang.String, len(args))
+        for place, word in enumerate(args):
+            words[place] = word
+        out, err = java.java.io.ByteArrayOutputStream(), java.java.io.ByteArrayOutputStream()
+        java.java.lang.System.setOut(java.java.io.PrintStream(out, True))
+        java.java.lang.System.setErr(java.java.io.PrintStream(err, True))
+        tool = java.java.lang.Class.forName(main_class)
+        # Its `main` ends the JVM in any case.
+        name = "mainNoExit" if main_class.endswith("GetOffsetShell") else "main"
+        kinds, given = gateway.new_array(java.java.lang.Class, 1), gateway.new_array(java.java.lang.Object, 1)
+        kinds[0], given[0] = words.getClass(), words
+        method = tool.getDeclaredMethod(name, kinds)
+        method.setAccessible(True)
+        if method.invoke(None, given) not in (None, 0):
+            raise _RefusedError
+        self._calls += 1
+        return ToolOutput(bytes(out.toByteArray()), err.toString())
+
+    def _started(self, timeout_seconds: float) -> JavaGateway:
+        if self._calls >= _MOST_CALLS:
+            self.end()
+        if self._gateway is None:
+            py4j = next(Path(_find_spark_home()).glob("jars/py4j-*.jar"))
+            with kafka_tools._log_settings() as log:
+                port, secret, self._process = launch_gateway(
+                    classpath=f"{resolve_jars(JARS)}/*:{py4j}",
+                    javaopts=[*QUICK_JVM, f"-Dlog4j2.configurationFile={log}"],
+                    java_path=str(find_java().path),
+                    die_on_exit=True,
+                    enable_auth=True,
+                    return_proc=True,
+                )
+                found = GatewayParameters(
+                    port=port, auth_token=secret, enable_memory_management=False, read_timeout=timeout_seconds + 60
+                )
+                self._gateway = JavaGateway(gateway_parameters=found)
+                self._gateway.jvm.java.lang.System.setProperty("java.awt.headless", "true")  # it is up
+            self._calls = 0
+        return self._gateway
+
+    def end(self) -> None:
+        """Does nothing if there is none."""
+        if self._gateway is not None and self._process is not None:
+            self._gateway.close()
+            self._process.kill()
+            self._process.wait()
+        self._gateway = self._process = None
+
+
+@contextlib.contextmanager
+def for_readers() -> Iterator[None]:
+    """While the block runs, `read_topic` and `read_records` use one. They need not wait so long then for a consumer to get going."""
+    tools, before = WarmTools(), (console_consumer.run_kafka_tool, console_consumer._IDLE_MS)
+    console_consumer.run_kafka_tool, console_consumer._IDLE_MS = tools.run, 500
+    try:
+        yield
+    finally:
+        console_consumer.run_kafka_tool, console_consumer._IDLE_MS = before
+        tools.end()
