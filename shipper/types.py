@@ -22,6 +22,12 @@ class SplitId(NamedTuple):
     start: int
 
 
+#: Of a Kafka record: name and value, as Kafka's clients take them.
+Header = tuple[str, bytes]
+#: As it is read: somebody else's may have no value.
+ReadHeader = tuple[str, bytes | None]
+
+
 class LogRecord(NamedTuple):
     """A record of a Kafka topic, as read."""
 
@@ -29,6 +35,24 @@ class LogRecord(NamedTuple):
     timestamp_ms: int
     key: bytes
     value: bytes | None
+
+
+class EncodedRecord(NamedTuple):
+    """A record that is to be written to a Kafka topic."""
+
+    key: bytes
+    value: bytes | None
+    """None: a tombstone."""
+
+
+class PartitionOffset(NamedTuple):
+    """Which record of a Kafka topic."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}"
 
 
 class HeadedRecord(NamedTuple):
@@ -39,4 +63,4 @@ class HeadedRecord(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+    headers: tuple[ReadHeader, ...]

@@ -22,6 +22,7 @@ from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
+from shipper.types import Header
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
@@ -181,7 +182,7 @@ class SparkEngine(Engine):
 
         return judge_source(checks, SourceView(self._spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases))
 
-    def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[tuple[str, bytes], ...]]:
+    def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
         from spark_jobs.frame import headers_of_files
 
         return headers_of_files(self._spark, self._pipeline, uris)

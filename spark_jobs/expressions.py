@@ -98,7 +98,7 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     )  # a check's own pattern is in its SQL
     faults += filter(None, (_fault(spark, frame, expression) for expression in sound))
     if pipeline.records.bundle is not None and not faults:
-        faults = [SqlFault(*fault) for fault in of_line(spark, pipeline)[1]]
+        faults = [SqlFault(field, why) for field, why in of_line(spark, pipeline).headers.items()]
     return faults
 
 

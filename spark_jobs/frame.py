@@ -6,7 +6,8 @@ A line that is dropped is not filtered out: a chunk is an interval of ordinals, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -17,6 +18,7 @@ from shipper.config.records import UNROUTABLE, Parse, Route
 from shipper.config.rules import PathTime, original, pattern_of_source, regex_groups, reserved_topics, sql_column
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
+from shipper.types import Header
 from shipper.worker.marks import MARK
 from spark_jobs.redact import redaction
 
@@ -103,14 +105,16 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
     return frame.select(*columns)
 
 
-def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str]) -> dict[str, tuple[tuple[str, bytes], ...]]:
+def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str]) -> dict[str, tuple[Header, ...]]:
     """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a header that depends on the line."""
     mapping = pipeline.records
     if mapping.bundle is None or not mapping.headers:
         return {}
     line_columns, faults = of_line(spark, pipeline)
     if faults:
-        raise ConfigError("\n".join(f"pipelines/{original(pipeline.name)}.yaml: {field}: {message}" for field, message in faults))
+        raise ConfigError(
+            "\n".join(f"pipelines/{original(pipeline.name)}.yaml: {field}: {message}" for field, message in faults.items())
+        )
     named = [(uri, uri.rpartition("/")[2]) for uri in uris]  # as Spark names them in `_metadata`
     frame = with_window(spark.createDataFrame(named, _FILES), pipeline)
     for name, expression in mapping.columns.items():
@@ -123,9 +127,16 @@ def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str
     }
 
 
-def of_line(spark: SparkSession, pipeline: Pipeline) -> tuple[set[str], list[tuple[str, str]]]:
-    """The columns that depend on the line and not on its file alone, and the faults of headers that do although a bundle holds
-    many lines. Reads no data. Raises what Spark raises for an expression that it cannot analyse."""
+class OfLine(NamedTuple):
+    """What depends on the line, and not on its file alone."""
+
+    columns: set[str]
+    headers: Mapping[str, str]
+    """Field of the pipeline → why it may not, since a bundle holds many lines."""
+
+
+def of_line(spark: SparkSession, pipeline: Pipeline) -> OfLine:
+    """Reads no data. Raises what Spark raises for an expression that it cannot analyse."""
     frame = with_parsed(spark.createDataFrame([], LINES), pipeline)
     found = {"value", "split", RECORD_NUMBER, SPLIT_START, *(pipeline.records.parse.columns if pipeline.records.parse else ())}
     for name, sql in pipeline.records.columns.items():
@@ -137,7 +148,8 @@ def of_line(spark: SparkSession, pipeline: Pipeline) -> tuple[set[str], list[tup
         "and columns made of these only; or remove this header, or `bundle`"
     )
     headers = pipeline.records.headers.items()
-    return found, [(f"records.headers.{name}", message.format(sql)) for name, sql in headers if _uses(frame, sql, found)]
+    faults = {f"records.headers.{name}": message.format(sql) for name, sql in headers if _uses(frame, sql, found)}
+    return OfLine(found, faults)
 
 
 def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import (
+from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks what has to do with deadlines, and ParamsDict
     DAG,
     Asset,
     BaseOperator,
@@ -167,15 +167,14 @@ def _looks(path: Path) -> tuple[int, int] | None:
 def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
     """A DAG for every pipeline, and one for everything that cannot be read or built."""
     for entry in read_catalog(config_dir, only):
-        broken = entry if isinstance(entry, Broken) else None
-        pipeline = broken.last_good if broken else entry
+        broken, pipeline = (entry, entry.last_good) if isinstance(entry, Broken) else (None, entry)
         try:
             if pipeline is None or (broken and broken.dag_id != pipeline.name):
                 raise _NothingToShow
             dag = pipeline_dag(pipeline, config_dir, broken.faults if broken else ())
-            dag.validate()
+            dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own, without types
         except Exception as error:  # one pipeline must not take down the others
-            dag = broken_dag(broken or Broken(pipeline.name, (describe(error),)))
+            dag = broken_dag(broken or Broken(dag_id_of(entry), (describe(error),)))
         yield dag
 
 
@@ -191,8 +190,8 @@ def pipeline_dag(pipeline: Pipeline, config_dir: Path, faults: Sequence[str] = (
         dag_id=pipeline.name,
         dag_display_name=f"{pipeline.name} ({_BROKEN})" if faults else pipeline.name,
         description=pipeline.description or None,
-        schedule=schedule and _timetable(schedule),
-        start_date=schedule and (schedule.start or _LONG_AGO),
+        schedule=_timetable(schedule) if schedule else None,
+        start_date=(schedule.start or _LONG_AGO) if schedule else None,
         catchup=bool(schedule and schedule.start and schedule.catchup),
         max_active_runs=1,
         default_args={"owner": pipeline.owner, "retry_delay": _RETRY_DELAY},
@@ -255,7 +254,7 @@ def _faults(faults: Sequence[str]) -> str:
 
 def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tuple[str, ...]) -> BaseOperator:
     options: dict[str, Any] = {"task_id": spec.name, "retries": spec.retries}
-    give_up_after = pipeline.schedule and pipeline.schedule.give_up_after_seconds
+    give_up_after = pipeline.schedule.give_up_after_seconds if pipeline.schedule else None
     if spec.name == DELIVERED:
         # One that was skipped, since the run was for others, is no failure; with none at all there is nothing to be said.
         return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
@@ -300,7 +299,7 @@ def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
 
 
 def _params(pipeline: Pipeline) -> dict[str, Param]:
-    moment = {"type": ["null", "string"], "format": "date-time"}
+    moment: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
     empty = (
         "Leave both empty for the run's data interval, which of a run by hand is the last complete window of the schedule."
         if pipeline.schedule

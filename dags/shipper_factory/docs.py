@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shipper.config.checks import Check
+from shipper.config.checks import GateCheck
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import format_duration
 
@@ -58,7 +58,7 @@ def _schedule(pipeline: Pipeline) -> str:
     return f"`{schedule.cron}` ({schedule.timezone}), by data interval{since}{settle}{within}"
 
 
-def _check(check: Check) -> str:
+def _check(check: GateCheck) -> str:
     """With what it was told, as far as that is not the default."""
     told = check.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"check", "severity", "column"})
     limits = ", ".join(f"{name} {value}" for name, value in told.items())

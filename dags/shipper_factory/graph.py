@@ -16,7 +16,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from shipper.config.pipeline import Schedule
+from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.windows.schedule import Ticks
@@ -111,7 +111,7 @@ def resolve_window(
             f"this run has no window: the pipeline has no schedule, and a run without a logical date has no data interval; {_REMEDY}"
         )
     # Airflow's moments are pendulum's, which lose their zone when a timedelta is added to a converted one.
-    first, end = (dt.datetime.fromtimestamp(moment.timestamp(), dt.UTC) for moment in interval)
-    if first == end:
+    opens, closes = (dt.datetime.fromtimestamp(moment.timestamp(), dt.UTC) for moment in interval)
+    if opens == closes:
         raise WindowError(f"this run has no window: the pipeline has no schedule to take a data interval from; {_REMEDY}")
-    return Window(first, end)
+    return Window(opens, closes)

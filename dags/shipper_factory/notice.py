@@ -223,7 +223,7 @@ def _from_report(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any]) -
 
 def _log_url(context: Context, told: Message | None) -> str | None:
     """Of the task that failed first. Its last try, which Airflow shows when none is named."""
-    own = getattr(context.get("ti"), "log_url", None)
+    own: str | None = getattr(context.get("ti"), "log_url", None)
     if own is None or told is None:
         return own
     run, _, _ = own.rpartition("/tasks/")

@@ -266,7 +266,7 @@ def job_of(run: Mapping[str, Any], pipeline: Pipeline, config_dir: Path, steps: 
 
     options = {each.name: run[each.name] for each in fields(JobOptions) if each.name in run}
     start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
-    told = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    told: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     job = Job(
         pipeline=pipeline, config_dir=config_dir, window_start=start, window_end=end, run_id=run["run_id"], steps=steps, **told
     )  # fmt: skip
@@ -278,7 +278,8 @@ def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
     given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
     if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
         del given["to_clusters"]
-    return JobOptions(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return JobOptions(**options)
 
 
 def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:

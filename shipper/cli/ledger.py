@@ -24,11 +24,12 @@ from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.ledger.archive import archive as move_to_archive
 from shipper.ledger.fold import LedgerRecords, all_doubts
 from shipper.ledger.inventory import Entry, Inventory, LedgerFinding, Tally, absent_topics, differences, entries, findings
-from shipper.ledger.records import ChunkValue, Dropped
+from shipper.ledger.records import ChunkValue, PassedOver
 from shipper.ledger.repair import Damage, damage, vouch_for
 from shipper.ledger.repair import repair as take_out
 from shipper.runner import new_run_id
 from shipper.terminal import visible
+from shipper.types import PartitionOffset
 from shipper.windows.window import parse_window
 
 app = typer.Typer(
@@ -188,11 +189,11 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[LedgerFinding]]:
     if any(not one.passed_over for one in damaged):
         ledger.log = ledger.log.without(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)
-    absent: dict[tuple[str, str], None] = {}
+    absent: dict[LedgerFinding, None] = {}
     for of_path in entries(read):
         found += findings(of_path, ledger.split_starts)
         absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
-    found += [LedgerFinding("wrong", "topic", topic, text) for topic, text in absent]
+    found += absent
     found += [
         LedgerFinding("wrong", "doubt", file.path, f"run {doubt.run_id} found that {doubt.why} (`shipper ledger trust`)")
         for file, doubt in all_doubts(read).items()
@@ -239,7 +240,7 @@ def repair(
 ) -> None:
     """Takes one damaged record of the ledger out of the way, for good; who, when and why stays in the ledger.
 
-    What the record's key said before is written once more behind it. Only records that `verify` calls damaged can be dropped. Needs the
+    What the record's key said before is written once more behind it. Only records that `verify` calls damaged can be passed over. Needs the
     lease: no ship may be under way.
     """
     found = re.fullmatch(r"(\d{1,9}):(\d{1,19})", drop, re.ASCII)
@@ -250,11 +251,11 @@ def repair(
     if not reason.strip():
         raise UsageError("--reason is empty: say why the record is damaged; it is kept in the ledger")
     ledger = open_to_change(config, pipeline, cluster)
-    signed = Dropped(
+    signed = PassedOver(
         getpass.getuser(), f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", reason.strip()[:1000], f"repair-{new_run_id()}"
     )
 
-    place = int(found[1]), int(found[2])
+    place = PartitionOffset(int(found[1]), int(found[2]))
     done = take_out(ledger.log, ledger.cluster, ledger.pipeline, place, signed, forget=forget, say=err.say)
     if as_json:
         print_json(dataclasses.asdict(done))
@@ -402,7 +403,7 @@ def archive(
     if "://" not in ledger.pipeline.runs_uri and not local:
         raise UsageError(
             f"`runs_uri: {ledger.pipeline.runs_uri}` of pipeline {pipeline} is a folder of this machine. The archive is part of the ledger and "
-            "cannot be made anew: if the folder is lost, nothing is shipped any more. PipelineName a place that lasts (s3a://…, hdfs://…), or say "
+            "cannot be made anew: if the folder is lost, nothing is shipped any more. Name a place that lasts (s3a://…, hdfs://…), or say "
             "--local if this one does. "
             "Nothing was changed."
         )

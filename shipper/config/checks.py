@@ -26,7 +26,7 @@ class PipelineFacts:
     """Whether there is a `quarantine`."""
 
 
-class Check(Model):
+class GateCheck(Model):
     """What must hold, at either gate."""
 
     severity: Literal["block", "warn"] = "block"
@@ -43,7 +43,7 @@ class Check(Model):
         yield from ()
 
 
-class SourceGateCheck(Check):
+class SourceGateCheck(GateCheck):
     """What must hold before the first byte leaves."""
 
     whole: ClassVar[str] = "this check is about all of them together, and none of them is the one at fault"
@@ -207,7 +207,7 @@ ListingCheck = (
 )
 
 
-class SumClosesCheck(Check):
+class SumClosesCheck(GateCheck):
     """Lines read = filtered + quarantined + delivered + already there, for the cluster and for each file; and each of these figures, and
     the records of each topic, are the same by Spark's own count, by the tasks' receipts and in the ledger, read anew. Costs a read of the
     ledger."""
@@ -215,7 +215,7 @@ class SumClosesCheck(Check):
     check: Literal["sum_closes"]
 
 
-class ChecksumCheck(Check):
+class ChecksumCheck(GateCheck):
     """The sum of xxhash64(value) over all records, modulo 2^64: what Spark computed from the lines = what the ledger holds of them; and
     for each file and topic, what the tasks computed = what the ledger says of this run's chunks. Costs Spark an aggregate in the same
     scan, and only if it is asked for."""
@@ -223,7 +223,7 @@ class ChecksumCheck(Check):
     check: Literal["checksum"]
 
 
-class QuarantineRateCheck(Check):
+class QuarantineRateCheck(GateCheck):
     """The share of the lines read in this run that went to the quarantine topic. Needs `quarantine`, whose own `max_rate` fails the ship
     itself; this one may be stricter, or only warn."""
 
@@ -236,7 +236,7 @@ class QuarantineRateCheck(Check):
             yield ("check",), "it needs `quarantine`: without it no record goes there, and the first bad one fails the run"
 
 
-class ReadBackCheck(Check):
+class ReadBackCheck(GateCheck):
     """What lies in the topics is what was sent, as a `read_committed` consumer sees it that shares no code with the producer. It begins
     where each partition ended before this run's first byte and goes to the end as of now. Not for compacted topics, which forget records."""
 

@@ -64,7 +64,7 @@ class NotKnown(Exception):
 
 
 @dataclass(frozen=True)
-class Known:
+class ReferenceValues:
     """Where references are looked up. Holds secrets."""
 
     environment: Mapping[str, str] = field(repr=False)
@@ -72,7 +72,7 @@ class Known:
     """Of :data:`GIVEN_VARIABLE`."""
 
     @classmethod
-    def here(cls) -> Known:
+    def here(cls) -> ReferenceValues:
         """This process's environment."""
         try:
             given = json.loads(os.environ.get(GIVEN_VARIABLE) or "{}")
@@ -139,7 +139,7 @@ def references_in(data: Any, wanted: Callable[[KeyPath], bool], path: KeyPath = 
 
 def fill_in(
     data: Any,
-    known: Known,
+    known: ReferenceValues,
     wanted: Callable[[KeyPath], bool],
     *,
     kinds: Collection[ReferenceKind] = EVERYTHING,

@@ -14,14 +14,14 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from shipper.config.cluster import Cluster
-from shipper.config.environment import EVERYTHING, NOTHING, Known, Reference, ReferenceKind, fill_in, references_in
+from shipper.config.environment import EVERYTHING, NOTHING, Reference, ReferenceKind, ReferenceValues, fill_in, references_in
 from shipper.config.explain import ConfigFault, dotted, problems_of
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
 from shipper.config.redact import unnamed_keys
 from shipper.config.rules import Model, check_topic, suggestion
 from shipper.config.s3 import SECRETS
-from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
+from shipper.config.yaml_file import BEGINNING, KeyPath, Problem, YamlFile, read_yaml
 from shipper.errors import ConfigError
 
 M = TypeVar("M", bound=Model)
@@ -313,7 +313,7 @@ class Folder(Generic[M]):
         file, shown = self.file(stem), self.show(stem)
         problems, model = list(file.problems), None
         if self.platform and self.platform.faults:  # it might forbid what stands here
-            problems.append(Problem((), f"the platform's file is broken: {self.platform.faults[0]}", (1, 1)))
+            problems.append(Problem((), f"the platform's file is broken: {self.platform.faults[0]}", BEGINNING))
         if file.parsed:
             data, missing = self._filled_in(file)
             problems = [_without_secret(problem) if self._model is Cluster else problem for problem in (*problems, *missing)]
@@ -343,14 +343,18 @@ class Folder(Generic[M]):
     def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Problem]]:
         if self._model is not Cluster:
             data, problems = fill_in(
-                file.data, Known.here(), _in_the_open, kinds=frozenset[ReferenceKind]({"environment"}), leave=self._leave
+                file.data,
+                ReferenceValues.here(),
+                _in_the_open,
+                kinds=frozenset[ReferenceKind]({"environment"}),
+                leave=self._leave,
             )
             written_out = [Problem(path, why) for path, why in unnamed_keys(file.data.get("records"))]
             if written_out:
                 return data, [*problems, *written_out]
-            data, more = fill_in(data, Known.here(), _is_secret, leave=self._leave, left=lambda path, text: None)
+            data, more = fill_in(data, ReferenceValues.here(), _is_secret, leave=self._leave, left=lambda path, text: None)
             return data, [*problems, *more]
-        return fill_in(file.data, Known.here(), _anything, kinds=EVERYTHING, leave=self._leave, left=_not_known_yet)
+        return fill_in(file.data, ReferenceValues.here(), _anything, kinds=EVERYTHING, leave=self._leave, left=_not_known_yet)
 
     def _other_name(self, stem: str, file: YamlFile) -> Problem:
         found = file.text((self._key,))

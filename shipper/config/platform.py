@@ -125,7 +125,7 @@ class PlatformFile:
         for key in yaml_keys(S3) if pipeline.source.s3 else ():
             path = ("source", "s3", key)
             if key not in allowed and path in own.own_paths():
-                line, _ = self.file.position(("allow", "s3"))
+                line = self.file.position(("allow", "s3")).line
                 yield Problem(
                     path,
                     f"{self.shown}:{line} allows no `{key}` here (`allow.s3`: {', '.join(allowed) or 'none'}); leave it out, or ask those who run "
@@ -139,7 +139,7 @@ class PlatformFile:
             return
         if inside if inside is not None else any(fnmatchcase(value, pattern) for pattern in allowed):
             return
-        line, _ = self.file.position(("allow", name))
+        line = self.file.position(("allow", name)).line
         yield Problem(
             path,
             f"{own.text(path) or value!r} is not among what {self.shown}:{line} allows (`allow.{name}`: {', '.join(allowed) or 'none'}); "

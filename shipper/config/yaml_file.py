@@ -13,7 +13,7 @@ import stat
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
@@ -31,22 +31,32 @@ _TEXT_TAGS = ("str", "timestamp", "value")
 _TAGGED = "`!` begins a tag; put text that begins with ! into quotes"
 
 
+class Position(NamedTuple):
+    """Of a character in a file. Both from 1."""
+
+    line: int
+    column: int
+
+
+BEGINNING = Position(1, 1)
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is wrong with one key or value, or, with an explicit position, with the text."""
 
     path: KeyPath
     message: str
-    position: tuple[int, int] | None = None
-    """Line and column, from 1; by default those of ``path``."""
+    position: Position | None = None
+    """By default that of ``path``."""
 
 
 @dataclass(frozen=True)
 class _Written:
-    """How a key and its value stand in the file: lines and columns from 1."""
+    """How a key and its value stand in the file."""
 
-    key: tuple[int, int]
-    value: tuple[int, int] | None
+    key: Position
+    value: Position | None
     """None for a list or section, which begins at its key for a reader."""
     text: str | None
     """A scalar as it stands in the file, without quotes."""
@@ -65,16 +75,16 @@ class YamlFile:
     base_shown: str = ""
     base_path: KeyPath = ()
 
-    def position(self, path: KeyPath) -> tuple[int, int]:
-        """Line and column, from 1, of the value at ``path`` if it is a scalar, else of its key; for what is not there,
+    def position(self, path: KeyPath) -> Position:
+        """Of the value at ``path`` if it is a scalar, else of its key; for what is not there,
         of the nearest section around it."""
         for length in range(len(path), -1, -1):
             place = self._written.get(path[:length])
             if place is not None:
                 return place.value if place.value and length == len(path) else place.key
-        return (1, 1)
+        return BEGINNING
 
-    def key_position(self, path: KeyPath) -> tuple[int, int]:
+    def key_position(self, path: KeyPath) -> Position:
         """As :meth:`position`, but of the key also for a scalar."""
         place = self._written.get(path)
         return place.key if place else self.position(path)
@@ -124,7 +134,7 @@ def read_yaml(path: Path) -> YamlFile:
         line = content.count(b"\n", 0, error.start)
         before = content[content.rfind(b"\n", 0, error.start) + 1 : error.start]
         byte = content[error.start]
-        return _unparsed(f"not UTF-8: byte 0x{byte:02x}; save the file as UTF-8", (line + 1, len(before.decode()) + 1))
+        return _unparsed(f"not UTF-8: byte 0x{byte:02x}; save the file as UTF-8", Position(line + 1, len(before.decode()) + 1))
     return parse_yaml(text)
 
 
@@ -136,34 +146,34 @@ def parse_yaml(text: str) -> YamlFile:
     try:
         root = yaml.compose(text)
         if root is None:
-            return _unparsed("the file is empty", (1, 1))
+            return _unparsed("the file is empty", BEGINNING)
         if not isinstance(root, MappingNode):
             return _unparsed(f"the file is {_kind(root)}; it must be keys and values, such as `pipeline: web`", _start(root))
         return _Builder(yaml).build(root)
     except _TooMuch as error:
         return _unparsed(error.message, error.position)
     except RecursionError:
-        return _unparsed("nested too deeply, or an alias that contains itself", (1, 1))
+        return _unparsed("nested too deeply, or an alias that contains itself", BEGINNING)
     except ReaderError as error:
         line_start = text.rfind("\n", 0, error.position) + 1
-        position = (text.count("\n", 0, error.position) + 1, error.position - line_start + 1)
+        position = Position(text.count("\n", 0, error.position) + 1, error.position - line_start + 1)
         return _unparsed("a control character, which YAML does not allow", position)
     except MarkedYAMLError as error:
         unclosed = "unexpected end of stream" in str(error.problem)  # then the place to show is where it was opened
         mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
-        return _unparsed(_plain_words(error, text), (mark.line + 1, mark.column + 1) if mark else (1, 1))
+        return _unparsed(_plain_words(error, text), _at(mark) if mark else BEGINNING)
     except YAMLError:
-        return _unparsed("not YAML", (1, 1))
+        return _unparsed("not YAML", BEGINNING)
 
 
 class _TooMuch(Exception):
     """The text would take more time or memory than a configuration is worth."""
 
-    def __init__(self, message: str, position: tuple[int, int]) -> None:
+    def __init__(self, message: str, position: Position) -> None:
         self.message, self.position = message, position
 
     @classmethod
-    def values(cls, position: tuple[int, int]) -> _TooMuch:
+    def values(cls, position: Position) -> _TooMuch:
         return cls(f"more than {MOST_VALUES:,} values up to here, those of aliases counted each time", position)
 
 
@@ -176,7 +186,7 @@ class _Composer(Composer):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         mark = self.parser.peek_event().start_mark
-        place = (mark.line + 1, mark.column + 1)
+        place = _at(mark)
         self._depth += 1
         self._values += 1
         if self._depth > DEEPEST:
@@ -190,7 +200,7 @@ class _Composer(Composer):
         return node
 
 
-def _unparsed(message: str, position: tuple[int, int] | None) -> YamlFile:
+def _unparsed(message: str, position: Position | None) -> YamlFile:
     return YamlFile(problems=[Problem((), message, position)], parsed=False)
 
 
@@ -235,8 +245,13 @@ def _kind(node: Node) -> str:
     return "a list" if isinstance(node, SequenceNode) else "a single value"
 
 
-def _start(node: Node) -> tuple[int, int]:
-    return node.start_mark.line + 1, node.start_mark.column + 1
+def _start(node: Node) -> Position:
+    return _at(node.start_mark)
+
+
+def _at(mark: Any) -> Position:
+    """``mark``: the parser's, which counts from 0."""
+    return Position(mark.line + 1, mark.column + 1)
 
 
 class _Builder:
@@ -251,7 +266,7 @@ class _Builder:
         self._file.data = self._mapping(root, ())
         return self._file
 
-    def _value(self, node: Node, path: KeyPath, key: tuple[int, int]) -> Any:
+    def _value(self, node: Node, path: KeyPath, key: Position) -> Any:
         if len(self._file._written) > MOST_VALUES:  # an alias is written out here
             raise _TooMuch.values(self._file.position(path[:1]))
         scalar = isinstance(node, ScalarNode)
@@ -272,7 +287,7 @@ class _Builder:
                 continue
             here = (*path, key)
             if here in self._file._written:
-                first = self._file.key_position(here)[0]
+                first = self._file.key_position(here).line
                 self._say(here, f"the key is there twice; it is in line {first} too", _start(key_node))
                 continue
             value = self._value(value_node, here, _start(key_node))
@@ -313,7 +328,7 @@ class _Builder:
         self._say(path, _TAGGED, _start(node))
         return node.value
 
-    def _say(self, path: KeyPath, message: str, position: tuple[int, int]) -> None:
+    def _say(self, path: KeyPath, message: str, position: Position) -> None:
         self._file.problems.append(Problem(path, message, position))
 
 

@@ -23,7 +23,7 @@ class ReceiptAccount:
     def __init__(self, result: ShipResult) -> None:
         self._result = result
         self._receipts: list[Receipt] = []
-        self._dropped: dict[str, int] = {}
+        self._unsent: dict[str, int] = {}
         """Topic → records that the last scan could not send."""
 
     def add_first(self, scan: Scan) -> None:
@@ -34,11 +34,11 @@ class ReceiptAccount:
         if scan.observed:
             result.observed = {"read": scan.read, **scan.observed}
         self._receipts += scan.receipts
-        self._dropped = scan.dropped
+        self._unsent = scan.unsent
 
     def add_later(self, scan: Scan) -> None:
         """The first scan has counted these lines as read; what they add is what they deliver."""
-        self._dropped = scan.dropped if scan.receipts else self._dropped
+        self._unsent = scan.unsent if scan.receipts else self._unsent
         for receipt in scan.receipts:
             for split in receipt.splits.values():
                 split.records = split.already_there = split.adjusted = 0
@@ -59,7 +59,7 @@ class ReceiptAccount:
         records."""
         result, receipts = self._result, self._receipts
         splits = [split for receipt in receipts for split in receipt.splits.values()]
-        result.topics = topic_accounts(before, receipts, quarantines, self._dropped)
+        result.topics = topic_accounts(before, receipts, quarantines, self._unsent)
         result.files = file_accounts(files, left, receipts, context)
         late = {file.path for file in files if file.late_window}
         result.late_records = sum(file.delivered for file in result.files if file.path in late)

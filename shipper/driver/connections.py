@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.kafka.client import ClusterClient
+from shipper.ledger.control import LaneCounts
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL
 from shipper.ledger.takeover import Fences, ids_of
@@ -32,7 +33,7 @@ class Connections:
         """Of the ledger."""
         self._begin("reading", CONTROL, CHUNKS)
 
-    def begin_writing(self, lanes: Mapping[str, Sequence[int]]) -> None:
+    def begin_writing(self, lanes: Mapping[str, LaneCounts]) -> None:
         """Of the ledger; ``lanes``: those of earlier runs that will have to be fenced, as far as anyone knows."""
         self.begin_reading()
         self._begin("writing")

@@ -137,7 +137,7 @@ class ClusterExamination:
         for host, port in sorted(self._reached):
             try:
                 shown = tls.handshake(settings, host, port, _CONNECT_SECONDS)
-            except tls.Refused as refused:
+            except tls.HandshakeFailed as refused:
                 yield failed(
                     title, str(refused), f"see the `ssl.…` properties in clusters/{self.name}.yaml, and what the brokers show"
                 )

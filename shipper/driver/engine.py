@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview import PreviewedLine
     from shipper.report.results import CheckResult
+    from shipper.types import Header
     from shipper.windows.window import Window
     from shipper.worker.order import ShipOrder
     from shipper.worker.receipt import Receipt
@@ -68,11 +69,11 @@ class Scan:
         return sum(split.records for receipt in self.receipts for split in receipt.splits.values())
 
     @property
-    def dropped(self) -> dict[str, int]:
+    def unsent(self) -> dict[str, int]:
         """Topic → records that were read and not sent, since it could not be written to."""
         found: dict[str, int] = {}
         for receipt in self.receipts:
-            for topic, count in receipt.dropped.items():
+            for topic, count in receipt.unsent.items():
                 found[topic] = found.get(topic, 0) + count
         return found
 
@@ -146,7 +147,7 @@ class Engine(Protocol):
         runs are; ``phases``: where the time of scans is noted. Never raises for a check
         that cannot be evaluated: such a check blocks. Notes what is wrong with files that cannot be read."""
 
-    def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[tuple[str, bytes], ...]]:
+    def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
         """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a header that depends on the line."""
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:

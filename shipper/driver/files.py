@@ -63,10 +63,16 @@ class NotTaken(NamedTuple):
     """Nobody wants it; it is being written, by its name; it is, by what the file system knows; it may be, by its age."""
 
 
-def select(
-    files: Iterable[ListedFile], *, include: str, settle_seconds: float, now: dt.datetime
-) -> tuple[list[ListedFile], list[NotTaken]]:
-    """Files to ship, by path, and those left out with the reason. Hidden files never get this far: Spark's listing skips them."""
+class Selection(NamedTuple):
+    """What is made of a listing."""
+
+    taken: list[ListedFile]
+    """To be shipped, by path."""
+    left_out: list[NotTaken]
+
+
+def select(files: Iterable[ListedFile], *, include: str, settle_seconds: float, now: dt.datetime) -> Selection:
+    """Which files are to be shipped. Hidden files never get this far: Spark's listing skips them."""
     taken: list[ListedFile] = []
     left_out: list[NotTaken] = []
     youngest_ms = (now.timestamp() - settle_seconds) * 1000
@@ -82,4 +88,4 @@ def select(
             left_out.append(NotTaken(file, reason, state="unsettled"))
         else:
             taken.append(file)
-    return taken, left_out
+    return Selection(taken, left_out)

@@ -14,7 +14,7 @@ from shipper.errors import ShipperError
 from shipper.ledger.codec import decode
 from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey
+from shipper.ledger.records import ChunkKey, ChunkValue, QuarantineReplay, ReplayKey
 from shipper.report.gaps import coverage
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, GateResult, ShipResult, as_gated
@@ -40,7 +40,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     # What is left alone since it was overwritten is not what the ledger knows by its name, size and time.
     others = state.chunks.overwritten(etags_of(files))
     ledger = figures(state.chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generation)
-    evidence = DeliveryEvidence(reconcile(shipped, [(file_id(file), file) for file in files], ledger))
+    evidence = DeliveryEvidence(reconcile(shipped, {file.path: file_id(file) for file in files}, ledger))
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
@@ -99,6 +99,6 @@ def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
                 topic and value.generation > shipped.generation and value.records
             ):
                 return True
-            case (ReplayKey(), Replay() as replay) if replay.generation > shipped.generation:
+            case (ReplayKey(), QuarantineReplay() as replay) if replay.generation > shipped.generation:
                 return True
     return False

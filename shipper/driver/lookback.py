@@ -32,7 +32,7 @@ class LookBack:
     windows: list[Window]
     folders: dict[str, Window]
     """Those that the run's own window does not touch → the last window that does, in whose run their files should have been."""
-    folders_of: list[tuple[Window, frozenset[str]]]
+    folders_of: Mapping[Window, frozenset[str]]
     since: Mapping[str, dt.datetime]
     """Cluster → begin of the first window that it is asked about; later than all of them for one that came only now."""
     by_modified: bool = False
@@ -82,7 +82,7 @@ class LookBack:
         return next((window.start for window in self.windows if window.start >= since), None)
 
     def result(self) -> LookedBack:
-        empty = [str(window) for window, folders in self.folders_of if not folders & self.listed]
+        empty = [str(window) for window, folders in self.folders_of.items() if not folders & self.listed]
         return LookedBack(
             start=self.windows[0].start,
             windows=len(self.windows),
@@ -111,9 +111,9 @@ def look_back(context: RunContext, pattern: str, own: Sequence[str]) -> LookBack
         return None
     since = {cluster: max(windows[0].start, began[cluster]) for cluster in pipeline.clusters}
     if pipeline.source.window_by == "modified":
-        return LookBack(windows, {}, [(found, frozenset({str(found)})) for found in windows], since, by_modified=True)
-    folders_of = [(found, frozenset(source_paths(pattern, found))) for found in windows]
-    folders = {path: found for found, paths in folders_of for path in sorted(paths) if path not in own}
+        return LookBack(windows, {}, {found: frozenset({str(found)}) for found in windows}, since, by_modified=True)
+    folders_of = {found: frozenset(source_paths(pattern, found)) for found in windows}
+    folders = {path: found for found, paths in folders_of.items() for path in sorted(paths) if path not in own}
     return LookBack(windows, folders, folders_of, since)
 
 

@@ -13,7 +13,7 @@ from shipper.config.replay import Replay
 from shipper.config.rules import original
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
-from shipper.driver.files import ListedFile, NotTaken, select
+from shipper.driver.files import ListedFile, NotTaken, Selection, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
@@ -110,7 +110,7 @@ def _and_back(back: LookBack | None) -> str:
     return f", and {folders}the {len(back.windows)} windows before" if back else ""
 
 
-def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> tuple[list[ListedFile], list[NotTaken]]:
+def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> Selection:
     """The files of the run's own window, and those of it that are left out. What is there of the windows before goes into ``back``."""
     source = context.pipeline.source
     most = context.pipeline.limits.max_files * (1 + len(back.windows) if back else 1)

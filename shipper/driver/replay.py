@@ -21,9 +21,9 @@ from shipper.kafka.connection import KafkaFault
 from shipper.kafka.transaction import Transactions
 from shipper.ledger.codec import encode_replay
 from shipper.ledger.fold import LedgerRecords, voids_in
-from shipper.ledger.intervals import decode_ordinals
+from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Replay, ReplayKey, spark_hash
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, QuarantineReplay, ReplayKey, spark_hash
 from shipper.ledger.roots import Roots
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, right_of, within
@@ -71,7 +71,7 @@ class QuarantineChunk:
     value: ChunkValue
 
     @property
-    def intervals(self) -> list[tuple[int, int]]:
+    def intervals(self) -> list[Interval]:
         return decode_ordinals(self.value.ordinals or "")
 
 
@@ -80,7 +80,7 @@ class InQuarantine:
     """What the ledger says of one pipeline's quarantine on one cluster."""
 
     chunks: list[QuarantineChunk] = field(default_factory=list)
-    replays: dict[ReplayKey, Replay] = field(default_factory=dict)
+    replays: dict[ReplayKey, QuarantineReplay] = field(default_factory=dict)
     roots: Roots = field(default_factory=Roots)
     _of_split: dict[tuple[str, int], list[QuarantineChunk]] = field(default_factory=dict, repr=False)
 
@@ -99,11 +99,11 @@ class InQuarantine:
         hits = [
             chunk
             for chunk in self._of_split.get((self.roots.now(place.file), place.split), ())
-            if any(first <= ordinal < last for first, last in chunk.intervals)
+            if any(part.first <= ordinal < part.end for part in chunk.intervals)
         ]
         return max(hits, key=lambda chunk: chunk.value.generation, default=None)
 
-    def replay_of(self, place: RecordPosition) -> Replay | None:
+    def replay_of(self, place: RecordPosition) -> QuarantineReplay | None:
         chunk = self.find(place)
         return self.replays.get(_key(chunk, place)) if chunk else None
 
@@ -142,7 +142,7 @@ class KeptValues:
 
 def in_quarantine(read: LedgerRecords) -> InQuarantine:
     found = InQuarantine(roots=read.roots)
-    for _, of_path in read.by_path():
+    for of_path in read.by_path():
         voids = voids_in(of_path)
 
         def counts(file: FileId, generation: int, voids: Mapping[FileId, object] = voids) -> bool:
@@ -154,7 +154,7 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
                 case (ChunkKey() as key, ChunkValue() as value):
                     if value.reasons is not None and counts(key.split.file, value.generation):
                         found.add(QuarantineChunk(key, value))
-                case (ReplayKey() as replayed, Replay() as replay):
+                case (ReplayKey() as replayed, QuarantineReplay() as replay):
                     if counts(replayed.split.file, replay.generation):
                         found.replays[replayed] = replay
     return found
@@ -248,7 +248,7 @@ def _send(
         with lane.faults():
             for repaired in batch:
                 chunk = chunks[repaired.place]
-                value = Replay(
+                value = QuarantineReplay(
                     repaired.topic,
                     repaired.size_bytes,
                     spark_hash(repaired.value),

@@ -307,8 +307,8 @@ class ClusterShip:
         with self._keeping_the_account():
             self._check_reading(left, done, taken)
             self._close_empty_splits(left, done, taken)
-            while done.error is None and done.dropped:
-                done = self._next_scan(done.dropped, taken, deadline)
+            while done.error is None and done.unsent:
+                done = self._next_scan(done.unsent, taken, deadline)
                 self._account.add_later(done)
         if done.error is not None:
             self._failed(done.error)
@@ -345,16 +345,16 @@ class ClusterShip:
     def _planned(self, files: Sequence[FileId]) -> list[PlannedFile]:
         return [self._of_id[file] for file in files]
 
-    def _next_scan(self, dropped: Mapping[str, int], taken: Takeover, deadline: float) -> Scan:
-        if missing := wait_for(TopicLookup(self._preflight.settings), dropped, deadline):
-            named = _some([f"{topic} ({dropped[topic]:,} records: {state.reason})" for topic, state in missing.items()])
+    def _next_scan(self, unsent: Mapping[str, int], taken: Takeover, deadline: float) -> Scan:
+        if missing := wait_for(TopicLookup(self._preflight.settings), unsent, deadline):
+            named = _some([f"{topic} ({unsent[topic]:,} records: {state.reason})" for topic, state in missing.items()])
             return Scan(
                 error=TopicMissing(
                     f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {named}. Everything else was sent. "
                     "Create the topic, or check its name and the ACLs; then run again: only what is left will be sent."
                 )
             )
-        named = _some([f"{topic} ({count:,} records)" for topic, count in dropped.items()])
+        named = _some([f"{topic} ({count:,} records)" for topic, count in unsent.items()])
         say(f"{self._cluster.name}: another pass for {named}")
         self._result.notes.append(f"Another pass over the files was needed for parked records of {named}.")
         taken = self._read_on(taken, self._preflight.settings.transaction_timeout_ms / 1000)

@@ -13,7 +13,7 @@ from shipper.ledger.codec import encode_doubt
 from shipper.ledger.records import Doubt
 from shipper.report.plan_result import PlannedFile
 from shipper.terminal import say
-from shipper.types import FileId
+from shipper.types import EncodedRecord, FileId
 from shipper.worker.receipt import Receipt
 
 _MOST_NAMED = 50
@@ -97,7 +97,7 @@ def empty_files(context: RunContext, files: Sequence[PlannedFile], reports: Sequ
     return {of_file[0].file.path for of_file in of_files if none.issuperset(piece.split for piece in of_file)}
 
 
-def doubts(pipeline: str, wrong: Sequence[PlannedFile], generation: int, run_id: str) -> Iterator[tuple[bytes, bytes]]:
+def doubts(pipeline: str, wrong: Sequence[PlannedFile], generation: int, run_id: str) -> Iterator[EncodedRecord]:
     """For the ledger: what is there of these files is not to be believed."""
     for file in wrong:
         yield encode_doubt(pipeline, file_id(file), Doubt(file.problem.partition(". ")[0], generation, run_id))

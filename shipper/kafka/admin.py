@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
-from shipper.kafka.connection import Complaints, KafkaFault, connection, fault_of, made
+from shipper.kafka.connection import ClientErrors, KafkaFault, connection, fault_of, made
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
@@ -61,6 +61,13 @@ class TopicFacts:
         return int(self.settings.get("min.insync.replicas") or 1)
 
 
+class TopicIds(NamedTuple):
+    """Which topic it is, beyond its name. Empty where the broker knows no id."""
+
+    cluster_id: str
+    topic_id: str
+
+
 @dataclass(frozen=True)
 class LogFacts:
     """Which topic it is, beyond its name, and what it holds now. Both lists are by partition."""
@@ -82,8 +89,8 @@ class ClusterAdmin:
         self._bootstrap = cluster.bootstrap
         self._connection = connection(cluster)
         self._timeout = timeout_seconds
-        self._complaints = Complaints()
-        self._ours = {"error_cb": self._complaints.hear}
+        self._client_errors = ClientErrors()
+        self._ours = {"error_cb": self._client_errors.hear}
         self._admin = made(AdminClient, cluster.name, self._connection, self._ours, log)
         self._rtt = -math.inf, 0.0
         """When it was measured, and what it was."""
@@ -106,9 +113,9 @@ class ClusterAdmin:
             except KafkaException as error:
                 slice_seconds = min(2 * slice_seconds, _SLICE_SECONDS)
                 fault = self._explained(error)
-                if self._complaints.refusal:
+                if self._client_errors.refusal:
                     raise ClusterRefuses(
-                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._complaints.refusal.text}. Correct "
+                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._client_errors.refusal.text}. Correct "
                         f"{tls.login_settings(self._connection)}, in clusters/{self._name}.yaml."
                     ) from error
                 if fault_text := self._certificate_fault():
@@ -122,12 +129,12 @@ class ClusterAdmin:
                         "and that this machine can reach the brokers."
                     ) from error
             else:
-                self._complaints.forget()
+                self._client_errors.forget()
                 return found
 
     def _certificate_fault(self) -> str | None:
         """Why no TLS connection comes up, if librdkafka has complained of that."""
-        heard = self._complaints.last
+        heard = self._client_errors.last
         # A broker that wants a certificate says so when the connection is up, and librdkafka then only that it broke.
         if heard is None or heard.name not in ("_SSL", "_TRANSPORT") or not tls.is_tls(self._connection):
             return None
@@ -136,7 +143,7 @@ class ClusterAdmin:
     def _explained(self, error: KafkaException) -> KafkaFault:
         """With what was heard of the connections, if it says only that nothing came."""
         self._admin.poll(0)
-        return self._complaints.explained(fault_of(error.args[0]))
+        return self._client_errors.explained(fault_of(error.args[0]))
 
     def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         """Facts on those of ``topics`` that are there. Raises ClusterError."""
@@ -247,12 +254,12 @@ class ClusterAdmin:
         topic_id = str(self._result(described[topic]).topic_id)
         return LogFacts(str(known.cluster_id), "" if topic_id == _NO_TOPIC_ID else topic_id, starts, ends)
 
-    def topic_ids(self, topic: str) -> tuple[str, str]:
-        """(id of the cluster, id of the topic; empty where the broker knows none). Raises ClusterError."""
+    def topic_ids(self, topic: str) -> TopicIds:
+        """Raises ClusterError."""
         described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
         cluster_id = str(self._metadata().cluster_id)  # asked at the same time
         topic_id = str(self._result(described[topic]).topic_id)
-        return cluster_id, "" if topic_id == _NO_TOPIC_ID else topic_id
+        return TopicIds(cluster_id, "" if topic_id == _NO_TOPIC_ID else topic_id)
 
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
         """Whether a transactional producer can be initialised. ``topic``: any that is there; ``transactional_id``: one that nobody else has.
@@ -274,9 +281,9 @@ class ClusterAdmin:
 
     # What the user may do.
 
-    def addresses(self) -> list[tuple[str, int]]:
-        """(host, port) of each broker, as it names itself. Raises ClusterError."""
-        return sorted((str(broker.host), int(broker.port)) for broker in self._metadata().brokers.values())
+    def addresses(self) -> list[tls.HostPort]:
+        """Of each broker, as it names itself. Raises ClusterError."""
+        return sorted(tls.HostPort(str(broker.host), int(broker.port)) for broker in self._metadata().brokers.values())
 
     def allowed(self, topics: Sequence[str]) -> dict[str, set[str] | KafkaFault]:
         """Topic → operations that this user may do on it, in the words of ``kafka-acls``; or why nobody can tell: it is not there, or may not

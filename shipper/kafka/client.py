@@ -17,7 +17,7 @@ from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
 from shipper.kafka.connection import KafkaFault, fault_of, made
 from shipper.kafka.outcomes import is_refusal, ruling_on
-from shipper.types import HeadedRecord, LogRecord
+from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
@@ -154,7 +154,7 @@ class ClusterClient(ClusterAdmin):
             if at_lso and stop_at_lso:
                 return
             if time.monotonic() > deadline and target < 0:
-                heard = f" ({self._complaints.last})" if self._complaints.last else ""
+                heard = f" ({self._client_errors.last})" if self._client_errors.last else ""
                 raise ClusterError(
                     f"cluster {self._name}: {name} cannot be read: no answer from its leader within {self._timeout:g} s{heard}"
                 )
@@ -170,7 +170,7 @@ class ClusterClient(ClusterAdmin):
         first = consumer.poll(_POLL_SECONDS)
         return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
-    def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
+    def append(self, topic: str, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
         """Writes records outside any transaction, acknowledged by all in-sync replicas; returns their offsets. Raises ClusterError if one
         was refused (ClusterRefuses if waiting does not change that), OutcomeUnknown if nobody knows whether all are written; then some may be."""
         offsets: list[int] = []
@@ -197,7 +197,7 @@ class ClusterClient(ClusterAdmin):
         # A record that is not acknowledged fails after the timeout; librdkafka looks for those once a second.
         producer.flush(self._timeout + 5)
         if faults:
-            why = self._complaints.explained(faults[0])
+            why = self._client_errors.explained(faults[0])
             if is_refusal(why.name):
                 reason = ruling_on(why.name).reason
                 raise ClusterRefuses(f"cluster {self._name}: cannot write to {topic}: {why} ({reason})") from faults[0]

@@ -92,7 +92,7 @@ def made(kind: Callable[..., Client], cluster: str, settings: Mapping[str, Any],
 
 
 def heard(connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that let an :class:`Ear` hear every connection that breaks, whatever ``connection`` says of logging.
+    """Settings that let an :class:`LogListener` hear every connection that breaks, whatever ``connection`` says of logging.
 
     librdkafka (2.16, rdkafka_broker.c, `rd_kafka_broker_set_error`): the FAIL line of the log is left out below `log_level`, without
     `log.connection.close`, for a connection that librdkafka closes itself (the coordinator moved), and when a broker's last error was the same
@@ -102,7 +102,7 @@ def heard(connection: Mapping[str, Any]) -> dict[str, Any]:
     return {"debug": ",".join(sorted(contexts | {"broker"})), "log_level": 7}
 
 
-class Ear:
+class LogListener:
     """Passes librdkafka's log on, and hears in it what no callback tells: that a connection broke or a request got no answer."""
 
     _LOST = ("FAIL", "REQTMOUT")
@@ -118,7 +118,7 @@ class Ear:
             log.log(level, text, *arguments)
 
 
-class Complaints:
+class ClientErrors:
     """What librdkafka tells an error callback and nobody else: why no connection comes up. A call that waits for one only times out."""
 
     #: Names in the order of what they tell: one of the first is not replaced by one of the second.

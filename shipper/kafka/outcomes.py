@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     """How a transaction ended, as far as the client can know."""
 
     DELIVERED = "delivered"
@@ -32,7 +32,7 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Ruling:
-    outcome: Outcome
+    outcome: TransactionOutcome
     action: Action
     reason: str
     wait_seconds: float | None = None
@@ -41,7 +41,7 @@ class Ruling:
 
 #: A refusal is permanent, but for the moment in which somebody is just granting the right; with what it takes to stop, half a minute.
 GRANT_SECONDS = 15.0
-_N, _U = Outcome.NOT_DELIVERED, Outcome.UNKNOWN
+_N, _U = TransactionOutcome.NOT_DELIVERED, TransactionOutcome.UNKNOWN
 _CREDENTIALS = (
     "wrong credentials; correct the cluster's `sasl.username` and `sasl.password`, or what its `sasl.mechanisms` logs in by"
 )
@@ -163,7 +163,9 @@ TABLE: dict[str, Ruling] = {
 }
 
 #: Anything else: maybe it happened, maybe not; the ledger will tell, and the deadline bounds the tries.
-OTHERWISE = Ruling(Outcome.UNKNOWN, Action.REOPEN, "not in the table: settled by the ledger, tried again until the deadline")
+OTHERWISE = Ruling(
+    TransactionOutcome.UNKNOWN, Action.REOPEN, "not in the table: settled by the ledger, tried again until the deadline"
+)
 
 #: Why a lane never sees them → librdkafka's other names. A name that librdkafka learns belongs here or into the table.
 NOT_HERE: dict[str, str] = {
@@ -225,8 +227,8 @@ the old transaction one way or the other, and asks the ledger which chunks are t
 error comes, and never what is counted in the end. Tries are bounded by `delivery.metadata_wait`, or by less where the table says so.
 """
 _OUTCOMES = {
-    Outcome.NOT_DELIVERED: "the transaction will not be committed",
-    Outcome.UNKNOWN: "the transaction may have been committed; the ledger tells",
+    TransactionOutcome.NOT_DELIVERED: "the transaction will not be committed",
+    TransactionOutcome.UNKNOWN: "the transaction may have been committed; the ledger tells",
 }
 _WORDS = {Action.REOPEN: "reopen", Action.SMALLER_BATCHES: "smaller batches", Action.PARK: "park", Action.FAIL: "fail"}
 

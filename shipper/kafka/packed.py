@@ -28,6 +28,15 @@ class PackedArray(NamedTuple):
     """Where offset 0 is."""
 
 
+class Queued(NamedTuple):
+    """What became of some values."""
+
+    taken: int
+    """The first so many were queued."""
+    code: int
+    """librdkafka's, of what is wrong with the next one; 0: nothing."""
+
+
 class PackedValues(Protocol):
     """A sequence of values that can also be had as they lie in memory."""
 
@@ -61,8 +70,8 @@ class PackedProduce:
         self._handle = ctypes.c_void_p.from_address(id(producer) + _HEADER_BYTES).value
         self._topics: dict[str, int] = {}
 
-    def produce(self, topic: str, partition: int, offsets: Any, address: int) -> tuple[int, int]:
-        """Queues copies of the values. Returns how many were taken, and librdkafka's code of what is wrong with the next one (0: nothing)."""
+    def produce(self, topic: str, partition: int, offsets: Any, address: int) -> Queued:
+        """Queues copies of the values."""
         import numpy as np  # who has packed values has numpy, and nobody else needs it
 
         message = np.dtype(
@@ -80,7 +89,7 @@ class PackedProduce:
         handle = self._topic(topic)
         taken = int(self._library.rd_kafka_produce_batch(handle, partition, _COPY, messages.ctypes.data, len(messages)))
         failed = np.flatnonzero(messages["err"])
-        return (taken, 0) if len(failed) == 0 else (int(failed[0]), int(messages["err"][failed[0]]))
+        return Queued(taken, 0) if len(failed) == 0 else Queued(int(failed[0]), int(messages["err"][failed[0]]))
 
     def _topic(self, name: str) -> int:
         if name not in self._topics:

@@ -14,8 +14,20 @@ from typing import Any, NamedTuple, Protocol
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from shipper.kafka.connection import SLICE_SECONDS, Complaints, Ear, KafkaFault, Until, call, fault_of, heard, made, slice_of
+from shipper.kafka.connection import (
+    SLICE_SECONDS,
+    ClientErrors,
+    KafkaFault,
+    LogListener,
+    Until,
+    call,
+    fault_of,
+    heard,
+    made,
+    slice_of,
+)
 from shipper.kafka.packed import PackedProduce, library
+from shipper.types import Header
 
 log = logging.getLogger("shipper.kafka")
 
@@ -60,7 +72,7 @@ class RecordColumns(Protocol):
     topic: str
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None
-    headers: Sequence[list[tuple[str, bytes]]] | None
+    headers: Sequence[list[Header]] | None
     timestamps_ms: Sequence[int] | None
     partition: int | None
     """Of records without a key; None if each has one, which then decides."""
@@ -77,8 +89,8 @@ class LaneProducer:
         """Raises KafkaException for settings that librdkafka does not take."""
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
-        self._ear = Ear(debug="debug" in settings.connection)
-        self._complaints = Complaints()
+        self._log_listener = LogListener(debug="debug" in settings.connection)
+        self._client_errors = ClientErrors()
         self.sent = Sent()
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
@@ -104,10 +116,10 @@ class LaneProducer:
                 "on_delivery": self._report,
                 "statistics.interval.ms": _STATISTICS_INTERVAL_MS,
                 "stats_cb": self._keep_statistics,
-                "error_cb": self._complaints.hear,
+                "error_cb": self._client_errors.hear,
                 **(heard(settings.connection) if settings.transactional else {}),
             },
-            self._ear,
+            self._log_listener,
         )
         self.produce = self._producer.produce
         # Without a transaction only a report per record tells that a part of a batch was refused, and packed records have none.
@@ -143,13 +155,13 @@ class LaneProducer:
         while True:
             try:
                 call(self._producer.list_topics, topic, slice_of(until))
-                self._complaints.forget()
+                self._client_errors.forget()
                 return
             except KafkaFault as fault:
                 self._serve()
                 waiting = fault.name in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN")
-                if not waiting or self._complaints.refusal or time.monotonic() >= until():
-                    raise self._complaints.refusal or self._complaints.explained(fault) from fault
+                if not waiting or self._client_errors.refusal or time.monotonic() >= until():
+                    raise self._client_errors.refusal or self._client_errors.explained(fault) from fault
 
     def _serve(self) -> bool:
         """Serves log and complaints. False if the producer is beyond repair, which poll raises and each later call says again."""
@@ -252,7 +264,7 @@ class LaneProducer:
             raise self._cause(self._failed)
         if left:
             fault = KafkaFault("_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True)
-            raise self._complaints.explained(fault)
+            raise self._client_errors.explained(fault)
 
     def discard(self) -> None:
         """Drops what is queued and leaves; an open transaction ends when its id is fenced or its timeout is over."""

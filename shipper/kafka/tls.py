@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Secret
 
@@ -24,7 +24,7 @@ _OWN_AS_FILES = ("ssl.certificate.location", "ssl.key.location")
 _OWN_OTHERWISE = ("ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.location")
 
 
-class Refused(Exception):
+class HandshakeFailed(Exception):
     """The handshake failed. The text says why, names the setting, and holds no secret."""
 
     def __init__(self, text: str, *, final: bool = False) -> None:
@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Shown:
+class Certificate:
     """The certificate of a listener, verified."""
 
     subject: str
@@ -47,45 +47,52 @@ def is_tls(settings: Mapping[str, Any]) -> bool:
     return _text(settings, "security.protocol").lower() in ("ssl", "sasl_ssl")
 
 
-def hosts_and_ports(bootstrap: str) -> list[tuple[str, int]]:
+class HostPort(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+def hosts_and_ports(bootstrap: str) -> list[HostPort]:
     """Of ``host:port,[::1]:9092``; a listener's scheme in front is left out."""
     found = []
     for each in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, _, port = each.rpartition("://")[2].rpartition(":")
-        found.append((host.strip("[]"), int(port)))
+        found.append(HostPort(host.strip("[]"), int(port)))
     return found
 
 
-def handshake(settings: Mapping[str, Any], host: str, port: int, timeout_seconds: float) -> Shown | None:
-    """What ``host`` shows; None where verification is switched off. Raises Refused, and OSError if nobody can be reached there."""
+def handshake(settings: Mapping[str, Any], host: str, port: int, timeout_seconds: float) -> Certificate | None:
+    """What ``host`` shows; None where verification is switched off. Raises HandshakeFailed, and OSError if nobody can be reached there."""
     deadline = time.monotonic() + timeout_seconds
     context = _context(settings)
     with socket.create_connection((host, port), timeout_seconds) as raw:
         raw.settimeout(max(0.1, deadline - time.monotonic()))
         try:
             with context.wrap_socket(raw, server_hostname=host) as tls:
-                found = _shown(tls)
+                found = _certificate(tls)
                 _hear_alert(tls, settings)
                 return found
         except ssl.SSLCertVerificationError as error:
-            raise Refused(f"{host}:{port}: {_why(error, host)}", final=True) from None
+            raise HandshakeFailed(f"{host}:{port}: {_why(error, host)}", final=True) from None
         except ssl.SSLError as error:
-            raise Refused(
+            raise HandshakeFailed(
                 f"{host}:{port}: no TLS handshake ({error.reason or error.args[-1]}); is that listener's protocol the `security.protocol` "
                 "of the cluster's file?"
             ) from None
         except TimeoutError:
-            raise Refused(
+            raise HandshakeFailed(
                 f"{host}:{port} takes the connection and says nothing to a TLS handshake; is that port a TLS listener's?"
             ) from None
         except ConnectionError as error:
-            raise Refused(
+            raise HandshakeFailed(
                 f"{host}:{port} breaks the TLS handshake off ({error.strerror}); is that port a TLS listener's?"
             ) from None
 
 
 def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    """Raises Refused for files that cannot be used."""
+    """Raises HandshakeFailed for files that cannot be used."""
     known = revealed({name: value for name, value in settings.items() if name.startswith(("ssl.", "enable.ssl"))})
     location, text = known.get("ssl.ca.location"), known.get("ssl.ca.pem")
     try:
@@ -94,7 +101,7 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
         else:
             context = ssl.create_default_context(cafile=str(location) if location else None, cadata=str(text) if text else None)
     except (OSError, ssl.SSLError, ValueError) as error:
-        raise Refused(f"`ssl.ca.location` ({location or 'as text'}) cannot be used: {error}") from None
+        raise HandshakeFailed(f"`ssl.ca.location` ({location or 'as text'}) cannot be used: {error}") from None
     if str(known.get("ssl.endpoint.identification.algorithm", "https")).lower() != "https":
         context.check_hostname = False
     if str(known.get("enable.ssl.certificate.verification", True)).lower() == "false":
@@ -105,20 +112,20 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
         try:
             context.load_cert_chain(str(certificate), str(key), str(password) if password else "")
         except (OSError, ssl.SSLError):
-            raise Refused(
+            raise HandshakeFailed(
                 f"the client's own certificate cannot be used: `ssl.certificate.location` ({certificate}), `ssl.key.location` ({key}), "
                 "`ssl.key.password`: do they belong together?"
             ) from None
     return context
 
 
-def _shown(tls: ssl.SSLSocket) -> Shown | None:
+def _certificate(tls: ssl.SSLSocket) -> Certificate | None:
     certificate: Any = tls.getpeercert()
     if not certificate:
         return None
     subject = ", ".join(f"{name}={value}" for part in certificate.get("subject", ()) for name, value in part)
     ends = dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), dt.UTC)
-    return Shown(subject or "(no subject)", ends)
+    return Certificate(subject or "(no subject)", ends)
 
 
 def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
@@ -130,7 +137,7 @@ def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
         tls.recv(1)
     except ssl.SSLError as error:
         own = "is not accepted" if _OWN_AS_FILES[0] in settings else "is wanted"
-        raise Refused(
+        raise HandshakeFailed(
             f"a client's certificate {own} ({error.reason}): set `ssl.certificate.location` and `ssl.key.location`, or "
             "`ssl.keystore.location`, to one of an authority that the brokers trust",
             final=True,
@@ -178,7 +185,7 @@ def why_refused(settings: Mapping[str, Any], bootstrap: str, timeout_seconds: fl
         try:
             handshake(settings, host, port, timeout_seconds)
             return None
-        except Refused as refused:
+        except HandshakeFailed as refused:
             why = why or (str(refused) if refused.final else None)
         except OSError:
             continue

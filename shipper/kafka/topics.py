@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from shipper.kafka.connection import Complaints, fault_of, made
+from shipper.kafka.connection import ClientErrors, fault_of, made
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
 
@@ -50,8 +50,8 @@ class TopicLookup:
     """Asks the cluster about topics, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._complaints = Complaints()
-        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._complaints.hear}, log)
+        self._client_errors = ClientErrors()
+        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._client_errors.hear}, log)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
         """One request for all. Never raises: what goes wrong is the reason why a topic has no partitions right now."""
@@ -68,9 +68,9 @@ class TopicLookup:
         except KafkaException as error:
             self._client.poll(0)
             fault = error.args[0]
-            why = self._complaints.explained(fault_of(fault)).text
+            why = self._client_errors.explained(fault_of(fault)).text
             return TopicState(reason=why, forbidden=fault.name() == FORBIDDEN, answered=fault.code() >= 0)
-        self._complaints.forget()
+        self._client_errors.forget()
         led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
         existing = tuple(sorted(partition.id for partition in partitions))
         return TopicState(led, "" if led else "none of its partitions has a leader", existing)

@@ -81,12 +81,12 @@ class _TransactionalProducer(LaneProducer):
         if self._transactional:
             self._resume(self._producer.init_transactions, until)
         self._serve()
-        self._ear.lost = False
+        self._log_listener.lost = False
 
     def lost_connection(self) -> bool:
         """Since it was initialised: a copy of an earlier commit may then still be under way."""
         sound = self._serve()
-        return self._transactional and (self._ear.lost or not sound)
+        return self._transactional and (self._log_listener.lost or not sound)
 
     def begin(self) -> None:
         self._failed = None
@@ -130,7 +130,7 @@ class _TransactionalProducer(LaneProducer):
                 # After a fatal error every call is answered with _CONFLICT, and called retriable.
                 if not fault.retriable or fault.name == "_CONFLICT" or time.monotonic() >= until():
                     self._serve()
-                    raise self._complaints.explained(fault) from fault
+                    raise self._client_errors.explained(fault) from fault
                 log.debug("resumed after %s", fault)
 
 

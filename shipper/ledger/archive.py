@@ -22,11 +22,11 @@ from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import Archive, ChunkValue, Replay
-from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable, sha256
+from shipper.ledger.records import Archive, ChunkValue, QuarantineReplay
+from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, write_as_lane
-from shipper.types import LogRecord
+from shipper.types import EncodedRecord, LogRecord
 from shipper.windows.window import parse_window
 
 _BATCH_BYTES = 500_000
@@ -66,7 +66,7 @@ def archive(
         marker = encode_archive(pipeline.name, named)
         lane = transactional_id(pipeline.name, cluster.name, 0, 0)
         try:
-            write_as_lane(ledger, settings, lane, generation, [marker, *((record.key, None) for record in chosen)])
+            write_as_lane(ledger, settings, lane, generation, [marker, *(EncodedRecord(record.key, None) for record in chosen)])
         except KafkaFault as fault:
             raise ClusterError(
                 f"not all archived records could be removed from {ledger.topic}: {fault}. They are in the archive and in the topic now, "
@@ -82,12 +82,12 @@ def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[
     return [record for record, value in _live_chunks(pipeline, read) if (end := window_end(value.window)) and end <= before]
 
 
-def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue | Replay]]:
+def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue | QuarantineReplay]]:
     """And the replays of what was quarantined with them, which go where they go."""
     for records in read.files.by_path.values():
         for record in records.values():
             match decode(pipeline, record):
-                case (_, (ChunkValue() | Replay()) as value):
+                case (_, (ChunkValue() | QuarantineReplay()) as value):
                     yield record, value
 
 
@@ -112,13 +112,13 @@ def write_archive(
     earlier = read.files.archived()
     try:
         base = store.named(earlier.manifest, earlier.sha256) if earlier else None
-        name, data, manifest = store.write(base, changes, ledger.origin(), 0, read.chunks_end, [])
-        checksum = sha256(data)
-        readable = sum(1 for _ in store.records(store.named(name, checksum), None))
-        if readable != manifest.records:
-            raise SnapshotUnusable(f"{readable} of {manifest.records} records can be read back")
+        written = store.write(base, changes, ledger.origin(), 0, read.chunks_end, [])
+        records = written.manifest.records
+        readable = sum(1 for _ in store.records(store.named(written.name, written.sha256), None))
+        if readable != records:
+            raise SnapshotUnusable(f"{readable} of {records} records can be read back")
     except SnapshotUnusable as why:
         raise ClusterError(
             f"the archive of {pipeline} in {store.uri} could not be written: {why}. The topic is as it was; run the command again."
         ) from why
-    return Archive(name, checksum, manifest.records, f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", generation, run_id)
+    return Archive(written.name, written.sha256, records, f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", generation, run_id)

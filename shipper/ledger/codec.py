@@ -18,7 +18,7 @@ from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
 from shipper.errors import LedgerDamaged
-from shipper.ledger.intervals import decode_ordinals
+from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -31,17 +31,17 @@ from shipper.ledger.records import (
     ChunkValue,
     Decoded,
     Doubt,
-    Dropped,
     Generation,
     GenerationKey,
-    Kept,
     Lease,
-    Replay,
+    NamedSnapshot,
+    PassedOver,
+    QuarantineReplay,
     ReplayKey,
     SourceRoot,
     Void,
 )
-from shipper.types import FileId, LogRecord, SplitId
+from shipper.types import EncodedRecord, FileId, LogRecord, PartitionOffset, SplitId
 
 #: Also the largest checksum.
 MOST = (1 << 64) - 1
@@ -107,10 +107,10 @@ def _is_ordinals(value: Any) -> bool:
     """Runs in order, and no ordinal twice."""
     try:
         previous_end = 0
-        for first, end in decode_ordinals(value) if type(value) is str else [(1, 0)]:
-            if not previous_end <= first < end <= MOST:
+        for run in decode_ordinals(value) if type(value) is str else [Interval(1, 0)]:
+            if not previous_end <= run.first < run.end <= MOST:
                 return False
-            previous_end = end
+            previous_end = run.end
     except ValueError:
         return False
     return True
@@ -192,59 +192,59 @@ def encode_chunk_value(value: ChunkValue) -> bytes:
     return _value(value)
 
 
-def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> tuple[bytes, bytes]:
-    return encode_chunk_key(pipeline, key), encode_chunk_value(value)
+def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> EncodedRecord:
+    return EncodedRecord(encode_chunk_key(pipeline, key), encode_chunk_value(value))
 
 
-def encode_generation(pipeline: str, value: Generation, cluster: str | None = None) -> tuple[bytes, bytes]:
+def encode_generation(pipeline: str, value: Generation, cluster: str | None = None) -> EncodedRecord:
     """One key per name of the cluster: the lanes that it had under another one are not forgotten."""
-    return _pack("generation", pipeline, *([] if cluster is None else [cluster])), _value(value)
+    return EncodedRecord(_pack("generation", pipeline, *([] if cluster is None else [cluster])), _value(value))
 
 
-def encode_fenced(pipeline: str, cluster: str, generation: int, value: Generation | None) -> tuple[bytes, bytes | None]:
+def encode_fenced(pipeline: str, cluster: str, generation: int, value: Generation | None) -> EncodedRecord:
     """None: a later one says more."""
-    return _pack("generation", pipeline, cluster, generation), None if value is None else _value(value)
+    return EncodedRecord(_pack("generation", pipeline, cluster, generation), None if value is None else _value(value))
 
 
-def encode_lease(pipeline: str, value: Lease) -> tuple[bytes, bytes]:
+def encode_lease(pipeline: str, value: Lease) -> EncodedRecord:
     """One key per run, so that compaction never lets one run's claim hide another's."""
-    return _pack("lease", pipeline, value.run_id), _value(value)
+    return EncodedRecord(_pack("lease", pipeline, value.run_id), _value(value))
 
 
-def encode_attempt(pipeline: str, task: int, value: Attempt) -> tuple[bytes, bytes]:
-    return _pack("attempt", pipeline, task, value.attempt), _value(value)
+def encode_attempt(pipeline: str, task: int, value: Attempt) -> EncodedRecord:
+    return EncodedRecord(_pack("attempt", pipeline, task, value.attempt), _value(value))
 
 
-def encode_void(pipeline: str, file: FileId, value: Void) -> tuple[bytes, bytes]:
-    return _pack("void", pipeline, *file), _value(value)
+def encode_void(pipeline: str, file: FileId, value: Void) -> EncodedRecord:
+    return EncodedRecord(_pack("void", pipeline, *file), _value(value))
 
 
-def encode_doubt(pipeline: str, file: FileId, value: Doubt) -> tuple[bytes, bytes]:
-    return _pack("doubt", pipeline, *file), _value(value)
+def encode_doubt(pipeline: str, file: FileId, value: Doubt) -> EncodedRecord:
+    return EncodedRecord(_pack("doubt", pipeline, *file), _value(value))
 
 
-def encode_replay(pipeline: str, key: ReplayKey, value: Replay) -> tuple[bytes, bytes]:
-    return _pack("replay", pipeline, *key.split.file, key.split.start, key.ordinal), _value(value)
+def encode_replay(pipeline: str, key: ReplayKey, value: QuarantineReplay) -> EncodedRecord:
+    return EncodedRecord(_pack("replay", pipeline, *key.split.file, key.split.start, key.ordinal), _value(value))
 
 
-def encode_archive(pipeline: str, value: Archive) -> tuple[bytes, bytes]:
-    return _pack("archive", pipeline), _value(value)
+def encode_archive(pipeline: str, value: Archive) -> EncodedRecord:
+    return EncodedRecord(_pack("archive", pipeline), _value(value))
 
 
-def encode_kept(pipeline: str, value: Kept) -> tuple[bytes, bytes]:
-    return _pack("kept", pipeline), _value(value)
+def encode_named_snapshot(pipeline: str, value: NamedSnapshot) -> EncodedRecord:
+    return EncodedRecord(_pack("kept", pipeline), _value(value))
 
 
-def encode_source(pipeline: str, root: str, value: SourceRoot) -> tuple[bytes, bytes]:
-    return _pack("source", pipeline, root), _value(value)
+def encode_source(pipeline: str, root: str, value: SourceRoot) -> EncodedRecord:
+    return EncodedRecord(_pack("source", pipeline, root), _value(value))
 
 
-def encode_begun(pipeline: str, value: Begun) -> tuple[bytes, bytes]:
-    return _pack("begun", pipeline), _value(value)
+def encode_begun(pipeline: str, value: Begun) -> EncodedRecord:
+    return EncodedRecord(_pack("begun", pipeline), _value(value))
 
 
-def encode_dropped(pipeline: str, partition: int, offset: int, value: Dropped) -> tuple[bytes, bytes]:
-    return _pack("dropped", pipeline, partition, offset), _value(value)
+def encode_passed_over(pipeline: str, place: PartitionOffset, value: PassedOver) -> EncodedRecord:
+    return EncodedRecord(_pack("dropped", pipeline, *place), _value(value))
 
 
 class _Kind(NamedTuple):
@@ -263,16 +263,16 @@ class _Kind(NamedTuple):
 _FILE = (is_path, is_count, is_moment)
 _KINDS = {
     "chunk": _Kind(ValueShape(ChunkValue), (*_FILE, is_count, is_count, is_topic), partition=CHUNKS, of_a_file=True),
-    "replay": _Kind(ValueShape(Replay), (*_FILE, is_count, is_count), partition=CHUNKS, of_a_file=True),
+    "replay": _Kind(ValueShape(QuarantineReplay), (*_FILE, is_count, is_count), partition=CHUNKS, of_a_file=True),
     "archive": _Kind(ValueShape(Archive), partition=CHUNKS),
     "void": _Kind(ValueShape(Void), _FILE, of_a_file=True),
     "doubt": _Kind(ValueShape(Doubt), _FILE, of_a_file=True),
     "generation": _Kind(ValueShape(Generation), more_key=(is_text, is_count)),
     "lease": _Kind(ValueShape(Lease), (is_text,)),
     "attempt": _Kind(ValueShape(Attempt), (is_count, is_count)),
-    "dropped": _Kind(ValueShape(Dropped), (is_count, is_count)),
+    "dropped": _Kind(ValueShape(PassedOver), (is_count, is_count)),
     "begun": _Kind(ValueShape(Begun)),
-    "kept": _Kind(ValueShape(Kept)),
+    "kept": _Kind(ValueShape(NamedSnapshot)),
     "source": _Kind(ValueShape(SourceRoot), (is_path,)),
 }
 _PARTS_OF_CHUNK = 2 + len(_KINDS["chunk"].key)
@@ -377,7 +377,7 @@ def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
     if kind in ("lease", "attempt", "source"):
         return rest[0], value
     if kind == "dropped":
-        return (rest[0], rest[1]), value
+        return PartitionOffset(*rest), value
     if kind == "generation":
         if value.tasks > MOST_TASKS or value.lanes > MOST_LANES:
             raise Unsound(f"it claims {value.tasks} tasks with {value.lanes} lanes each")

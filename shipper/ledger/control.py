@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import decode
@@ -16,23 +16,51 @@ from shipper.ledger.records import (
     MOST_LEASE_SECONDS,
     Attempt,
     Begun,
-    Dropped,
     Generation,
     GenerationKey,
     Lease,
+    PassedOver,
     SourceRoot,
 )
-from shipper.types import LogRecord
+from shipper.types import LogRecord, PartitionOffset
 
-#: Name of the cluster → (tasks, lanes per task).
-ToFence = dict[str, tuple[int, int]]
+
+class LaneCounts(NamedTuple):
+    """Which lanes there may be: of the tasks from 0 to ``tasks``, those from 0 to ``lanes``."""
+
+    tasks: int
+    lanes: int
+    """Of each task."""
+
+
+NO_LANES = LaneCounts(0, 0)
+
+#: Name of the cluster → lanes of earlier runs there.
+ToFence = dict[str, LaneCounts]
 
 
 def covering(found: ToFence, cluster: str, tasks: int, lanes: int) -> None:
     """Makes ``found`` cover these as well."""
-    known = found.get(cluster, (0, 0))
+    known = found.get(cluster, NO_LANES)
     if tasks and lanes:
-        found[cluster] = (max(known[0], tasks), max(known[1], lanes))
+        found[cluster] = LaneCounts(max(known.tasks, tasks), max(known.lanes, lanes))
+
+
+class Claim(NamedTuple):
+    """A lease that was not released."""
+
+    renewed_ms: int
+    """The broker's time of the last renewal, milliseconds since the epoch."""
+    lease: Lease
+
+
+class FencedLanes(NamedTuple):
+    """The word that every lane before a generation is fenced for good."""
+
+    cluster: str
+    """As its file called it then."""
+    own: Generation
+    """Which lanes that generation itself has."""
 
 
 @dataclass
@@ -44,15 +72,15 @@ class Control:
     """Offset of the latest generation record; -1 before the first ship."""
     generations: dict[int, Generation] = field(default_factory=dict)
     """Offset → every generation that compaction has left."""
-    fences: dict[int, tuple[str, Generation]] = field(default_factory=dict)
-    """Generation → (name of its cluster, its lanes): every lane of the generations before it is fenced for good."""
+    fences: dict[int, FencedLanes] = field(default_factory=dict)
+    """By the generation before which every lane is fenced for good."""
     _names: dict[int, str | None] = field(default_factory=dict)
     attempts: dict[int, list[int]] = field(default_factory=dict)
     """Spark task → its attempts in the current generation, the latest last."""
     ended: set[int] = field(default_factory=set)
     """Attempts that send nothing more."""
-    dropped: dict[tuple[int, int], Dropped] = field(default_factory=dict)
-    """(partition, offset) → why a damaged record is passed over."""
+    passed_over: dict[PartitionOffset, PassedOver] = field(default_factory=dict)
+    """Damaged record → why it is passed over."""
     sources: list[str] = field(default_factory=list)
     """Roots under which files lay when they were shipped, the present one last."""
     begun: Begun | None = None
@@ -61,14 +89,14 @@ class Control:
 
     def feed(self, records: Iterable[LogRecord]) -> Control:
         records = list(records)
-        self.dropped.update(dropped_in(self.pipeline, records))
+        self.passed_over.update(passed_over_in(self.pipeline, records))
         for record in records:
-            match readable(self.pipeline, record, CONTROL, self.dropped):
+            match readable(self.pipeline, record, CONTROL, self.passed_over):
                 case (GenerationKey(fenced=int() as fenced, cluster=cluster), generation):
                     if generation is None:
                         self.fences.pop(fenced, None)
                     elif fenced < record.offset:  # else it speaks of what was not there yet, and is not shipper's
-                        self.fences[fenced] = (str(cluster), generation)
+                        self.fences[fenced] = FencedLanes(str(cluster), generation)
                 case (GenerationKey(cluster=cluster), Generation() as generation):
                     self.generation = record.offset
                     self.generations[record.offset] = generation
@@ -108,16 +136,16 @@ class Control:
         found: ToFence = {}
         since = max(self.fences, default=-1)
         if since >= 0 and (generation is None or since < generation):
-            name, of = self.fences[since]
-            covering(found, name, of.tasks, of.lanes)
+            known = self.fences[since]
+            covering(found, known.cluster, known.own.tasks, known.own.lanes)
         for offset, of in self.generations.items():
             if offset > since and (generation is None or offset < generation):
                 covering(found, self._names[offset] or cluster, of.tasks, of.lanes)
         return found
 
-    def claims(self) -> list[tuple[int, Lease]]:
-        """(broker's time of the last renewal in milliseconds since the epoch, lease) of every run that has not released its own."""
-        return [(renewed_ms, lease) for _, renewed_ms, lease in sorted(self._leases.values(), key=lambda entry: entry[0])]
+    def claims(self) -> list[Claim]:
+        """Of every run that has not released its own, in the order of their last renewals."""
+        return [Claim(renewed_ms, lease) for _, renewed_ms, lease in sorted(self._leases.values(), key=lambda entry: entry[0])]
 
     def holder(self, asking_run_id: str) -> Lease | None:
         """Who holds the lease at the moment when ``asking_run_id`` wrote its claim; that run itself if nobody else does.
@@ -136,9 +164,9 @@ class Control:
         return max(held)[2] if held else min(live)[2]
 
 
-def dropped_in(pipeline: str, records: Iterable[LogRecord]) -> dict[tuple[int, int], Dropped]:
+def passed_over_in(pipeline: str, records: Iterable[LogRecord]) -> dict[PartitionOffset, PassedOver]:
     """Looked for before anything else is read, since the record that says so comes behind the one that it is about."""
-    found: dict[tuple[int, int], Dropped] = {}
+    found: dict[PartitionOffset, PassedOver] = {}
     for record in records:
         if record.key.startswith(b'["dropped"') and record.value is not None:
             try:
@@ -146,19 +174,19 @@ def dropped_in(pipeline: str, records: Iterable[LogRecord]) -> dict[tuple[int, i
             except LedgerDamaged:
                 continue  # met again, and said, by who reads all
             match entry:
-                case ((int(), int()) as place, Dropped() as dropped):
-                    found[place] = dropped
+                case (PartitionOffset() as place, PassedOver() as passed_over):
+                    found[place] = passed_over
     return found
 
 
 def readable(
-    pipeline: str, record: LogRecord, partition: int, dropped: Container[tuple[int, int]], *, by: Callable[..., Any] = decode
+    pipeline: str, record: LogRecord, partition: int, passed_over: Container[PartitionOffset], *, by: Callable[..., Any] = decode
 ) -> Any:
     """What ``by`` (:func:`decode` or ``peek_key``) makes of the record; None for a damaged one that is passed over. Raises LedgerDamaged."""
     try:
         return by(pipeline, record)
     except LedgerDamaged as damage:
-        if (partition, record.offset) in dropped:
+        if PartitionOffset(partition, record.offset) in passed_over:
             return None
         raise LedgerDamaged.at(pipeline, partition, record.offset, damage.why) from damage
 
@@ -176,12 +204,12 @@ def live_records(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]
     attempts: dict[tuple[int, int, bool], LogRecord] = {}
     leases: dict[str, LogRecord] = {}
     records = list(records)
-    dropped = dropped_in(pipeline, records)
-    passed_over: dict[tuple[int, int], LogRecord] = {}
+    passed_over = passed_over_in(pipeline, records)
+    says_so: dict[PartitionOffset, LogRecord] = {}
     begun: list[LogRecord] = []
     sources: dict[str, LogRecord] = {}
     for record in records:
-        match readable(pipeline, record, CONTROL, dropped):
+        match readable(pipeline, record, CONTROL, passed_over):
             case (GenerationKey(fenced=int() as fenced), generation):
                 if generation is None:
                     fences.pop(fenced, None)
@@ -202,8 +230,8 @@ def live_records(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]
                 leases.pop(run_id, None)
             case (str() as run_id, Lease()):
                 leases[run_id] = record
-            case ((int(), int()) as place, Dropped()):
-                passed_over[place] = record
+            case (PartitionOffset() as place, PassedOver()):
+                says_so[place] = record
             case (str() as root, SourceRoot()):
                 sources[root] = record
             case (_, Begun()):
@@ -211,5 +239,5 @@ def live_records(pipeline: str, records: Iterable[LogRecord]) -> list[LogRecord]
     since = max(fences, default=-1)
     may_be_open = [record for record, _, _ in generations[:-1] if record.offset > since]
     kept = [*may_be_open, *(record for record, _, _ in generations[-1:]), *fences.values()]
-    kept += [*attempts.values(), *leases.values(), *passed_over.values(), *begun, *sources.values()]
+    kept += [*attempts.values(), *leases.values(), *says_so.values(), *begun, *sources.values()]
     return sorted(kept, key=lambda record: record.offset)

@@ -17,33 +17,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import decode, peek_key
 from shipper.ledger.control import Control
-from shipper.ledger.intervals import decode_ordinals
+from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Decoded, Doubt, Void
 from shipper.ledger.roots import Roots, moved
-from shipper.types import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
 
 
-def covered(first: int, value: ChunkValue) -> list[tuple[int, int]]:
+def covered(first: int, value: ChunkValue) -> list[Interval]:
     """Intervals in which every record of the chunk's topic is in that topic."""
     if value.ordinals is not None:
         return decode_ordinals(value.ordinals)
     found = []
-    for gap, gap_end in decode_ordinals(value.without or ""):
-        found.append((first, gap))
-        first = gap_end
-    return [(start, end) for start, end in [*found, (first, value.last)] if start < end]
+    for gap in decode_ordinals(value.without or ""):
+        found.append(Interval(first, gap.first))
+        first = gap.end
+    return [part for part in [*found, Interval(first, value.last)] if part.first < part.end]
+
+
+class ChunkOfSplit(NamedTuple):
+    """Which chunk of a split: what is left of :class:`ChunkKey` where the split is known."""
+
+    first: int
+    topic: str
 
 
 @dataclass
 class SplitState:
     """What the ledger holds of one split."""
 
-    chunks: dict[tuple[int, str], ChunkValue] = field(default_factory=dict)
-    """(first ordinal, topic) → chunk."""
+    chunks: dict[ChunkOfSplit, ChunkValue] = field(default_factory=dict)
     end: int | None = None
     """Number of lines in the split, once known."""
 
@@ -55,27 +62,27 @@ class SplitState:
     @property
     def records(self) -> int:
         """On the cluster, in quarantine topics too."""
-        return sum(chunk.records for (_, topic), chunk in self.chunks.items() if topic)
+        return sum(chunk.records for of, chunk in self.chunks.items() if of.topic)
 
     @property
     def complete(self) -> bool:
         return self.end is not None and self.lines == self.end
 
-    def intervals(self, topic: str) -> list[tuple[int, int]]:
+    def intervals(self, topic: str) -> list[Interval]:
         """In which every record of ``topic`` is there."""
-        return [part for (first, of), chunk in self.chunks.items() if of == topic for part in covered(first, chunk)]
+        return [part for of, chunk in self.chunks.items() if of.topic == topic for part in covered(of.first, chunk)]
 
     def partition(self, topic: str) -> int | None:
         """Where the latest of its records lie that all went to one partition of ``topic``."""
-        known = [
-            (first, chunk.partition) for (first, of), chunk in self.chunks.items() if of == topic and chunk.partition is not None
-        ]
-        return max(known)[1] if known else None
+        known = {
+            of.first: chunk.partition for of, chunk in self.chunks.items() if of.topic == topic and chunk.partition is not None
+        }
+        return known[max(known)] if known else None
 
     @property
     def quarantines(self) -> frozenset[str]:
         """Topics in which records of the split are in quarantine."""
-        return frozenset(topic for (_, topic), chunk in self.chunks.items() if chunk.reasons is not None)
+        return frozenset(of.topic for of, chunk in self.chunks.items() if chunk.reasons is not None)
 
 
 def complete_as_cut(states: Collection[SplitState], otherwise: int | None) -> bool:
@@ -115,7 +122,7 @@ class Chunks:
         if void is not None and value.generation < void.generation:
             return
         state = self.splits.setdefault(key.split, SplitState())
-        state.chunks[key.first, key.topic] = value
+        state.chunks[ChunkOfSplit(key.first, key.topic)] = value
         if value.end:
             state.end = value.last
         self.digests.setdefault(file, set()).add(value.digest)
@@ -154,14 +161,14 @@ class Chunks:
         found: Counter[str] = Counter()
         for split in splits:
             if state := self.splits.get(split):
-                for (_, topic), chunk in state.chunks.items():
-                    if chunk.records and topic:
-                        found[topic] += chunk.records
+                for of, chunk in state.chunks.items():
+                    if chunk.records and of.topic:
+                        found[of.topic] += chunk.records
         return found
 
     def records_of_run(self, run_id: str) -> int:
         """Records on the cluster that this run sent, in any of its attempts."""
-        chunks = (chunk for state in self.splits.values() for (_, topic), chunk in state.chunks.items() if topic)
+        chunks = (chunk for state in self.splits.values() for of, chunk in state.chunks.items() if of.topic)
         return sum(chunk.records for chunk in chunks if chunk.run_id == run_id)
 
 
@@ -178,8 +185,8 @@ class FileRecords:
     """The latest record that names the archive."""
     count: int = 0
     """Records fed, those of other files and pipelines included."""
-    dropped: Container[tuple[int, int]] = ()
-    """(partition, offset) of damaged records that are passed over."""
+    passed_over: Container[PartitionOffset] = ()
+    """Damaged records that are passed over."""
     other: str | None = None
     """Some path that was met and not asked for."""
 
@@ -198,7 +205,7 @@ class FileRecords:
                         self.pipeline, partition, record.offset, f"a {about.kind} record does not belong there"
                     )
             except LedgerDamaged as damage:
-                if (partition, record.offset) in self.dropped:
+                if partition is not None and PartitionOffset(partition, record.offset) in self.passed_over:
                     continue
                 raise LedgerDamaged.at(self.pipeline, partition, record.offset, damage.why) from damage
             if about.kind == "archive":
@@ -212,6 +219,13 @@ class FileRecords:
     def archived(self) -> Archive | None:
         entry = decode(self.pipeline, self.archive) if self.archive else None
         return entry[1] if entry and isinstance(entry[1], Archive) else None
+
+
+class DecodedRecord(NamedTuple):
+    """A record that counts, and what it says."""
+
+    record: LogRecord
+    entry: Decoded
 
 
 @dataclass
@@ -230,7 +244,7 @@ class LedgerRecords:
     names: Mapping[str, str] = field(default_factory=dict)
     """Path in a record → where the file lies now; what is not in it, ``roots`` say."""
 
-    def by_path(self) -> Iterator[tuple[str, list[tuple[LogRecord, Decoded]]]]:
+    def by_path(self) -> Iterator[list[DecodedRecord]]:
         """What counts of each file, by where it lies now, in the order of the log. A record that is in the archive and in the topic as well,
         because it was shipped anew or because its tombstone is not written yet, counts as the topic has it."""
         archived: dict[str, list[LogRecord]] = {}
@@ -241,17 +255,15 @@ class LedgerRecords:
         for path in sorted(self.files.by_path.keys() | archived.keys()):
             known_as.setdefault(self.names.get(path) or self.roots.now(path), []).append(path)
         for now, paths in known_as.items():
-            found: list[tuple[LogRecord, Decoded]] = []
+            found: list[DecodedRecord] = []
             for path in paths:
                 latest = {record.key: record for record in archived.get(path, ())}
                 latest.update((key, r) for key, r in self.files.by_path.get(path, {}).items() if r.value is not None)
                 entries = ((record, decode(self.files.pipeline, record)) for record in latest.values())
-                found += [(record, entry if path == now else moved(entry, now)) for record, entry in entries if entry]
-            yield now, sorted(found, key=_offset)
-
-
-def _offset(found: tuple[LogRecord, Decoded]) -> int:
-    return found[0].offset
+                found += [
+                    DecodedRecord(record, entry if path == now else moved(entry, now)) for record, entry in entries if entry
+                ]
+            yield sorted(found, key=lambda each: each.record.offset)
 
 
 @dataclass
@@ -271,7 +283,7 @@ class LedgerState:
 def add_up(read: LedgerRecords) -> LedgerState:
     voids: dict[FileId, Void] = {}
     chunks = Chunks(read.files.pipeline, voids)
-    for _, found in read.by_path():
+    for found in read.by_path():
         voids.update(voids_in(found))
         chunks.doubts.update(doubts_in(found))
         for _, entry in found:
@@ -281,7 +293,7 @@ def add_up(read: LedgerRecords) -> LedgerState:
     return LedgerState(read.control, voids, chunks, read.chunks_end, read.files.other)
 
 
-def voids_in(found: Iterable[tuple[LogRecord, Decoded]]) -> dict[FileId, Void]:
+def voids_in(found: Iterable[DecodedRecord]) -> dict[FileId, Void]:
     """``found``: all that counts of one path."""
     voids: dict[FileId, Void] = {}
     for _, entry in found:
@@ -291,7 +303,7 @@ def voids_in(found: Iterable[tuple[LogRecord, Decoded]]) -> dict[FileId, Void]:
     return voids
 
 
-def doubts_in(found: Iterable[tuple[LogRecord, Decoded]]) -> dict[FileId, Doubt]:
+def doubts_in(found: Iterable[DecodedRecord]) -> dict[FileId, Doubt]:
     """``found``: all that counts of one path. Those that still stand."""
     found = list(found)
     voids = voids_in(found)
@@ -309,4 +321,4 @@ def doubts_in(found: Iterable[tuple[LogRecord, Decoded]]) -> dict[FileId, Doubt]
 
 def all_doubts(read: LedgerRecords) -> dict[FileId, Doubt]:
     """Those that stand, of all files that were read."""
-    return {file: doubt for _, found in read.by_path() for file, doubt in doubts_in(found).items()}
+    return {file: doubt for found in read.by_path() for file, doubt in doubts_in(found).items()}

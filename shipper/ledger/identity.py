@@ -96,9 +96,9 @@ class LedgerIdentity:
     def _remembered(self, *, look_everywhere: bool) -> Remembered | None:
         if (known := self._read()) is not None:
             return known
-        snapshot = self._folder.snapshots.newest(lambda found: None)[0]
+        snapshot = self._folder.snapshots.newest(lambda found: None).stored
         if snapshot is not None:
-            origin = snapshot.origin
+            origin = snapshot.manifest.origin
             return Remembered(origin.topic, origin.cluster_id, origin.topic_id, f"a snapshot in {self._folder.snapshots.uri}")
         if not look_everywhere:
             return None
@@ -107,7 +107,7 @@ class LedgerIdentity:
     def _other_witnesses(self) -> Iterator[Remembered]:
         """They know no ids. Asked for only when there is no topic."""
         topic = self._ledger.topic
-        if self._folder.archives.newest(lambda found: None)[0] is not None:
+        if self._folder.archives.newest(lambda found: None).stored is not None:
             yield Remembered(topic, "", "", f"an archive in {self._folder.archives.uri}")
         fs, runs = fsspec.core.url_to_fs(self._folder.runs)
         results = fs.glob(f"{runs}/*/*/ship.{self._ledger.cluster}.json")

@@ -8,10 +8,19 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import starmap
+from typing import NamedTuple
 
 #: Most runs in one record of the ledger, which as text are some 300 kB; who has more writes more records.
 MOST_RUNS = 20_000
 _RUN = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
+
+
+class Interval(NamedTuple):
+    """Consecutive ordinals: [first, end). A tuple, since a record of the ledger may have :data:`MOST_RUNS` of them."""
+
+    first: int
+    end: int
 
 
 class IntervalSet:
@@ -19,7 +28,7 @@ class IntervalSet:
 
     __slots__ = ("_ends", "_starts")
 
-    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, intervals: Iterable[Interval] = ()) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
         for first, end in sorted(intervals):
@@ -37,22 +46,22 @@ class IntervalSet:
         self._starts[low:high] = [first]
         self._ends[low:high] = [end]
 
-    def gaps(self, first: int, end: int) -> list[tuple[int, int]]:
+    def gaps(self, first: int, end: int) -> list[Interval]:
         """The parts of [first, end) that are not in the set, in order."""
         found = []
         index = bisect_right(self._ends, first)
         while first < end:
             if index == len(self._starts) or self._starts[index] >= end:
-                found.append((first, end))
+                found.append(Interval(first, end))
                 break
             if self._starts[index] > first:
-                found.append((first, self._starts[index]))
+                found.append(Interval(first, self._starts[index]))
             first = self._ends[index]
             index += 1
         return found
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return iter(zip(self._starts, self._ends, strict=True))
+    def __iter__(self) -> Iterator[Interval]:
+        return starmap(Interval, zip(self._starts, self._ends, strict=True))
 
     def __bool__(self) -> bool:
         return bool(self._starts)
@@ -66,12 +75,12 @@ class IntervalSet:
         return f"IntervalSet({list(self)})"
 
 
-def encode_ordinals(intervals: Iterable[tuple[int, int]]) -> str:
+def encode_ordinals(intervals: Iterable[Interval]) -> str:
     """``intervals``, in order, as text: ``5,9-11`` are 5, 9, 10 and 11."""
     return ",".join(str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in intervals)
 
 
-def decode_ordinals(text: str) -> list[tuple[int, int]]:
+def decode_ordinals(text: str) -> list[Interval]:
     """Such a text's intervals, as they stand there. Raises ValueError."""
     found = []
     for part in text.split(",") if text else ():
@@ -79,5 +88,5 @@ def decode_ordinals(text: str) -> list[tuple[int, int]]:
         if run is None:
             raise ValueError("ordinals are written 5,9-11")
         first, last = run.groups()
-        found.append((int(first), int(last or first) + 1))
+        found.append(Interval(int(first), int(last or first) + 1))
     return found

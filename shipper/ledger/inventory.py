@@ -10,6 +10,7 @@ from typing import Literal
 
 from shipper.ledger.codec import peek_key
 from shipper.ledger.fold import Chunks, LedgerRecords, complete_as_cut, covered, voids_in
+from shipper.ledger.intervals import Interval
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, LogRecord, SplitId
 
@@ -129,7 +130,8 @@ def figures(chunks: Chunks, files: Collection[FileId], generation: int) -> Ledge
         for split in splits:
             state = chunks.splits[split]
             of_file.lines += state.end or 0
-            for (_, topic), value in state.chunks.items():
+            for of, value in state.chunks.items():
+                topic = of.topic
                 (of_file.shipped if value.reasons is None else of_file.quarantined).add(topic, value)
                 if not value.records or not topic:
                     continue
@@ -157,7 +159,7 @@ class Entry:
 def entries(read: LedgerRecords) -> Iterator[list[Entry]]:
     """All chunk records of a path, path by path."""
     live = {key for of_path in read.files.by_path.values() for key, record in of_path.items() if _live(record)}
-    for _, of_path in read.by_path():
+    for of_path in read.by_path():
         voids = voids_in(of_path)
         found = []
         for record, entry in of_path:
@@ -275,14 +277,14 @@ def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[Ledger
 
 
 def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
-    by_topic: dict[str, list[tuple[int, int]]] = {}
+    by_topic: dict[str, list[Interval]] = {}
     for entry in of_split:
         if entry.value.records:
             by_topic.setdefault(entry.key.topic, []).extend(covered(entry.key.first, entry.value))
     for topic, intervals in by_topic.items():
         for one, other in pairwise(sorted(intervals)):
-            if other[0] < one[1]:
-                text = f"chunks [{one[0]}, {one[1]}) and [{other[0]}, {other[1]}) of topic {topic} overlap"
+            if other.first < one.end:
+                text = f"chunks [{one.first}, {one.end}) and [{other.first}, {other.end}) of topic {topic} overlap"
                 yield LedgerFinding("wrong", "overlap", where, text)
 
 
@@ -313,17 +315,18 @@ def _differ(found: LogRecord | None, expected: LogRecord | None, snapshot: Ledge
     return not archived
 
 
-def absent_topics(of_path: Iterable[Entry], partitions: Callable[[str], int | None]) -> Iterator[tuple[str, str]]:
-    """(topic, what is wrong with it) for each record of the ledger whose topic, or partition, is not on the cluster."""
+def absent_topics(of_path: Iterable[Entry], partitions: Callable[[str], int | None]) -> Iterator[LedgerFinding]:
+    """One for each record of the ledger whose topic, or partition, is not on the cluster: the same again for the next such record."""
     for entry in of_path:
         topic, where = entry.key.topic, entry.value.partition
         if entry.void or not entry.value.records or not topic:
             continue
         count = partitions(topic)
         if count is None:
-            yield topic, "is not on the cluster, and the ledger says that records are in it"
+            yield LedgerFinding("wrong", "topic", topic, "is not on the cluster, and the ledger says that records are in it")
         elif where is not None and where >= count:
-            yield topic, f"has {count} partitions, and the ledger says that records are in partition {where}"
+            text = f"has {count} partitions, and the ledger says that records are in partition {where}"
+            yield LedgerFinding("wrong", "topic", topic, text)
 
 
 def _some(numbers: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ from shipper.ledger.codec import encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import Lease
+from shipper.types import EncodedRecord
 
 log = logging.getLogger("shipper.lease")
 
@@ -75,7 +76,7 @@ class HeldLease:
         self._keeper.start()
         return self
 
-    def held(self) -> tuple[bytes, bytes]:
+    def held(self) -> EncodedRecord:
         """The record that says that the claim was good, for whoever looks at the ledger; goes with what the run writes next."""
         return encode_lease(self._ledger.pipeline, replace(self._claim, held=True))
 
@@ -95,8 +96,8 @@ class HeldLease:
         return self.generation is not None and self._ledger.control().generation > self.generation
 
     def _write(self, lease: Lease | None) -> None:
-        key, value = encode_lease(self._ledger.pipeline, lease or self._claim)
-        self._ledger.write_control([(key, None if lease is None else value)])
+        record = encode_lease(self._ledger.pipeline, lease or self._claim)
+        self._ledger.write_control([record if lease else record._replace(value=None)])
 
     def _keep(self) -> None:
         """Whatever goes wrong once is tried again: a keeper that ends lets the lease lapse, and nobody hears of a later run."""

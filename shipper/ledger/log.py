@@ -17,13 +17,13 @@ from shipper.config.cluster import Cluster
 from shipper.errors import ArchiveMissing, ClusterError, LedgerDamaged
 from shipper.kafka.admin import LogFacts, TopicFacts
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.codec import decode, encode_kept, encode_source, peek_key
-from shipper.ledger.control import Control, dropped_in, live_records, readable
+from shipper.ledger.codec import decode, encode_named_snapshot, encode_source, peek_key
+from shipper.ledger.control import Control, live_records, passed_over_in, readable
 from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
-from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, Kept, SourceRoot
+from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, NamedSnapshot, SourceRoot
 from shipper.ledger.roots import Roots
-from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, sha256
-from shipper.types import LogRecord
+from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, StoredManifest
+from shipper.types import EncodedRecord, LogRecord, PartitionOffset
 
 log = logging.getLogger("shipper.ledger")
 
@@ -62,7 +62,7 @@ class LedgerLog:
         self._control_end = 0
         self._seen: int | None = None
         """Records that were read from the topic so far, by their offsets; None: nobody has read it."""
-        self._without: frozenset[tuple[int, int]] = frozenset()
+        self._without: frozenset[PartitionOffset] = frozenset()
         self._root: str | None = None
         self._formerly: Sequence[str] | None = None
 
@@ -71,14 +71,14 @@ class LedgerLog:
         are those under ``root``. Without it they are those under the latest root that the ledger has."""
         self._root, self._formerly = root or None, formerly
 
-    def root_record(self, control: Control, run_id: str) -> list[tuple[bytes, bytes]]:
+    def root_record(self, control: Control, run_id: str) -> list[EncodedRecord]:
         """What is to be written, with the lease, so that the next run knows where the files lay, should they be moved: nothing if it is there."""
         if self._root and control.sources[-1:] != [self._root]:
             return [encode_source(self.pipeline, self._root, SourceRoot(run_id))]
         return []
 
-    def without(self, places: Iterable[tuple[int, int]]) -> LedgerLog:
-        """The same ledger, read as if the records at these (partition, offset) were not there: for who looks for damage, or mends it."""
+    def without(self, places: Iterable[PartitionOffset]) -> LedgerLog:
+        """The same ledger, read as if the records at these places were not there: for who looks for damage, or mends it."""
         other = LedgerLog(self._client, self._cluster, self.pipeline, self._folder)
         other._without = frozenset(places)
         other.lies_at(self._root, self._formerly)
@@ -222,7 +222,7 @@ class LedgerLog:
             roots = Roots.of(self._root, control.sources, self._formerly)
             names = {} if paths is None else roots.names(paths)
             wanted = None if paths is None else names.keys()
-            files = FileRecords(self.pipeline, wanted, dropped=control.dropped)
+            files = FileRecords(self.pipeline, wanted, passed_over=control.passed_over)
             if snapshot and self._folder:
                 files.feed(snapshot.standing).feed(self._kept(self._folder.snapshots.records(snapshot, wanted)))
             with self.naming_damage():
@@ -250,13 +250,17 @@ class LedgerLog:
     def _present(self, partition: int, records: list[LogRecord]) -> list[LogRecord]:
         if not self._without:
             return records
-        return [record for record in records if (partition, record.offset) not in self._without]
+        return [record for record in records if PartitionOffset(partition, record.offset) not in self._without]
 
     def _kept(self, records: Iterable[LogRecord]) -> Iterable[LogRecord]:
         """Of a snapshot."""
         if not self._without:
             return records
-        return [r for r in records if (about := peek_key(self.pipeline, r)) and (about.partition, r.offset) not in self._without]
+        return [
+            r
+            for r in records
+            if (about := peek_key(self.pipeline, r)) and PartitionOffset(about.partition, r.offset) not in self._without
+        ]
 
     def _archived(self, archive: Archive | None, paths: Collection[str] | None) -> list[LogRecord]:
         """Records that were moved out of the topic. Never left out silently: they would be shipped again."""
@@ -286,9 +290,9 @@ class LedgerLog:
             return None
         facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
-        self._snapshot, self._snapshot_sha256, passed_over = self._folder.snapshots.newest(
-            lambda found: _mismatch(found, origin, facts), facts.topic_id
-        )
+        found, passed_over = self._folder.snapshots.newest(lambda found: _mismatch(found, origin, facts), facts.topic_id)
+        if found:
+            self._snapshot, self._snapshot_sha256 = found.manifest, found.sha256
         for reason in passed_over:
             log.info("snapshot not used: %s", reason)
         if passed_over and self._snapshot is None:
@@ -309,7 +313,7 @@ class LedgerLog:
             if record.key.startswith(b'["kept"'):
                 with suppress(LedgerDamaged):
                     match decode(self.pipeline, record):
-                        case (None, Kept() as kept) if kept.sha256 == self._snapshot_sha256:
+                        case (None, NamedSnapshot() as named) if named.sha256 == self._snapshot_sha256:
                             return True
         return False
 
@@ -345,15 +349,13 @@ class LedgerLog:
             except SnapshotUnusable as why:
                 self._forget_snapshot(str(why))
                 written = self._advance(self._folder, None, origin)
-        name, data, manifest = written
-        kept = Kept(name, sha256(data))
-        self.write_control([encode_kept(self.pipeline, kept)])
+        self.write_control([encode_named_snapshot(self.pipeline, NamedSnapshot(written.name, written.sha256))])
         with self._lock:
-            self._snapshot, self._snapshot_sha256 = manifest, kept.sha256
+            self._snapshot, self._snapshot_sha256 = written.manifest, written.sha256
         self._folder.snapshots.clean_up(origin.topic_id)
-        return manifest
+        return written.manifest
 
-    def _advance(self, folder: LedgerFolder, base: Manifest | None, origin: Origin) -> tuple[str, bytes, Manifest]:
+    def _advance(self, folder: LedgerFolder, base: Manifest | None, origin: Origin) -> StoredManifest:
         """``base`` with the tail on top. Stops at the first open transaction: what is behind it is not decided yet."""
         before = base.standing if base else ()
         control_end = base.control_end if base else 0
@@ -362,11 +364,11 @@ class LedgerLog:
             raise SnapshotUnusable(_NOT_NAMED)
         control_end = _end_of(records, control_end)
         about_pipeline = live_records(self.pipeline, [*before, *records])
-        dropped = dropped_in(self.pipeline, about_pipeline)
-        files = FileRecords(self.pipeline, dropped=dropped).feed(before).feed(records, CONTROL)
+        passed_over = passed_over_in(self.pipeline, about_pipeline)
+        files = FileRecords(self.pipeline, passed_over=passed_over).feed(before).feed(records, CONTROL)
         end = base.chunks_end if base else 0
 
-        def write() -> tuple[str, bytes, Manifest]:
+        def write() -> StoredManifest:
             stay = [*about_pipeline, *([files.archive] if files.archive else [])]
             return folder.snapshots.write(base, files.by_path, origin, control_end, end, stay)
 
@@ -374,11 +376,11 @@ class LedgerLog:
             files.feed(batch, CHUNKS)
             end = batch[-1].offset + 1
             if files.count >= _SLICE_RECORDS:
-                base = write()[2]
-                files = FileRecords(self.pipeline, archive=files.archive, dropped=dropped)
+                base = write().manifest
+                files = FileRecords(self.pipeline, archive=files.archive, passed_over=passed_over)
         return write()
 
-    def write_control(self, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
+    def write_control(self, records: Iterable[EncodedRecord]) -> list[int]:
         """Returns the records' offsets."""
         return self._client.append(self.topic, CONTROL, records)
 
@@ -394,12 +396,12 @@ class LedgerLog:
                 decode(self.pipeline, record)
             except LedgerDamaged:
                 with self.naming_damage():
-                    readable(self.pipeline, record, CHUNKS, self.control().dropped)
+                    readable(self.pipeline, record, CHUNKS, self.control().passed_over)
                 continue
             found.append(record)
         return found
 
-    def write_chunks(self, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
+    def write_chunks(self, records: Iterable[EncodedRecord]) -> list[int]:
         """Records that stand for no data (a split without records), outside any transaction."""
         return self._client.append(self.topic, CHUNKS, records)
 

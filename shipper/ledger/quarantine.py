@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from shipper.types import Header, ReadHeader
+
 
 @dataclass(frozen=True)
 class QuarantineHeaders:
@@ -24,7 +26,7 @@ class QuarantineHeaders:
     topic: str | None = None
     """Where it would have gone; None: nobody knows."""
 
-    def encode(self) -> list[tuple[str, bytes]]:
+    def encode(self) -> list[Header]:
         """As they are written: name → UTF-8; what is None is left out."""
         fields = {
             "shipper-reason": self.reason,
@@ -38,7 +40,7 @@ class QuarantineHeaders:
         return [(name, value.encode()) for name, value in fields.items() if value is not None]
 
 
-def decode_headers(headers: Iterable[tuple[str, bytes | None]]) -> QuarantineHeaders | None:
+def decode_headers(headers: Iterable[ReadHeader]) -> QuarantineHeaders | None:
     """None for a record that somebody else wrote there, with some of these headers or with numbers that are none."""
     found = {name: (value or b"").decode(errors="replace") for name, value in headers}
     try:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from shipper.types import FileId, SplitId
+from shipper.types import FileId, PartitionOffset, SplitId
 
 CONTROL, CHUNKS = 0, 1
 PARTITIONS = 2
@@ -95,7 +95,7 @@ class ReplayKey:
 
 
 @dataclass(frozen=True)
-class Replay:
+class QuarantineReplay:
     """A record that left quarantine: a person repaired it and sent it to its topic."""
 
     topic: str
@@ -215,7 +215,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Dropped:
+class PassedOver:
     """A person has said of one record of the ledger, by partition and offset, that it is damaged and to be passed over. A record that
     can be read is never passed over, so this hides nothing that counts; and offsets are not used again, so when the
     broker has compacted the damaged record away, it says nothing any more."""
@@ -228,7 +228,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Kept:
+class NamedSnapshot:
     """A snapshot was written beside the runs, where others may write too: only the one that the ledger itself names is believed."""
 
     manifest: str
@@ -257,11 +257,11 @@ class Begun:
 Decoded = (
     tuple[ChunkKey, ChunkValue]
     | tuple[GenerationKey, Generation | None]
-    | tuple[None, Archive | Begun | Kept]
+    | tuple[None, Archive | Begun | NamedSnapshot]
     | tuple[str, Lease | SourceRoot | None]
     | tuple[int, Attempt]
     | tuple[FileId, Void | Doubt]
-    | tuple[ReplayKey, Replay]
-    | tuple[tuple[int, int], Dropped]
+    | tuple[ReplayKey, QuarantineReplay]
+    | tuple[PartitionOffset, PassedOver]
 )
 """A record as it is read: its key, as far as its kind has one of its own, and its value."""

@@ -18,15 +18,15 @@ from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.kafka.connection import KafkaFault
-from shipper.ledger.codec import Subject, decode, encode_doubt, encode_dropped, peek_key
-from shipper.ledger.control import dropped_in
+from shipper.ledger.codec import Subject, decode, encode_doubt, encode_passed_over, peek_key
+from shipper.ledger.control import passed_over_in
 from shipper.ledger.fold import all_doubts
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, Doubt, Dropped
+from shipper.ledger.records import CHUNKS, CONTROL, Doubt, PassedOver
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, write_as_lane
-from shipper.types import LogRecord
+from shipper.types import EncodedRecord, LogRecord, PartitionOffset
 
 _BATCH_BYTES = 500_000
 _READ_WAIT_SECONDS = 60.0
@@ -47,12 +47,12 @@ class Damage:
     partition: int
     record: LogRecord
     why: str
-    passed_over: Dropped | None
+    passed_over: PassedOver | None
     """Who has said that it is to be passed over."""
 
     @property
-    def place(self) -> tuple[int, int]:
-        return self.partition, self.record.offset
+    def place(self) -> PartitionOffset:
+        return PartitionOffset(self.partition, self.record.offset)
 
 
 @dataclass(frozen=True)
@@ -70,37 +70,37 @@ class Repair:
 def damage(ledger: LedgerLog) -> list[Damage]:
     """Everything in the topic that cannot be read, passed over or not. Reads all of it. Raises ClusterError."""
     control = list(ledger.topic_records(CONTROL))
-    dropped = dropped_in(ledger.pipeline, control)
-    found = _damaged(ledger.pipeline, CONTROL, control, dropped)
-    return [*found, *_damaged(ledger.pipeline, CHUNKS, ledger.topic_records(CHUNKS), dropped)]
+    passed_over = passed_over_in(ledger.pipeline, control)
+    found = _damaged(ledger.pipeline, CONTROL, control, passed_over)
+    return [*found, *_damaged(ledger.pipeline, CHUNKS, ledger.topic_records(CHUNKS), passed_over)]
 
 
 def _damaged(
-    pipeline: str, partition: int, records: Iterable[LogRecord], dropped: dict[tuple[int, int], Dropped]
+    pipeline: str, partition: int, records: Iterable[LogRecord], passed_over: dict[PartitionOffset, PassedOver]
 ) -> Iterator[Damage]:
     for record in records:
         try:
             about = peek_key(pipeline, record)
             decode(pipeline, record)
         except LedgerDamaged as error:
-            yield Damage(partition, record, error.why, dropped.get((partition, record.offset)))
+            yield Damage(partition, record, error.why, passed_over.get(PartitionOffset(partition, record.offset)))
             continue
         if about is not None and about.partition != partition and record.value is not None:
             why = f"a {about.kind} record does not belong there"
-            yield Damage(partition, record, why, dropped.get((partition, record.offset)))
+            yield Damage(partition, record, why, passed_over.get(PartitionOffset(partition, record.offset)))
 
 
 def repair(
-    ledger: LedgerLog, cluster: Cluster, pipeline: Pipeline, place: tuple[int, int], dropped: Dropped, *, forget: bool,
+    ledger: LedgerLog, cluster: Cluster, pipeline: Pipeline, place: PartitionOffset, signed: PassedOver, *, forget: bool,
     say: Callable[[str], None],
 ) -> Repair:  # fmt: skip
-    """``place``: (partition, offset). Raises UsageError for a record that is none of the damaged, or whose loss would send data twice
+    """Raises UsageError for a record that is none of the damaged, or whose loss would send data twice
     unless ``forget``; LeaseHeld, ClusterError, Superseded."""
     all_damage = damage(ledger)
-    where = f"{place[0]}:{place[1]}"
+    where = str(place)
     chosen = next((one for one in all_damage if one.place == place), None)
     if chosen is None:
-        listed = ", ".join(f"{one.partition}:{one.record.offset}" for one in all_damage[:10]) or "none"
+        listed = ", ".join(str(one.place) for one in all_damage[:10]) or "none"
         raise UsageError(
             f"cluster {cluster.name}: {ledger.topic} has no damaged record at {where}; damaged are: {listed}. Nothing was changed."
         )
@@ -111,12 +111,12 @@ def repair(
             f"before cannot be found any more: passed over, {_WHAT_IS_LOST[lost.kind]}. Nothing was changed. Say --forget if that is right."
         )
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
-    with sole_run(mended, settings, cluster, pipeline, dropped.run_id, say) as generation:
+    with sole_run(mended, settings, cluster, pipeline, signed.run_id, say) as generation:
         latest = _latest(mended, chosen)  # now that nobody else can write
         behind = "nothing: a later record of the same key is there"
         if latest is None or latest.offset < chosen.record.offset:
             behind = "a tombstone" if latest is None else f"what its key said before, at offset {latest.offset}"
-            entry = (chosen.record.key, None if latest is None else latest.value)
+            entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
             if chosen.partition == CHUNKS:
                 lane = transactional_id(pipeline.name, cluster.name, 0, 0)
                 try:
@@ -127,7 +127,7 @@ def repair(
                     ) from fault
             else:
                 mended.write_control([entry])
-        mended.write_control([encode_dropped(pipeline.name, *place, dropped)])
+        mended.write_control([encode_passed_over(pipeline.name, place, signed)])
     return Repair(where, chosen.why, behind, generation)
 
 
@@ -153,7 +153,7 @@ def _latest(ledger: LedgerLog, damage: Damage) -> LogRecord | None:
     found = [record for record in ledger.topic_records(damage.partition) if record.key == key]
     if not found and about.path:
         read = ledger.records([about.path], wait_seconds=_READ_WAIT_SECONDS)
-        found = [record for _, of_path in read.by_path() for record, _ in of_path if record.key == key]
+        found = [record for of_path in read.by_path() for record, _ in of_path if record.key == key]
     return found[-1] if found else None
 
 

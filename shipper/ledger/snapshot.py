@@ -29,7 +29,7 @@ from binascii import a2b_base64, b2a_base64, crc32
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fsspec
 
@@ -176,7 +176,7 @@ def packed_hashes(paths: Iterable[str]) -> str:
     return b2a_base64(struct.pack(f"<{len(hashes)}I", *hashes), newline=False).decode()
 
 
-def cut(by_path: ByPath) -> Iterator[tuple[list[str], list[LogRecord]]]:
+def _cut(by_path: ByPath) -> Iterator[tuple[list[str], list[LogRecord]]]:
     """(paths, records) of each shard that these records become. Tombstones are dropped: nothing earlier is left for them to hide."""
     whole = sum(len(records) for records in by_path.values()) <= 2 * SHARD_RECORDS
     paths: list[str] = []
@@ -202,6 +202,23 @@ def _from_json(fields: list[Any]) -> LogRecord:
     return LogRecord(offset, timestamp_ms, key.encode(), None if value is None else value.encode())
 
 
+class StoredManifest(NamedTuple):
+    """A manifest as it lies in a folder."""
+
+    name: str
+    sha256: str
+    manifest: Manifest
+
+
+class Newest(NamedTuple):
+    """What was found of a folder's manifests."""
+
+    stored: StoredManifest | None
+    """The latest one that can be used."""
+    passed_over: list[str]
+    """Why later ones were not."""
+
+
 class RecordStore:
     """One folder: ``{uri}/at-{log}-{offsets}-{token}.json`` are manifests, ``{uri}/shards/`` what they name. ``log`` stands for the topic's id
     and ``offsets`` for how far the manifest reaches, so which one is the latest does not depend on anybody's clock."""
@@ -212,14 +229,13 @@ class RecordStore:
         self._pipeline = pipeline
         self._durable = durable
 
-    def newest(self, fits: Callable[[Manifest], str | None], topic_id: str = "") -> tuple[Manifest | None, str, list[str]]:
-        """The latest manifest that is whole and that ``fits`` says nothing against, its SHA-256, and why later ones were passed over. Those of
-        the topic ``topic_id`` come before others."""
+    def newest(self, fits: Callable[[Manifest], str | None], topic_id: str = "") -> Newest:
+        """The latest manifest that is whole and that ``fits`` says nothing against. Those of the topic ``topic_id`` come before others."""
         passed_over: list[str] = []
         try:
             names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
         except OSError as error:
-            return None, "", [f"{self.uri} cannot be listed: {error}"]
+            return Newest(None, [f"{self.uri} cannot be listed: {error}"])
         for name in names:
             try:
                 data = self._read(name)
@@ -230,8 +246,8 @@ class RecordStore:
             if reason := fits(manifest):
                 passed_over.append(f"{self.uri}/{name}: {reason}")
                 continue
-            return manifest, sha256(data), passed_over
-        return None, "", passed_over
+            return Newest(StoredManifest(name, sha256(data), manifest), passed_over)
+        return Newest(None, passed_over)
 
     def any(self) -> bool:
         """Whether there is a manifest; True if the folder cannot be listed."""
@@ -256,8 +272,8 @@ class RecordStore:
 
     def write(
         self, base: Manifest | None, changes: ByPath, origin: Origin, control_end: int, chunks_end: int, standing: list[LogRecord]
-    ) -> tuple[str, bytes, Manifest]:
-        """A manifest of what ``base`` holds with ``changes`` on top, and the shards that differ. Returns (name, bytes, manifest)."""
+    ) -> StoredManifest:
+        """A manifest of what ``base`` holds with ``changes`` on top, and the shards that differ."""
         fs = self._fs()
         fs.makedirs(self._path("shards"), exist_ok=True)
         hashes = path_hashes(changes)
@@ -276,7 +292,7 @@ class RecordStore:
         data = encode_manifest(manifest)
         name = f"at-{_tag(origin.topic_id)}-{manifest.read:020d}-{secrets.token_hex(4)}.json"
         self._put(fs, name, data)
-        return name, data, manifest
+        return StoredManifest(name, sha256(data), manifest)
 
     def _put(self, fs: Any, name: str, data: bytes) -> None:
         path = self._path(name)
@@ -357,7 +373,7 @@ class RecordStore:
         return found
 
     def _write_shards(self, fs: Any, by_path: ByPath) -> Iterator[Shard]:
-        for paths, records in cut(by_path):
+        for paths, records in _cut(by_path):
             data = encode_shard(records)
             checksum = sha256(data)
             name = f"{checksum[:16]}-{secrets.token_hex(4)}.gz"

@@ -38,6 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
@@ -49,13 +50,13 @@ from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
 from shipper.ledger.codec import encode_fenced, encode_generation
-from shipper.ledger.control import Control, ToFence, covering
+from shipper.ledger.control import NO_LANES, Control, LaneCounts, ToFence, covering
 from shipper.ledger.fold import Chunks
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import Generation, Void
 from shipper.ledger.rights import transactional_prefix
-from shipper.types import FileId
+from shipper.types import EncodedRecord, FileId
 
 log = logging.getLogger("shipper.takeover")
 
@@ -84,11 +85,19 @@ class Takeover:
     """Offset up to which the chunk partition is read."""
 
 
+class Announced(NamedTuple):
+    """A generation that is written."""
+
+    generation: int
+    to_fence: ToFence
+    """What covers the lanes of all runs before it."""
+
+
 def announce(
     ledger: LedgerLog, cluster: str, run_id: str, tasks: int, lanes: int, *, known: Control | None = None,
-    also: Sequence[tuple[bytes, bytes]] = (), meanwhile: Callable[[ToFence], object] = lambda seen: None,
-) -> tuple[int, ToFence]:  # fmt: skip
-    """Writes this run's generation. Returns its number and what covers all earlier runs' lanes.
+    also: Sequence[EncodedRecord] = (), meanwhile: Callable[[ToFence], object] = lambda seen: None,
+) -> Announced:  # fmt: skip
+    """Writes this run's generation.
 
     A generation record covers all lanes before it that are not fenced for good, so that compaction may drop the older ones. If another run
     announced itself between our reading and our writing, ours would not cover it: then we announce again.
@@ -104,32 +113,32 @@ def announce(
     while True:
         # What was seen before stays seen, also when compaction lets our own record hide the earlier ones.
         _cover(seen, control.to_fence(cluster))
-        most = seen.get(cluster, (0, 0))
-        record = Generation(run_id, max(tasks, most[0]), max(lanes, most[1]))
+        most = seen.get(cluster, NO_LANES)
+        record = Generation(run_id, max(tasks, most.tasks), max(lanes, most.lanes))
         generation = ledger.write_control([encode_generation(ledger.pipeline, record, cluster), *also])[0]
         with ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
             read = reading.submit(ledger.control)
             meanwhile(dict(seen))
         control, also = read.result(), ()
         earlier = control.to_fence(cluster, generation)
-        most_tasks, most_lanes = earlier.get(cluster, (0, 0))
-        if most_tasks <= record.tasks and most_lanes <= record.lanes:
+        most = earlier.get(cluster, NO_LANES)
+        if most.tasks <= record.tasks and most.lanes <= record.lanes:
             _cover(seen, earlier)
-            return generation, seen
+            return Announced(generation, seen)
 
 
 def _cover(seen: ToFence, found: ToFence) -> None:
-    for name, (tasks, lanes) in found.items():
-        covering(seen, name, tasks, lanes)
+    for name, most in found.items():
+        covering(seen, name, most.tasks, most.lanes)
 
 
-def ids_of(pipeline: str, lanes: Mapping[str, Sequence[int]]) -> list[str]:
-    """``lanes``: name of the cluster → (tasks, lanes per task)."""
+def ids_of(pipeline: str, lanes: Mapping[str, LaneCounts]) -> list[str]:
+    """``lanes``: by the name of the cluster."""
     return [
         transactional_id(pipeline, name, task, lane)
-        for name, (most_tasks, most_lanes) in lanes.items()
-        for task in range(most_tasks)
-        for lane in range(most_lanes)
+        for name, most in lanes.items()
+        for task in range(most.tasks)
+        for lane in range(most.lanes)
     ]
 
 
@@ -220,7 +229,7 @@ def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
 
 def fence_earlier_runs(
     ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, *, known: Control | None = None,
-    also: Sequence[tuple[bytes, bytes]] = (), fences: Fences | None = None,
+    also: Sequence[EncodedRecord] = (), fences: Fences | None = None,
 ) -> int:  # fmt: skip
     """Announces this run, and fences every lane that a run before it may have had and that is not fenced for good. Returns the generation.
     ``known`` and ``also`` as in :func:`announce`. Raises ClusterError."""
@@ -252,19 +261,19 @@ def fence_earlier_runs(
         log.warning("lanes of earlier runs that shipped exactly once cannot be fenced: %s", refusals[0])
         return generation
     log.info("generation %d fenced %d lanes", generation, len(fenced))
-    most_tasks, most_lanes = to_fence.get(cluster, (0, 0))
-    if to_fence.keys() - {cluster} or most_tasks > tasks or most_lanes > lanes:
+    most = to_fence.get(cluster, NO_LANES)
+    if to_fence.keys() - {cluster} or most.tasks > tasks or most.lanes > lanes:
         _say_that_they_are_fenced(ledger, cluster, generation, Generation(run_id, tasks, lanes))
     return generation
 
 
 def _say_that_they_are_fenced(ledger: LedgerLog, cluster: str, generation: int, own: Generation) -> None:
     """Only what comes before ``generation`` is removed: a word that says more is another run's."""
-    earlier = [(number, name) for number, (name, _) in ledger.control().fences.items() if number < generation]
+    earlier = {number: said.cluster for number, said in ledger.control().fences.items() if number < generation}
     ledger.write_control(
         [
             encode_fenced(ledger.pipeline, cluster, generation, own),
-            *(encode_fenced(ledger.pipeline, name, number, None) for number, name in earlier),
+            *(encode_fenced(ledger.pipeline, name, number, None) for number, name in earlier.items()),
         ]
     )
 
@@ -285,7 +294,7 @@ def sole_run(
 
 def take_over(
     ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, paths: Collection[str], *,
-    known: Control | None = None, also: Sequence[tuple[bytes, bytes]] = (), fences: Fences | None = None,
+    known: Control | None = None, also: Sequence[EncodedRecord] = (), fences: Fences | None = None,
 ) -> Takeover:  # fmt: skip
     """Announce, fence, read: in this order. ``paths``: the files that the run is about. The rest as in :func:`fence_earlier_runs`.
 

@@ -15,6 +15,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS
+from shipper.types import EncodedRecord
 
 _RECORDS_AT_ONCE = 20_000
 _TRANSACTION_SECONDS = 60.0
@@ -47,7 +48,7 @@ def right_of(ledger: LedgerLog, generation: int) -> RightToShip[None]:
 
 def write_as_lane(
     ledger: LedgerLog, settings: LaneSettings, transactional_id: str, generation: int,
-    records: Iterable[tuple[bytes, bytes | None]],
+    records: Iterable[EncodedRecord],
 ) -> None:  # fmt: skip
     """Raises KafkaFault, Superseded. Then some are written, and the same records again do no harm."""
     transactions = Transactions(settings, transactional_id, ledger.topic, right_of(ledger, generation))

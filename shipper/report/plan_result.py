@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from typing import Annotated, Any
 
+from pydantic import WithJsonSchema
+
+from shipper.ledger.control import LaneCounts
 from shipper.ledger.records import Void
 from shipper.report.run_folder import Result, StepResult
 from shipper.types import FileId
+
+#: What a pair is in JSON.
+_TWO_NUMBERS: dict[str, Any] = {"type": "array", "prefixItems": [{"type": "integer"}] * 2, "minItems": 2, "maxItems": 2}
 
 
 class PlannedFile(Result):
@@ -107,7 +114,7 @@ class ClusterPlan(Result):
     """Bytes of the files that are left, as stored. Of a partial file all of them are read again, and only the rest is sent."""
     records_there: int = 0
     """Records of this window's files that the ledger holds."""
-    to_fence: dict[str, tuple[int, int]] = {}
+    to_fence: dict[str, Annotated[LaneCounts, WithJsonSchema(_TWO_NUMBERS)]] = {}
     """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when this was planned."""
     rtt_ms: float | None = None
     """Measured round trip to the cluster, in milliseconds."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 from shipper.ledger.inventory import FileFigures, LedgerFigures
 from shipper.report.account import dispositions
-from shipper.report.plan_result import PlannedFile
 from shipper.report.results import Count, FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
 
@@ -65,9 +64,8 @@ class Reconciliation:
     """Records that this ship sent to the quarantine topic."""
 
 
-def reconcile(ship: ShipResult, planned: Sequence[tuple[FileId, PlannedFile]], ledger: LedgerFigures) -> Reconciliation:
-    """Everything but the read-back. ``planned``: the plan's files with their identity in the ledger."""
-    identities = {file.path: identity for identity, file in planned}
+def reconcile(ship: ShipResult, identities: Mapping[str, FileId], ledger: LedgerFigures) -> Reconciliation:
+    """Everything but the read-back. ``identities``: path of each file of the plan → what the ledger knows it as."""
     of_ledger = {
         file.path: ledger.files.get(identities[file.path], FileFigures()) for file in ship.files if file.path in identities
     }

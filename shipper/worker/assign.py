@@ -3,7 +3,8 @@ larger than their topic's limit."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from shipper.config.records import TOO_LARGE, TOO_MANY_TOPICS, UNPARSEABLE, UNREADABLE, UNROUTABLE
 from shipper.errors import RecordUnshippable
 from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, TopicLimits
+from shipper.types import SplitId
 from shipper.worker.cut import SplitSlice
 from shipper.worker.marks import TOO_LONG
 from shipper.worker.marks import UNREADABLE as UNREADABLE_FILE
@@ -40,6 +42,8 @@ class Rejection:
     topic: str | None
     """Where they would have gone, if that is known."""
     rows: Rows
+    found_by_spark: bool = False
+    """Which then has left them out of its checksum, that of what it wants shipped."""
 
 
 @dataclass
@@ -67,21 +71,24 @@ class Assignment:
 class RecordLimits:
     """Which rows the topics take. Topics that were not known before reading are asked for when a row could be too large for one."""
 
-    def __init__(self, compression: str, topics: TopicLimits) -> None:
+    def __init__(
+        self, compression: str, topics: TopicLimits, *, listed: Container[str] = (), max_topics: float = math.inf
+    ) -> None:
+        """``listed``, ``max_topics``: as in the order."""
         self.compression = compression
         self._topics = topics
+        self._listed = listed
+        self._max_topics = max_topics
         self._met: set[str] = set()
         """Topics that came from lines."""
 
-    def beyond(self, names: Sequence[str], order: ShipOrder) -> set[int]:
-        """Indexes of the names that are more than `limits.max_topics`, counted over the task."""
+    def beyond(self, names: Sequence[str]) -> set[int]:
+        """Indexes of the names, all of them from lines, that are more than `limits.max_topics`, counted over the task."""
         found: set[int] = set()
-        if order.topics:
-            return found
         for code, name in enumerate(names):
-            if name in self._met or name in order.listed:
+            if name in self._met or name in self._listed:
                 continue
-            if len(self._met) < order.max_topics:
+            if len(self._met) < self._max_topics:
                 self._met.add(name)
             else:
                 found.add(code)
@@ -115,7 +122,7 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
     """Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
     found = Assignment()
     table, marked = part.table, part.marked
-    names, codes = _topics(table, order)
+    names, codes = _topics(table, order.topics)
     dispositions = _dispositions(table)
     free = None if dispositions is None and codes is None and not marked else np.ones(len(table), np.bool_)
     for mark, rows_marked in marked.items():
@@ -125,12 +132,12 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
         if free is not None:
             free[rows_rejected] = False
     if dispositions is not None and free is not None:
-        _follow(found, dispositions, names, codes, order)
+        _follow(found, dispositions, names, codes, order.rules, order.reasons)
         free &= dispositions == _NONE
     if codes is not None and free is not None and len(nowhere := np.flatnonzero((codes == _NONE) & free)):
         found.rejected.append(Rejection(UNROUTABLE, None, nowhere))
         free[nowhere] = False
-    beyond = limits.beyond(names, order)
+    beyond: set[int] = set() if order.topics else limits.beyond(names)
     large = _large(table, names, limits) if order.quarantine is not None else _NO_ROWS  # else a lane finds them
     for code, rows in _of_each(names, codes, free):
         if code in beyond and rows is not None:
@@ -138,7 +145,7 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
         else:
             found.shares[names[code]] = _fitting(found, names[code], rows, large, table, limits)
     if found.rejected and order.quarantine is None:
-        raise _unshippable(found.rejected, part, order)
+        raise _unshippable(found.rejected, order.splits[part.split].id, part.first)
     return found
 
 
@@ -169,13 +176,13 @@ def _dispositions(table: pa.Table) -> npt.NDArray[np.int64] | None:
     return np.asarray(column.fill_null(_NONE).to_numpy(), np.int64)
 
 
-def _topics(table: pa.Table, order: ShipOrder) -> tuple[tuple[str, ...], npt.NDArray[np.int64] | None]:
+def _topics(table: pa.Table, fixed: tuple[str, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.int64] | None]:
     """Names, and each row's index into them; None: all have the first, ``_NONE``: no legal one."""
-    if len(order.topics) == 1:
-        return order.topics, None
+    if len(fixed) == 1:
+        return fixed, None
     column = table.column("topic").combine_chunks()
-    if order.topics:
-        return order.topics, np.asarray(column.to_numpy(), np.int64)
+    if fixed:
+        return fixed, np.asarray(column.to_numpy(), np.int64)
     encoded = column.dictionary_encode()
     names = tuple(encoded.dictionary.to_pylist())
     codes = np.asarray(encoded.indices.fill_null(_NONE).to_numpy(zero_copy_only=False), np.int64)
@@ -187,14 +194,17 @@ def _follow(
     dispositions: npt.NDArray[np.int64],
     names: tuple[str, ...],
     codes: npt.NDArray[np.int64] | None,
-    order: ShipOrder,
+    rules: Sequence[str],
+    reasons: Sequence[str],
 ) -> None:
-    for number, rule in enumerate(order.rules):
+    for number, rule in enumerate(rules):
         if len(rows := np.flatnonzero(dispositions == number)):
             found.dropped[rule] = rows
-    for number, reason in enumerate(order.reasons, len(order.rules)):
+    for number, reason in enumerate(reasons, len(rules)):
         if len(rows := np.flatnonzero(dispositions == number)):
-            found.rejected += [Rejection(reason, topic, part) for topic, part in _by_topic(rows, names, codes)]
+            found.rejected += [
+                Rejection(reason, topic, part, found_by_spark=True) for topic, part in _by_topic(rows, names, codes)
+            ]
 
 
 def _by_topic(rows: Rows, names: tuple[str, ...], codes: npt.NDArray[np.int64] | None) -> Iterator[tuple[str | None, Rows]]:
@@ -253,10 +263,9 @@ _WHY = {
 }
 
 
-def _unshippable(rejected: list[Rejection], part: SplitSlice, order: ShipOrder) -> RecordUnshippable:
+def _unshippable(rejected: list[Rejection], split: SplitId, first_ordinal: int) -> RecordUnshippable:
     first = min(rejected, key=lambda rejection: int(rejection.rows[0]))
-    split = order.splits[part.split].id
-    where = f"{split.file.path} (split at byte {split.start}), record {part.first + int(first.rows[0]) + 1}"
+    where = f"{split.file.path} (split at byte {split.start}), record {first_ordinal + int(first.rows[0]) + 1}"
     return RecordUnshippable(
         f"{where}: {_WHY.get(first.reason, f'it fails the check {first.reason}, and there is no `quarantine`.')}"
     )

@@ -7,6 +7,7 @@ there as well.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import NamedTuple
 
 #: A name that no column of a pipeline can have.
 MARK = "mark!"
@@ -20,13 +21,20 @@ UNREADABLE = 3
 _LOWEST = -(1 << 63)
 
 
-def unmarked(number: int, splits: Container[int]) -> tuple[int, int | None]:
-    """The split that a row belongs to, by its column `split`, and its mark. ``splits``: those that there are."""
+class Unmarked(NamedTuple):
+    """What the column `split` says of a row."""
+
+    split: int
+    mark: int | None
+
+
+def unmarked(number: int, splits: Container[int]) -> Unmarked:
+    """``splits``: those that there are."""
     if number not in splits:
         if ~number in splits:
-            return ~number, TOO_LONG
+            return Unmarked(~number, TOO_LONG)
         if ~number ^ _LOWEST in splits:
-            return ~number ^ _LOWEST, BROKEN
+            return Unmarked(~number ^ _LOWEST, BROKEN)
         if number ^ _LOWEST in splits:
-            return number ^ _LOWEST, UNREADABLE
-    return number, None
+            return Unmarked(number ^ _LOWEST, UNREADABLE)
+    return Unmarked(number, None)

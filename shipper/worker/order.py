@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shipper.kafka.producer import LaneSettings
-from shipper.types import SplitId
+from shipper.ledger.intervals import Interval
+from shipper.types import Header, SplitId
 from shipper.worker.sealed import new_seal
 
 
@@ -17,8 +18,8 @@ class OrderedSplit:
     id: SplitId
     bom: bool = False
     """The file begins with a UTF-8 byte order mark, which Hadoop's line reader drops; the sink puts it back."""
-    there: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Topic → ordinals [first, end) that are on the cluster; for no topic, those whose dropped lines the ledger has."""
+    there: dict[str, list[Interval]] = field(default_factory=dict)
+    """Topic → ordinals that are on the cluster; for no topic, those whose dropped lines the ledger has."""
     partitions: dict[str, int] = field(default_factory=dict)
     """Topic → the partition that its latest records there went to; for ``in_order``."""
     quarantines: frozenset[str] = frozenset()
@@ -30,7 +31,7 @@ class OrderedSplit:
     """Of its file, in an object store."""
     window: str | None = None
     """Of the file, if that is not the run's."""
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[Header, ...] = ()
     """Headers of each of its bundles: with bundles they depend on the file alone."""
 
 

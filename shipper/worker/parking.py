@@ -30,8 +30,8 @@ class ParkingPlace(NamedTuple):
 class Parking:
     """Chunks by place, in the order in which they were submitted. Its owner holds its own lock around every call.
 
-    What finds no room, or a place that was given up, is dropped; and what comes behind a dropped chunk and must not overtake it is
-    dropped as well, whatever becomes of the place: a later scan or run sends them in their order.
+    What finds no room, or a place that was given up, stays unsent; and what comes behind an unsent chunk and must not overtake it
+    stays unsent as well, whatever becomes of the place: a later scan or run sends them in their order.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -39,13 +39,13 @@ class Parking:
         self.given_up: set[ParkingPlace] = set()
         self.parked_records: dict[str, int] = {}
         """Topic → records that were parked at some time, whatever became of them."""
-        self.dropped: dict[str, int] = {}
-        """Topic → records that were dropped."""
+        self.unsent: dict[str, int] = {}
+        """Topic → records that were not sent."""
         self._most_bytes = most_bytes
         self._waiting: dict[ParkingPlace, list[Chunk]] = {}
         self._since: dict[ParkingPlace, float] = {}
         self._broken: dict[tuple[str, int], int] = {}
-        """(topic, sequence) → serial of the first chunk that was dropped."""
+        """(topic, sequence) → serial of the first chunk that stayed unsent."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -73,22 +73,22 @@ class Parking:
         return time.monotonic() - self._since[place]
 
     def holds_up(self, chunk: Chunk, place: ParkingPlace) -> bool:
-        """Whether the chunk has to come here too: nobody waits any more for its place, or it must not overtake what waits or was dropped."""
+        """Whether the chunk has to come here too: nobody waits any more for its place, or it must not overtake what waits or was not sent."""
         if chunk.sequence is None:
             return place in self.given_up
         others_wait = place in self._waiting or ParkingPlace(place.topic) in self._waiting
-        return others_wait or place in self.given_up or self._comes_behind_dropped(chunk)
+        return others_wait or place in self.given_up or self._comes_behind_unsent(chunk)
 
     def has_room_for(self, chunk: Chunk, place: ParkingPlace) -> bool:
-        """True for one that is going to be dropped anyway."""
+        """True for one that is not going to be sent anyway."""
         fits = self.bytes + chunk.size_bytes <= self._most_bytes or not self._waiting
-        return fits or place in self.given_up or self._comes_behind_dropped(chunk)
+        return fits or place in self.given_up or self._comes_behind_unsent(chunk)
 
     def park(self, chunk: Chunk, place: ParkingPlace) -> None:
         self.parked_records[chunk.topic] = self.parked_records.get(chunk.topic, 0) + chunk.counted
         full = self.bytes + chunk.size_bytes > self._most_bytes and self._waiting
-        if full or place in self.given_up or self._comes_behind_dropped(chunk):
-            self._drop(chunk)
+        if full or place in self.given_up or self._comes_behind_unsent(chunk):
+            self._leave_unsent(chunk)
             return
         bisect.insort(self._waiting.setdefault(place, []), chunk, key=lambda waiting: waiting.serial)
         self._since.setdefault(place, time.monotonic())
@@ -104,7 +104,7 @@ class Parking:
     def give_up(self, place: ParkingPlace) -> None:
         self.given_up.add(place)
         for chunk in self.take(place):
-            self._drop(chunk)
+            self._leave_unsent(chunk)
 
     def _keep(self, place: ParkingPlace, chunks: list[Chunk]) -> None:
         self.bytes -= sum(chunk.size_bytes for chunk in self._waiting[place]) - sum(chunk.size_bytes for chunk in chunks)
@@ -113,13 +113,13 @@ class Parking:
         else:
             del self._waiting[place], self._since[place]
 
-    def _comes_behind_dropped(self, chunk: Chunk) -> bool:
+    def _comes_behind_unsent(self, chunk: Chunk) -> bool:
         return chunk.sequence is not None and chunk.serial > self._broken.get((chunk.topic, chunk.sequence), chunk.serial)
 
-    def _drop(self, chunk: Chunk) -> None:
-        self.dropped[chunk.topic] = self.dropped.get(chunk.topic, 0) + chunk.counted
+    def _leave_unsent(self, chunk: Chunk) -> None:
+        self.unsent[chunk.topic] = self.unsent.get(chunk.topic, 0) + chunk.counted
         chunk.drop_records()
-        if chunk.sequence is None or self._comes_behind_dropped(chunk):
+        if chunk.sequence is None or self._comes_behind_unsent(chunk):
             return
         self._broken[chunk.topic, chunk.sequence] = chunk.serial
         for place in [place for place in self._waiting if place.topic == chunk.topic]:
@@ -127,7 +127,7 @@ class Parking:
             if behind:
                 self._keep(place, [c for c in self._waiting[place] if c not in behind])
             for one in behind:
-                self._drop(one)
+                self._leave_unsent(one)
 
 
 class Admission:
@@ -226,7 +226,7 @@ class Admission:
         names = _some(map(str, places))
         reasons = "; ".join(f"{place}: {self._topics.why_unusable(*place)}" for place in places[:_NAMED])
         given_up = {place.topic for place in places}
-        others = {topic: count for topic, count in self.parking.dropped.items() if topic not in given_up}
+        others = {topic: count for topic, count in self.parking.unsent.items() if topic not in given_up}
         left = (
             f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} records of {_some(others)}. "
             if others

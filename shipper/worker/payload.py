@@ -21,12 +21,13 @@ import pyarrow.compute as pc
 from shipper.config.records import LINES_HEADER
 from shipper.kafka.packed import PackedArray
 from shipper.ledger.codec import encode_chunk_key, encode_chunk_value
-from shipper.ledger.intervals import MOST_RUNS, encode_ordinals
+from shipper.ledger.intervals import MOST_RUNS, Interval, encode_ordinals
 from shipper.ledger.quarantine import QuarantineHeaders
 from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
+from shipper.types import Header
 from shipper.worker.assign import Rejection, Rows
 from shipper.worker.cut import SplitSlice
-from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
+from shipper.worker.order import OrderedSplit, ShipOrder
 
 UTF8_BOM = b"\xef\xbb\xbf"
 _SEPARATOR = b"\n"
@@ -52,7 +53,7 @@ class Chunk:
     label: str
     """For people: which file and which records."""
     keys: Sequence[bytes | None] | None = None
-    headers: Sequence[list[tuple[str, bytes]]] | None = None
+    headers: Sequence[list[Header]] | None = None
     timestamps_ms: Sequence[int] | None = None
     some_without_key: bool = True
     """Records without a key go to one partition, chunk by chunk; those with one where Java's producer would put them."""
@@ -158,8 +159,11 @@ class SlicePayload:
             return self._part.table.slice(ordinals[0] - self._part.first, len(ordinals))
         return self._part.table.take(pa.array(ordinals - self._part.first))
 
-    def quarantined(self, rejected: Sequence[Rejection], quarantine: QuarantineOrder) -> Iterator[Chunk]:
-        """Each so small that the ledger's record of it is."""
+    def quarantined(self, rejected: Sequence[Rejection]) -> Iterator[Chunk]:
+        """Each so small that the ledger's record of it is. Nothing without a quarantine."""
+        quarantine = self._order.quarantine
+        if not rejected or quarantine is None:
+            return
         rows = np.concatenate([rejection.rows for rejection in rejected])
         groups = np.repeat(np.arange(len(rejected)), [len(rejection.rows) for rejection in rejected])
         in_order = np.argsort(rows)
@@ -184,7 +188,7 @@ class SlicePayload:
             headers = [self._quarantine_headers(why, int(ordinal)) for why, ordinal in zip(of_rows, ordinals, strict=True)]
             yield self._chunk(quarantine.topic, int(ordinals[0]), entry, values, headers=headers)
 
-    def _quarantine_headers(self, rejection: Rejection, ordinal: int) -> list[tuple[str, bytes]]:
+    def _quarantine_headers(self, rejection: Rejection, ordinal: int) -> list[Header]:
         split = self._split.id
         headers = QuarantineHeaders(
             self._order.pipeline, split.file.path, split.start, ordinal + 1, rejection.reason, self._order.run_id, rejection.topic
@@ -222,11 +226,12 @@ class SlicePayload:
         )
 
 
-def runs(ordinals: Rows) -> Iterator[tuple[int, int]]:
-    """Half-open intervals of consecutive numbers."""
+def runs(ordinals: Rows) -> Iterator[Interval]:
+    """Of consecutive numbers, as long as they can be."""
     if len(ordinals):
         breaks = np.flatnonzero(np.diff(ordinals) > 1)
-        yield from zip(ordinals[np.r_[0, breaks + 1]].tolist(), (ordinals[np.r_[breaks, -1]] + 1).tolist(), strict=True)
+        firsts, ends = ordinals[np.r_[0, breaks + 1]], ordinals[np.r_[breaks, -1]] + 1
+        yield from map(Interval, firsts.tolist(), ends.tolist())
 
 
 def _as_read(value: bytes | None, split: OrderedSplit, ordinal: int) -> bytes | None:
@@ -271,7 +276,7 @@ def _packed(array: pa.BinaryArray) -> PackedArray:
     return PackedArray(found, data.address if data is not None else offsets.address)
 
 
-def _header_pairs(row: dict[str, bytes | None]) -> list[tuple[str, bytes]]:
+def _header_pairs(row: dict[str, bytes | None]) -> list[Header]:
     return [(name, value) for name, value in row.items() if value is not None]
 
 

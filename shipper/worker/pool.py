@@ -10,7 +10,7 @@ Usable on its own::
         pool.open()
         pool.submit([Chunk("logs", [b"a", b"b"], 2, b"file-1:0", lambda partition: b"2 records", "file-1")])
         pool.drain()
-    print(pool.close(10), pool.dropped())
+    print(pool.close(10), pool.unsent())
 
 ``settle`` returns the ledger keys that are committed; it is asked after every fault, when the lane that failed has been fenced.
 """
@@ -47,7 +47,7 @@ _NEVER = float("inf")
 
 @dataclass
 class ClosedPool:
-    """What became of the chunks that were submitted, but for those that were dropped (see :meth:`LanePool.dropped`)."""
+    """What became of the chunks that were submitted, but for those that stayed unsent (see :meth:`LanePool.unsent`)."""
 
     delivered: int = 0
     """Chunks that are certainly in Kafka."""
@@ -63,10 +63,10 @@ class LanePool:
 
     At most ``len(producer_ids)`` transactions are in flight; one more may be ready. Memory: those, and ``parking_bytes``.
     A chunk whose topic cannot be written to is parked and holds up nothing else. It is sent as soon as the topic can be
-    written to; when ``deadline_seconds`` are over it is dropped, and so it is (at once) when the parking is full.
+    written to; when ``deadline_seconds`` are over it stays unsent, and so it does (at once) when the parking is full.
 
     Chunks of a sequence keep their order: one lane sends them, to one partition. While that has no leader they are parked, and
-    behind one that was dropped all of its topic are dropped.
+    behind one that stayed unsent all of its topic do.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class LanePool:
         self._changed.wait_for(lambda: self._failures or holds())
 
     def drain(self) -> None:
-        """Returns when everything submitted is delivered, or dropped since its topic stayed unusable or the parking was full.
+        """Returns when everything submitted is delivered, or left unsent since its topic stayed unusable or the parking was full.
         Raises what made a lane fail."""
         with self._changed:
             self._wait_until(lambda: not (self._ready or self._parking or any(lane.current for lane in self._lanes)))
@@ -200,10 +200,10 @@ class LanePool:
             reopened=self.reopened,
         )
 
-    def dropped(self) -> dict[str, int]:
+    def unsent(self) -> dict[str, int]:
         """Topic → records that were not delivered since it could not be written to: given up, or no room to wait for it."""
         with self._changed:
-            return dict(self._parking.dropped)
+            return dict(self._parking.unsent)
 
     def raise_given_up(self) -> None:
         """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``, ClusterRefuses if an ACL forbids it."""

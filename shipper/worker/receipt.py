@@ -105,7 +105,7 @@ class Receipt:
     lane_reopened: int = 0
     parked: dict[str, int] = field(default_factory=dict)
     """Topic → records that had to wait for it at some time."""
-    dropped: dict[str, int] = field(default_factory=dict)
+    unsent: dict[str, int] = field(default_factory=dict)
     """Topic → records that were read but not sent, since it could not be written to; a later scan, or run, sends them."""
     lowered: dict[str, int] = field(default_factory=dict)
     """Topic → bytes in a batch, where batches turned out too large."""

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from shipper.errors import SourceError
 from shipper.ledger.fold import covered
-from shipper.ledger.intervals import MOST_RUNS, IntervalSet
-from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
+from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet
+from shipper.ledger.records import spark_hash
 from shipper.types import SplitId
-from shipper.worker.assign import RecordLimits, Rejection, Rows, assign
+from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign
 from shipper.worker.attempt import Committed
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, ShipOrder
@@ -43,8 +43,8 @@ class AlreadyThere:
             if split.end_known:
                 self._ends_known.add(split.id)
 
-    def add(self, key: ChunkKey, value: ChunkValue) -> None:
-        """A chunk that was committed."""
+    def add(self, chunk: Committed) -> None:
+        key, value = chunk
         there = self._intervals.setdefault((key.split, key.topic), IntervalSet())
         for first, end in covered(key.first, value):
             there.add(first, end)
@@ -55,10 +55,10 @@ class AlreadyThere:
         if value.end:
             self._ends_known.add(key.split)
 
-    def gaps(self, split: SplitId, topic: str, first: int, end: int) -> list[tuple[int, int]]:
+    def gaps(self, split: SplitId, topic: str, first: int, end: int) -> list[Interval]:
         """What of [first, end) is not in ``topic``; for no topic, the lines whose disposition the ledger does not have."""
         there = self._intervals.get((split, topic))
-        return there.gaps(first, end) if there else [(first, end)]
+        return there.gaps(first, end) if there else [Interval(first, end)]
 
     def quarantines(self, split: SplitId) -> set[str]:
         """Topics in which records of the split are in quarantine."""
@@ -109,16 +109,17 @@ class TaskShipment:
 
     def begin(self, committed: Sequence[Committed]) -> None:
         """To be called when the lanes are open. ``committed``: what is on the cluster since the run took over."""
-        for key, value in committed:
-            self._there.add(key, value)
-            if value.generation == self._order.generation:
-                self._predecessors.append(Committed(key, value))
+        for chunk in committed:
+            self._there.add(chunk)
+            if chunk.value.generation == self._order.generation:
+                self._predecessors.append(chunk)
         self._busy_since = time.monotonic()
 
     def ship(self, part: SplitSlice) -> None:
         """Hands over every record of the slice that is not on the cluster yet. Transactions are looked at between slices, so that what
         goes to quarantine shares the transaction of the records around it. Raises what made a lane fail, RecordUnshippable, SourceError."""
-        if part.split not in self._order.splits:
+        split = self._order.splits.get(part.split)
+        if split is None:
             raise SourceError(
                 "a file is not as the plan saw it: it was replaced or written to meanwhile. Run again: the plan is made anew."
             )
@@ -126,7 +127,9 @@ class TaskShipment:
             # Its rows are not shipped, nor is an end written: a file that is smaller than a slice is not shipped at all.
             self._receipt.split(part.split).records += part.rows
             return
-        for chunk in _SliceShipment(part, self._order, self._there, self._receipt, self._at_commit).missing(self._limits):
+        payload = SlicePayload(part, self._order, lambda topic: self._there.home(split.id, topic), self._at_commit)
+        shipment = _SliceShipment(part, split, payload, self._there, self._receipt)
+        for chunk in shipment.missing(assign(part, self._order, self._limits)):
             lane = None if chunk.sequence is None else chunk.sequence % self._order.lanes
             self._transactions.setdefault(lane, _Transaction()).add(chunk)
             now = time.monotonic()
@@ -154,16 +157,15 @@ class _SliceShipment:
     """What of one slice is missing. A record is sent if it is in none of the places where it could be already: the topic that it
     goes to now, and, since what goes to quarantine may have been decided otherwise earlier, a quarantine topic."""
 
-    def __init__(self, part: SplitSlice, order: ShipOrder, there: AlreadyThere, receipt: Receipt, at_commit: AtCommit) -> None:
-        self._part, self._order, self._there, self._receipt = part, order, there, receipt
+    def __init__(
+        self, part: SplitSlice, split: OrderedSplit, payload: SlicePayload, there: AlreadyThere, receipt: Receipt
+    ) -> None:
+        self._part, self._split, self._payload, self._there, self._receipt = part, split, payload, there, receipt
         self._mine = receipt.split(part.split)
-        self._split = order.splits[part.split]
-        self._payload = SlicePayload(part, order, lambda topic: there.home(self._split.id, topic), at_commit)
         quarantines = {topic: self._rows_in(topic) for topic in there.quarantines(self._split.id)}
         self._in_quarantine = {topic: rows for topic, rows in quarantines.items() if rows.any()}
 
-    def missing(self, limits: RecordLimits) -> Iterator[Chunk]:
-        found = assign(self._part, self._order, limits)
+    def missing(self, found: Assignment) -> Iterator[Chunk]:
         self._mine.records += self._part.rows
         self._mine.add_read(self._part.bytes_read)
         yield from self._drop(found.dropped)
@@ -192,7 +194,7 @@ class _SliceShipment:
         column = self._part.table.column("checksum").take(pa.array(rows)).to_numpy()
         return int(column.view(np.uint64).sum(dtype=np.uint64))
 
-    def _gaps(self, topic: str) -> list[tuple[int, int]]:
+    def _gaps(self, topic: str) -> list[Interval]:
         return self._there.gaps(self._split.id, topic, self._part.first, self._part.end)
 
     def _rows_in(self, topic: str) -> npt.NDArray[np.bool_]:
@@ -223,16 +225,14 @@ class _SliceShipment:
                 there = self._rows_in(rejection.topic)[rows]
                 self._count_already_there(rejection.topic, int(there.sum()))
                 shipped, rows = rows[there], rows[~there]
-            # Spark's checksum is of what it wants shipped. That is all that it has not given a reason itself.
-            wanted = _NO_ORDINALS if rejection.reason in self._order.reasons else rejection.rows
+            wanted = _NO_ORDINALS if rejection.found_by_spark else rejection.rows
             self._adjust(self._hashes(shipped) - self._hashes(wanted))
             self._adjust_for_bom(shipped)
             if already := len(rejection.rows) - len(rows):
                 self._mine.count_already_quarantined(rejection.reason, already)
             if len(rows):
                 new.append(replace(rejection, rows=rows))
-        if new and self._order.quarantine is not None:
-            yield from self._payload.quarantined(new, self._order.quarantine)
+        yield from self._payload.quarantined(new)
 
     def _without_quarantined(self, rows: Rows) -> tuple[Rows, list[Rows]]:
         """The rows that are in no quarantine, and those that are; which are counted as already there."""
@@ -269,13 +269,13 @@ class _SliceShipment:
         self._count_already_there(topic, already_there)
 
 
-def _parts(gaps: Sequence[tuple[int, int]], without: Rows) -> Iterator[tuple[int, int]]:
+def _parts(gaps: Sequence[Interval], without: Rows) -> Iterator[Interval]:
     """The gaps, cut so that the ledger's record of what is missing in one stays small."""
     for first, end in gaps:
         for cut in _within(without, first, end)[MOST_RUNS::MOST_RUNS].tolist():
-            yield first, cut
+            yield Interval(first, cut)
             first = cut
-        yield first, end
+        yield Interval(first, end)
 
 
 def _within(ordinals: Rows, first: int, end: int) -> Rows:

@@ -90,7 +90,7 @@ def ship_task(
     limits = TopicLimits(order.limits, client.limits)
     receipt = Receipt(task, tries_before, first_at=time.time())
     lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
-    fitting = RecordLimits(order.settings.compression, limits)
+    fitting = RecordLimits(order.settings.compression, limits, listed=order.listed, max_topics=order.max_topics)
     shipment = TaskShipment(order, fitting, receipt, submit=lanes.pool.submit, at_commit=lanes.at_commit)
     try:
         depth = max(1, min(4, _MOST_PREFETCHED_BYTES // order.chunk_size_bytes))
@@ -194,7 +194,7 @@ class TaskLanes:
         pool, receipt = self.pool, self._receipt
         receipt.lane_reopened = pool.reopened
         receipt.lanes = pool.work()
-        receipt.parked, receipt.dropped, receipt.lowered = pool.parked_records, pool.dropped(), pool.lowered
+        receipt.parked, receipt.unsent, receipt.lowered = pool.parked_records, pool.unsent(), pool.lowered
         if not self._order.settings.transactional:
             receipt.possible_duplicates = sum(work.retried_records for work in receipt.lanes)
         receipt.wire_bytes = pool.sent().wire_bytes

@@ -128,5 +128,5 @@ def test_a_connection_that_breaks_again_with_the_same_words_is_heard(new_pipe: C
         pipe.site.kafka.wait_for(producer.lost_connection, "the lane hears that its coordinator hung up", 15)
         time.sleep(3)  # it is connected again, for so long that the next error has the same words
         producer.lost_connection()
-        producer._ear.lost = False
+        producer._log_listener.lost = False
     transactions.close(lambda: soon)

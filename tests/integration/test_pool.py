@@ -105,7 +105,7 @@ def test_a_topic_that_never_comes_is_given_up_and_named(ledger: Ledger) -> None:
         with pytest.raises(TopicMissing, match=r"nowhere.*metadata_wait"):
             pool.raise_given_up()
     assert [c.label for c in pool.delivered] == ["a"]
-    assert pool.dropped() == {"nowhere": 100}
+    assert pool.unsent() == {"nowhere": 100}
 
 
 def test_memory_for_parked_chunks_is_bounded_while_others_flow(ledger: Ledger) -> None:
@@ -117,7 +117,7 @@ def test_memory_for_parked_chunks_is_bounded_while_others_flow(ledger: Ledger) -
             pool.submit([chunk("flows", f"f{n}"), chunk("absent", f"a{n}")])
             assert sum(pool.parked().values()) * 20 <= 10_000
         pool.drain()
-    assert pool.dropped() == {"absent": 3000}
+    assert pool.unsent() == {"absent": 3000}
     assert len([c for c in pool.delivered if c.topic == "flows"]) == 30
 
 
@@ -138,7 +138,7 @@ def test_a_topic_that_is_there_is_not_dropped_while_the_cluster_has_yet_to_say_s
         for n in range(30):
             pool.submit([chunk("known", f"k{n}"), chunk("slow", f"s{n}")])
         pool.drain()
-    assert pool.dropped() == {}
+    assert pool.unsent() == {}
     assert len(pool.delivered) == 60
 
 
@@ -188,7 +188,7 @@ def test_a_topic_that_stays_forbidden_is_refused_long_before_the_metadata_wait_a
     assert time.monotonic() - began < 60
     assert not caught.value.retriable
     assert [c.label for c in pool.delivered] == ["a"]
-    assert pool.dropped() == {"forbidden": 100}
+    assert pool.unsent() == {"forbidden": 100}
 
 
 def only_a_splits_end() -> Chunk:

@@ -33,7 +33,7 @@ def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(
         pool.drain()
         with pytest.raises(TopicMissing, match=r"narrow: it has 1 partitions, and none of 3, 4 \(`delivery.partitions`\)"):
             pool.raise_given_up()
-    assert pool.dropped() == {"narrow": 400}
+    assert pool.unsent() == {"narrow": 400}
     assert pool.parked_records == {"narrow": 400}, "each is parked once, not at every turn"
     assert [len(read_committed(ledger.cluster.bootstrap, "wide", p)) > 0 for p in range(5)] == [False, False, False, True, True]
 
@@ -78,7 +78,7 @@ def test_nothing_of_a_file_overtakes_what_found_no_room_in_the_parking(ledger: L
             for chunks in files.values():
                 pool.submit([chunks[number]])
             if number == 20:
-                assert pool.dropped()["back"] > 0
+                assert pool.unsent()["back"] > 0
                 ledger.create(back=4)
                 wait_until(lambda: not pool.parked())
         pool.drain()
@@ -89,7 +89,7 @@ def test_nothing_of_a_file_overtakes_what_found_no_room_in_the_parking(ledger: L
         (found,) = filter(None, mine)
         assert 0 < len(found) < len(content)
         assert found == content[: len(found)]
-    assert pool.dropped() == {"back": sum(map(len, contents.values())) - sum(map(len, there))}
+    assert pool.unsent() == {"back": sum(map(len, contents.values())) - sum(map(len, there))}
 
 
 def test_a_file_goes_on_in_the_partition_where_it_began(ledger: Ledger) -> None:

@@ -10,7 +10,7 @@ from shipper_tools.testing.memory_log import MemoryLog
 from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
 from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, SourceError
-from shipper.ledger.codec import decode, encode_chunk, encode_dropped, encode_generation, encode_lease
+from shipper.ledger.codec import decode, encode_chunk, encode_generation, encode_lease, encode_passed_over
 from shipper.ledger.control import Control
 from shipper.ledger.inventory import Inventory, entries, figures, findings
 from shipper.ledger.log import LedgerLog
@@ -22,11 +22,11 @@ from shipper.ledger.records import (
     MOST_TASKS,
     ChunkKey,
     ChunkValue,
-    Dropped,
     Generation,
     Lease,
+    PassedOver,
 )
-from shipper.types import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 FILE = FileId("file:/logs/a", 10, 5)
@@ -141,15 +141,17 @@ class TestPassedOver:
     def good(self, **fields):
         return encode_chunk("web", ChunkKey(SplitId(FILE, 0), 0, "t"), VALUE)
 
-    def dropped(self, partition, offset):
-        return encode_dropped("web", partition, offset, Dropped("ann", "2026-11-22T00:00:00Z", "a test", "r"))
+    def passed_over(self, partition, offset):
+        return encode_passed_over(
+            "web", PartitionOffset(partition, offset), PassedOver("ann", "2026-11-22T00:00:00Z", "a test", "r")
+        )
 
     def test_a_foreign_record_stops_every_reader_until_somebody_signs_it_off(self):
         log, ledger = self.ledger(self.good(), (b"hello", b"{}"))
         for read in (lambda: ledger.state(wait_seconds=None), lambda: ledger.chunks(0, wait_seconds=None)):
             with pytest.raises(LedgerDamaged, match=r"cluster c: topic _shipper\.web.* 1:1: .*--drop 1:1 "):
                 read()
-        log.append("t", CONTROL, [self.dropped(CHUNKS, 1)])
+        log.append("t", CONTROL, [self.passed_over(CHUNKS, 1)])
         assert len(ledger.state(wait_seconds=None).chunks.splits) == 1
         assert len(ledger.chunks(0, wait_seconds=None)) == 1
 
@@ -157,11 +159,11 @@ class TestPassedOver:
         log, ledger = self.ledger(control=[(b"hello", b"{}"), encode_generation("web", Generation("r", 2, 2))])
         with pytest.raises(LedgerDamaged):
             ledger.control()
-        log.append("t", CONTROL, [self.dropped(CONTROL, 0)])
+        log.append("t", CONTROL, [self.passed_over(CONTROL, 0)])
         assert ledger.control().to_fence("c") == {"c": (2, 2)}
 
     def test_a_record_that_can_be_read_is_never_passed_over(self):
-        _, ledger = self.ledger(self.good(), control=[self.dropped(CHUNKS, 0)])
+        _, ledger = self.ledger(self.good(), control=[self.passed_over(CHUNKS, 0)])
         assert len(ledger.state(wait_seconds=None).chunks.splits) == 1
 
     def test_a_record_in_the_wrong_partition_is_damage(self):

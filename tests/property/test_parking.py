@@ -78,5 +78,5 @@ def test_nothing_overtakes_and_nothing_vanishes(events):
             # Sent, then waiting, then dropped: each a run of its own, so that a later scan goes on where this one ended.
             assert [one.serial for one in of_all][: len(mine) + len(waiting)] == mine + sorted(waiting)
     there = Counter(one.topic for one in [*sent, *parking.waiting()])
-    assert there + Counter(parking.dropped) == Counter(one.topic for one in submitted)
+    assert there + Counter(parking.unsent) == Counter(one.topic for one in submitted)
     assert parking.bytes == sum(one.size_bytes for one in parking.waiting())

@@ -5,7 +5,6 @@ import pytest
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.plan_result import PlannedFile
 from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import reconcile
@@ -38,8 +37,8 @@ def ship(**fields):
     return ShipResult(cluster="c", pipeline="p", run_id="r", generation=OURS, **times, **fields)
 
 
-def planned(file):
-    return file, PlannedFile(path=file.path, size_bytes=100, modified_ms=1, splits=1)
+def planned(*files):
+    return {file.path: file for file in files}
 
 
 def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
@@ -88,7 +87,7 @@ def test_a_sum_that_closes_in_every_place():
     )  # fmt: skip
     found = reconcile(
         result,
-        [planned(A), planned(B)],
+        planned(A, B),
         ledger(
             (A, 0, 0, "t", value(0, 10, generation=EARLIER)),
             (A, 0, 10, "t", value(10, 34, 20)),
@@ -112,19 +111,19 @@ def test_a_sum_that_closes_in_every_place():
 
 
 def test_a_filter_rule_that_spark_did_not_observe_has_no_figure_to_compare():
-    found = reconcile(ship(read=3, filtered={"health": 3}), [], ledger())
+    found = reconcile(ship(read=3, filtered={"health": 3}), {}, ledger())
     (rule,) = [one for one in found.sums if one.name == "filtered: health"]
     assert [figure.value for figure in rule.figures] == [3, 0, None]
 
 
 def test_a_topic_that_only_the_ledger_knows_is_held_against_nothing():
-    found = reconcile(ship(), [planned(A)], ledger((A, 0, 0, "stray", value(0, 3, end=True))))
+    found = reconcile(ship(), planned(A), ledger((A, 0, 0, "stray", value(0, 3, end=True))))
     (sent,) = [one for one in found.sums if one.name == "stray"]
     assert [figure.value for figure in sent.figures] == [0, 3]
 
 
 def test_a_file_that_the_plan_does_not_know_has_no_figure_in_the_ledger():
-    found = reconcile(ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), [planned(A)], ledger())
+    found = reconcile(ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), planned(A), ledger())
     assert any(figure.value is None for one in found.files for figure in one.figures)
 
 
@@ -136,13 +135,13 @@ def test_sparks_checksum_and_what_the_tasks_added_is_the_ledgers(added):
         read=10, checksum=write_checksum(spark), checksum_added=write_checksum(added),
         files=[FileAccount(path="/a", records=10, delivered=10, before=0, checksums={"t": write_checksum(sent)})],
     )  # fmt: skip
-    found = reconcile(result, [planned(A)], ledger((A, 0, 0, "t", value(0, 10, checksum=sent, end=True))))
+    found = reconcile(result, planned(A), ledger((A, 0, 0, "t", value(0, 10, checksum=sent, end=True))))
     assert {figure.value for figure in found.checksums[0].figures} == {write_checksum(sent)}
     assert {figure.value for figure in found.file_checksums[0].figures} == {write_checksum(sent)}
 
 
 def test_a_checksum_that_was_not_asked_for_has_no_figure_unless_nothing_was_read():
-    read = reconcile(ship(read=1, files=[FileAccount(path="/a", records=1, delivered=1, before=0)]), [planned(A)], ledger())
+    read = reconcile(ship(read=1, files=[FileAccount(path="/a", records=1, delivered=1, before=0)]), planned(A), ledger())
     assert read.checksums[0].figures[0].value is None
-    idle = reconcile(ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]), [planned(A)], ledger())
+    idle = reconcile(ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]), planned(A), ledger())
     assert idle.checksums[0].figures[0].value == write_checksum(0)

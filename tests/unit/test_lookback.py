@@ -18,7 +18,7 @@ def modified(milliseconds: int, *, open: bool = False) -> ListedFile:
 
 
 def test_a_file_is_of_the_window_in_which_it_was_last_modified():
-    back = LookBack(HOURS, {}, [(hour, frozenset({str(hour)})) for hour in HOURS], {"c": MIDNIGHT}, by_modified=True)
+    back = LookBack(HOURS, {}, {hour: frozenset({str(hour)}) for hour in HOURS}, {"c": MIDNIGHT}, by_modified=True)
     hour = 3_600_000
     first, last, second, third = (modified(at) for at in (0, hour - 1, hour, 3 * hour - 1))
     own = modified(3 * hour)
@@ -31,9 +31,9 @@ def test_a_file_is_of_the_window_in_which_it_was_last_modified():
 def test_an_open_file_is_of_the_window_in_which_it_will_be_closed_if_that_decides_and_of_its_folders_if_they_do():
     file = modified(1, open=True)
     left = [NotTaken(file, "open for writing, says HDFS", "open")]
-    by_modified = LookBack(HOURS, {}, [], {"c": MIDNIGHT}, by_modified=True)
+    by_modified = LookBack(HOURS, {}, {}, {"c": MIDNIGHT}, by_modified=True)
     by_modified.take([], left)
     assert by_modified.left_out == []
-    by_path = LookBack(HOURS, {"": HOURS[0]}, [], {"c": MIDNIGHT})
+    by_path = LookBack(HOURS, {"": HOURS[0]}, {}, {"c": MIDNIGHT})
     by_path.take([], left)
     assert [(found.reason, found.window) for found in by_path.left_out] == [("open for writing, says HDFS", str(HOURS[0]))]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from shipper.kafka.outcomes import NOT_HERE, OTHERWISE, TABLE, Action, Outcome, outcomes_page, ruling_on
+from shipper.kafka.outcomes import NOT_HERE, OTHERWISE, TABLE, Action, TransactionOutcome, outcomes_page, ruling_on
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "outcomes.md"
 #: Every name that librdkafka gives to an error.
@@ -21,13 +21,13 @@ def test_every_error_of_librdkafka_is_in_the_table_or_said_to_come_from_elsewher
 
 
 def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger() -> None:
-    assert {ruling.outcome for ruling in TABLE.values()} == {Outcome.NOT_DELIVERED, Outcome.UNKNOWN}
+    assert {ruling.outcome for ruling in TABLE.values()} == {TransactionOutcome.NOT_DELIVERED, TransactionOutcome.UNKNOWN}
     assert ruling_on("SOMETHING_NEW") is OTHERWISE
-    assert (OTHERWISE.outcome, OTHERWISE.action) == (Outcome.UNKNOWN, Action.REOPEN)
+    assert (OTHERWISE.outcome, OTHERWISE.action) == (TransactionOutcome.UNKNOWN, Action.REOPEN)
 
 
 def test_what_fails_at_once_is_certainly_not_delivered() -> None:
-    assert all(ruling.outcome is Outcome.NOT_DELIVERED for ruling in TABLE.values() if ruling.action is Action.FAIL)
+    assert all(ruling.outcome is TransactionOutcome.NOT_DELIVERED for ruling in TABLE.values() if ruling.action is Action.FAIL)
 
 
 @pytest.mark.parametrize("action", list(Action))

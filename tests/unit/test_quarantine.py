@@ -24,7 +24,7 @@ from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords
 from shipper.ledger.inventory import Inventory, absent_topics, entries, findings
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
-from shipper.ledger.records import ChunkKey, ChunkValue, Replay, ReplayKey, Void
+from shipper.ledger.records import ChunkKey, ChunkValue, QuarantineReplay, ReplayKey, Void
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
@@ -192,7 +192,7 @@ SPLIT = SplitId(FILE, 0)
 GOOD = ChunkValue(10, True, 5, 50, 0, "d", 3, "run-1", WINDOW, without="2,4-5")
 BAD = ChunkValue(6, False, 3, 30, 0, "d", 3, "run-1", WINDOW, reasons={"too_large": 1, "unparseable": 2}, ordinals="2,4-5")
 DROPPED = ChunkValue(10, False, 2, 0, 0, "d", 3, "run-1", WINDOW, filtered={"health": 2})
-REPLAY = Replay("t", 5, 9, 11, "replay-1", WINDOW)
+REPLAY = QuarantineReplay("t", 5, 9, 11, "replay-1", WINDOW)
 
 
 def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
@@ -202,7 +202,7 @@ def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
     return LedgerRecords(FileRecords("web").feed(log), [], Control("web"), 0, len(log))
 
 
-def replayed(ordinal: int, value: Replay = REPLAY) -> tuple[bytes, bytes]:
+def replayed(ordinal: int, value: QuarantineReplay = REPLAY) -> tuple[bytes, bytes]:
     return encode_replay("web", ReplayKey(SPLIT, ordinal), value)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev.certificates import Authority, Certified
 
-from shipper.kafka.tls import Refused, handshake, hosts_and_ports, is_tls, login_settings, why_refused
+from shipper.kafka.tls import HandshakeFailed, handshake, hosts_and_ports, is_tls, login_settings, why_refused
 
 
 @contextmanager
@@ -68,40 +68,40 @@ def test_a_right_certificate_is_shown_with_its_end(authority: Authority) -> None
 
 def test_each_wrong_certificate_is_named_with_what_to_do(authority: Authority, tmp_path: Path) -> None:
     expired = authority.issue("expired", ends=dt.timedelta(days=-1))
-    with listener(expired) as port, pytest.raises(Refused, match="has expired") as caught:
+    with listener(expired) as port, pytest.raises(HandshakeFailed, match="has expired") as caught:
         handshake(settings(authority), "127.0.0.1", port, 10)
     assert caught.value.final
     with listener(authority.issue("stranger", hosts=("elsewhere.example",))) as port:
-        with pytest.raises(Refused, match=r"is not for 127\.0\.0\.1: name the brokers in `bootstrap`"):
+        with pytest.raises(HandshakeFailed, match=r"is not for 127\.0\.0\.1: name the brokers in `bootstrap`"):
             handshake(settings(authority), "127.0.0.1", port, 10)
         nameless = {**settings(authority), "ssl.endpoint.identification.algorithm": "none"}
         assert handshake(nameless, "127.0.0.1", port, 10) is not None
     other = Authority(tmp_path / "other")
     with listener(authority.issue("broker")) as port:
-        with pytest.raises(Refused, match=r"`ssl\.ca\.location`"):
+        with pytest.raises(HandshakeFailed, match=r"`ssl\.ca\.location`"):
             handshake(settings(other), "127.0.0.1", port, 10)
         assert "`ssl.ca.location`" in str(why_refused(settings(other), f"127.0.0.1:{port}", 10))
         assert why_refused(settings(authority), f"127.0.0.1:1,127.0.0.1:{port}", 10) is None
-    with pytest.raises(Refused, match=r"`ssl\.ca\.location`.* cannot be used"):
+    with pytest.raises(HandshakeFailed, match=r"`ssl\.ca\.location`.* cannot be used"):
         handshake(settings(authority, **{"ssl.ca.location": "/nowhere/ca.pem"}), "127.0.0.1", port, 10)
 
 
 def test_a_listener_that_wants_a_certificate_says_so_and_takes_one(authority: Authority) -> None:
     own = authority.issue("client", hosts=())
     with listener(authority.issue("broker"), authority.certificate) as port:
-        with pytest.raises(Refused, match=r"certificate is wanted .*`ssl\.certificate\.location`"):
+        with pytest.raises(HandshakeFailed, match=r"certificate is wanted .*`ssl\.certificate\.location`"):
             handshake(settings(authority), "127.0.0.1", port, 10)
         mine = {"ssl.certificate.location": str(own.certificate), "ssl.key.location": str(own.key)}
         assert handshake(settings(authority, **mine), "127.0.0.1", port, 10) is not None
         other = authority.issue("other", hosts=())
-        with pytest.raises(Refused, match="do they belong together"):
+        with pytest.raises(HandshakeFailed, match="do they belong together"):
             handshake(settings(authority, **{**mine, "ssl.key.location": str(other.key)}), "127.0.0.1", port, 10)
 
 
 def test_a_port_without_tls_is_told_and_is_not_for_ever(authority: Authority) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(Refused, match="says nothing to a TLS handshake") as caught:
+        with pytest.raises(HandshakeFailed, match="says nothing to a TLS handshake") as caught:
             handshake(settings(authority), "127.0.0.1", port, 0.5)
         assert not caught.value.final
         assert why_refused(settings(authority), f"127.0.0.1:{port}", 0.5) is None

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Generator, Iterable
 
 from shipper.errors import OutcomeUnknown
-from shipper.kafka.admin import LogFacts
+from shipper.kafka.admin import LogFacts, TopicIds
 from shipper.types import LogRecord
 
 _BATCH_RECORDS = 7
@@ -64,8 +64,8 @@ class MemoryLog:
     def log_facts(self, topic: str) -> LogFacts:
         return LogFacts("memory", self.topic_id, [0] * self._partitions, list(self._ends))
 
-    def topic_ids(self, topic: str) -> tuple[str, str]:
-        return "memory", self.topic_id
+    def topic_ids(self, topic: str) -> TopicIds:
+        return TopicIds("memory", self.topic_id)
 
     def end_offset(self, topic: str, partition: int) -> int:
         return self._ends[partition]
