@@ -112,7 +112,11 @@ class Person:
         self.page = self.context.new_page()
         self.problems: list[str] = []
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("console", lambda said: self.problems.append(said.text) if "shipper/" in said.location["url"] else None)
+        self.page.on("console", self._said)
+
+    def _said(self, message: Any) -> None:
+        if message.type == "error" and "/shipper/" in message.location["url"]:
+            self.problems.append(message.text)
 
     def api(self, method: str, path: str, body: Any = None) -> Any:
         return self.context.request.fetch(f"{self.url}/api/v2/{path}", method=method, data=body)
@@ -135,11 +139,12 @@ def rows(frame: Any) -> list[str]:
 
 
 def open_window(frame: Any, pipeline: str, words: str) -> None:
-    """By keyboard, from the last window backwards to the one that is not shipped and whose state has these words."""
+    """By keyboard, from the first window on to the one that is not shipped and whose state has these words."""
     strip = frame.locator(f'tr[data-pipeline="{pipeline}"] .strip')
     strip.focus()
+    strip.press("Home")
     for _ in range(10):
-        strip.press("p")
+        strip.press("n")
         if words in strip.get_attribute("aria-valuetext"):
             break
     strip.press("Enter")
@@ -174,7 +179,7 @@ def find_in_the_menu(admin: Person, pictures: Path) -> None:
     frame = admin.page.frame_locator("iframe")
     frame.locator("#rows tr").first.wait_for()
     assert rows(frame) == ["audit", "web"]
-    assert admin.page.url.endswith("/plugin/shipments")
+    assert "/plugin/shipments" in admin.page.url
     frame = admin.shipments("dags/web/plugin/dag-shipments")
     assert rows(frame) == ["web"]
     admin.picture(pictures, "airflow-dag")
@@ -182,8 +187,9 @@ def find_in_the_menu(admin: Person, pictures: Path) -> None:
 
 def earlier(frame: Any) -> None:
     """To the days that the reports are of."""
+    frame.locator("#grid:not([aria-busy])").wait_for()
     frame.locator("#range").select_option("30")
-    frame.locator("#rows tr").first.wait_for()
+    frame.locator("#grid:not([aria-busy])").wait_for()
 
 
 def follow_links(admin: Person, pictures: Path) -> None:
@@ -246,7 +252,7 @@ def ship_a_window(admin: Person, spark: FakeSpark, pictures: Path) -> None:
     assert run["conf"] == {**window, "clusters": ["far"]}
     wait_for(lambda: any(call["step"] == "ship:far" and call["window"].startswith("2026-11-01T02") for call in spark.calls))
     said.get_by_role("link", name="Run in Airflow").click()
-    admin.page.wait_for_url(f"**/dags/web/runs/{run['dag_run_id']}**")
+    admin.page.wait_for_url("**/dags/web/runs/manual__**")
     assert {call["step"] for call in spark.calls if call["window"].startswith("2026-11-01T02")} >= {"plan", "ship:far"}
     assert not [call for call in spark.calls if call["window"].startswith("2026-11-01T02") and call["step"] == "ship:near"]
 
@@ -275,6 +281,12 @@ def backfill(admin: Person, spark: FakeSpark, pictures: Path) -> None:
         }
 
     wait_for(shipped)
+    # What was asked for by hand and what was backfilled are runs over the same window.
+    frame = admin.shipments()
+    earlier(frame)
+    open_window(frame, "web", "failed")
+    for kind in ("manual", "backfill"):
+        frame.get_by_role("link", name=f"Run in Airflow ({kind}").wait_for()
     made = [run for run in runs_of(admin) if run["run_type"] == "backfill"]
     assert sorted(run["logical_date"] for run in made) == [f"2026-11-01T{hour:02}:00:00Z" for hour in (2, 3, 4)]
 

@@ -73,10 +73,8 @@ function render() {
   unseen = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) { unseen.unobserve(entry.target); paint(entry.target.strip); }
   }, { rootMargin: "400px" });
-  by("rows").replaceChildren(...shown.map(tableRow));
-  const first = document.querySelector(".strip");
-  if (first) first.tabIndex = 0;
-  for (const row of by("rows").rows) unseen.observe(row);
+  by("rows").replaceChildren(...shown.map((row) => (row.element ??= tableRow(row)))); // searching and sorting make none anew
+  shown.forEach(({ element }, i) => { element.strip.tabIndex = i ? -1 : 0; unseen.observe(element); });
   drawAxis();
   sumUp();
   if (kept) focusAgain(kept);

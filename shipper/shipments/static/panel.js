@@ -157,7 +157,8 @@ function links(pipeline, found) {
   if (data?.airflow) {
     const dag = `${data.airflow}dags/${encodeURIComponent(pipeline)}`;
     list.append(outside(dag, "DAG in Airflow"));
-    if (found) airflowRun(pipeline, found).then((run) => run && list.append(outside(`${dag}/runs/${encodeURIComponent(run)}`, "Run in Airflow")));
+    if (found) airflowRuns(pipeline, found).then((runs) => list.append(...runs.map((run) =>
+      outside(`${dag}/runs/${encodeURIComponent(run.dag_run_id)}`, `Run in Airflow (${run.run_type}, ${run.state})`))));
   }
   return list.childNodes.length ? list : null;
 }
@@ -173,11 +174,14 @@ function outside(address, words) {
   return link;
 }
 
-/** Id of Airflow's run whose data interval the window is, by Airflow's own API with the person's own rights; null if there is none. */
-async function airflowRun(pipeline, found) {
-  try {
-    const about = { logical_date_gte: iso(found.start), logical_date_lte: iso(found.start), limit: 1 };
-    const runs = await ask(`${data.airflow}api/v2/dags/${encodeURIComponent(pipeline)}/dagRuns`, about);
-    return runs.dag_runs[0]?.dag_run_id ?? null;
-  } catch { return null; }
+/** Airflow's runs whose data interval the window is, and those that were asked for it, the latest first: by Airflow's own API with the person's own
+    rights. None if it cannot be asked. */
+async function airflowRuns(pipeline, found) {
+  const address = `${data.airflow}api/v2/dags/${encodeURIComponent(pipeline)}/dagRuns`, same = (text, at) => Date.parse(text) === at * 1000;
+  const asked = async (about) => { try { return (await ask(address, about)).dag_runs; } catch { return []; } };
+  const [interval, wanted] = await Promise.all([
+    asked({ logical_date_gte: iso(found.start), logical_date_lte: iso(found.start), limit: 1 }),
+    asked({ conf_contains: iso(found.start).slice(0, 19), order_by: "-run_after", limit: 20 }),
+  ]);
+  return [...wanted.filter(({ conf }) => same(conf.window_start, found.start) && same(conf.window_end, found.end)).slice(0, 3), ...interval];
 }
