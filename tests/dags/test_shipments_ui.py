@@ -4,6 +4,7 @@ role; and what its buttons make Airflow do. The Spark side is a stand-in, and wh
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import http.client
 import json
 import os
@@ -25,7 +26,8 @@ from test_scheduler import wait_for
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.report.run_folder import RunFolder
-from shipper.shipments.feed import feed
+from shipper.shipments.feed import begin, feed
+from shipper.windows.window import Window
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
@@ -151,7 +153,9 @@ def open_window(frame: Any, pipeline: str, words: str) -> None:
     frame.locator("#panel h3").first.wait_for()
 
 
-def test_people_see_and_do_in_airflow_what_their_role_lets_them(standalone: Airflow, spark: FakeSpark, tmp_path: Path) -> None:
+def test_people_see_and_do_in_airflow_what_their_role_lets_them(
+    standalone: Airflow, spark: FakeSpark, config: Config, tmp_path: Path
+) -> None:
     """One Airflow for all of it, since it takes half a minute to start."""
     with playwright.sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -163,7 +167,7 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(standalone: Airf
             only_look(Person(chromium, standalone.url, "viewer"), tmp_path)
             with rights_dag_by_dag(standalone) as url:
                 see_one_dag(Person(chromium, url, "web_only"))
-            ship_a_window(admin, spark, tmp_path)
+            ship_a_window(admin, spark, config, tmp_path)
             backfill(admin, spark, tmp_path)
             look_at_it(chromium, standalone, tmp_path)
             assert admin.problems == []
@@ -233,7 +237,7 @@ def see_one_dag(person: Person) -> None:
     assert person.problems == []
 
 
-def ship_a_window(admin: Person, spark: FakeSpark, pictures: Path) -> None:
+def ship_a_window(admin: Person, spark: FakeSpark, config: Config, pictures: Path) -> None:
     frame = admin.shipments()
     earlier(frame)
     open_window(frame, "web", "failed")
@@ -251,10 +255,22 @@ def ship_a_window(admin: Person, spark: FakeSpark, pictures: Path) -> None:
     window = {"window_start": "2026-11-01T02:00:00Z", "window_end": "2026-11-01T03:00:00Z"}
     assert run["conf"] == {**window, "clusters": ["far"]}
     wait_for(lambda: any(call["step"] == "ship:far" and call["window"].startswith("2026-11-01T02") for call in spark.calls))
+    follow_the_run(frame, config, pictures)
     said.get_by_role("link", name="Run in Airflow").click()
     admin.page.wait_for_url("**/dags/web/runs/manual__**")
     assert {call["step"] for call in spark.calls if call["window"].startswith("2026-11-01T02")} >= {"plan", "ship:far"}
     assert not [call for call in spark.calls if call["window"].startswith("2026-11-01T02") and call["step"] == "ship:near"]
+
+
+def follow_the_run(frame: Any, config: Config, folder: Path) -> None:
+    """Under the dialog the window is looked at on. (The index is told here what the steps of a real run tell it.)"""
+    pipeline, runs = load_pipeline(config.folder, "web", EVERYTHING), str(folder / "runs")
+    report = run_report(2, "r9", "web", after=1, failed=("far",))
+    begin(config.folder, pipeline, runs, Window(report.window_start, report.window_end), "r9", dt.datetime.now(dt.UTC))
+    frame.locator("#live", has_text="Run r9 began").wait_for()
+    feed(config.folder, pipeline, runs, report)
+    frame.locator("#live", has_not_text="Run r9 began").wait_for(state="attached")
+    frame.locator('#panel [aria-label="Runs over this window"]', has_text="r9").wait_for(state="attached")
 
 
 def runs_of(admin: Person) -> list[dict[str, Any]]:

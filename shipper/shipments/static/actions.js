@@ -112,7 +112,7 @@ function proposeRun(about, dry) {
     title, says: [`Starts a run of the DAG ${about.pipeline} over this window.`, effect, waits], fields: clusters ? [clusters] : [], request,
     verb: dry ? "Start the dry run" : "Ship the window",
     done: (run) => {
-      watchUntil = Date.now() + 600000;
+      watchForRun();
       return [make("p", {}, `Airflow has taken it: run ${run.dag_run_id} is ${run.state}.`), outside(`${dagOf(about)}/runs/${encodeURIComponent(run.dag_run_id)}`, "Run in Airflow")];
     },
   });

@@ -48,6 +48,7 @@ async function openList(row) {
 /** Until when a window is asked for anew although nothing of it is under way: a run was started, and has not begun. */
 let watchUntil = 0;
 let watching = 0;
+let looking = null;
 
 async function openWindow(pipeline, cell, run) {
   clearTimeout(watching);
@@ -68,6 +69,7 @@ async function openWindow(pipeline, cell, run) {
 /** While a run is under way its figures follow, and nothing else moves; when it is over, all is shown anew. */
 function watch(found, query) {
   const address = view.window, runs = (one) => JSON.stringify([one.begun.map((run) => run.run_id), one.runs.map((run) => [run.run_id, run.ended])]);
+  looking = [found, query];
   if (!found.begun.length && Date.now() > watchUntil) return;
   watching = setTimeout(async () => {
     let now = found;
@@ -79,6 +81,12 @@ function watch(found, query) {
     } else by("live")?.replaceChildren(...liveParts(now));
     watch(now, query);
   }, 3000);
+}
+
+function watchForRun() {
+  watchUntil = Date.now() + 600000;
+  clearTimeout(watching);
+  if (looking) watch(...looking);
 }
 
 function windowParts(found) {
