@@ -61,6 +61,7 @@ warm: setup  ## A broker and a JVM that stay, for the tests that you run in anot
 
 long: setup  ## The integration tests that `make test` leaves out, to end in time
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
+	$(PYTEST) tests/dags/test_shipments_ui.py
 
 nightly: long faults chaos drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 

@@ -45,6 +45,11 @@ class PersonsRights:
             method="GET", access_entity=DagAccessEntity.TASK_LOGS, details=_dag(pipeline), user=self._user
         )
 
+    def may_run(self, pipeline: str) -> bool:
+        return self._manager.is_authorized_dag(
+            method="POST", access_entity=DagAccessEntity.RUN, details=_dag(pipeline), user=self._user
+        )
+
 
 def _dag(pipeline: str) -> DagDetails:
     return DagDetails(id=pipeline, team_name=DagModel.get_team_name(pipeline))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import threading
 import time
@@ -13,6 +14,7 @@ from shipper.errors import DeliveryError, ShipperError
 from shipper.ledger.codec import decode
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.report.progress import ShipProgress
 from shipper.terminal import say
 from shipper.worker.order import ShipOrder
 
@@ -40,7 +42,9 @@ class Progress:
         superseded: threading.Event,
         stop_job: Callable[[], object],
         read_so_far: ReadSoFar = lambda: None,
+        tell: Callable[[ShipProgress], object] = lambda progress: None,
     ) -> None:
+        """``tell``: gets the figures every five seconds, and must return at once."""
         self._ledger = ledger
         self._order = order
         self._superseded = superseded
@@ -54,6 +58,10 @@ class Progress:
         self._parked: tuple[str, ...] = ()
         self._ended: set[object] = set()
         self._read_so_far = read_so_far
+        self._tell = tell
+        self._began = dt.datetime.now(dt.UTC)
+        self._told_before = (0.0, 0)
+        """Seconds since the beginning and records, of the figures that were told last."""
         self._was_read: object = None
         self._moved_at = time.monotonic()
         self.stalled: DeliveryError | None = None
@@ -119,6 +127,7 @@ class Progress:
         except ShipperError as error:
             say(f"{self._order.cluster}: progress cannot be read right now: {error}")
             return
+        self._tell(self._figures(seconds))
         if not self._records and not self._ended:
             if seconds >= self._silent_until:
                 self._silent_until = seconds + _SILENT_SECONDS
@@ -135,6 +144,21 @@ class Progress:
         say(
             f"{self._order.cluster}: {self._records:,} records ({format_bytes(self._bytes)}), {share:.0%} of {len(self._order.splits)} "
             f"splits, {rate:,.0f} records/s, {format_bytes(self._wire_bytes / seconds)}/s on the wire{eta}{parked}"
+        )
+
+    def _figures(self, seconds: float) -> ShipProgress:
+        (before, records), self._told_before = self._told_before, (seconds, self._records)
+        return ShipProgress(
+            cluster=self._order.cluster,
+            began=self._began,
+            at=self._began + dt.timedelta(seconds=seconds),
+            records=self._records,
+            bytes=self._bytes,
+            wire_bytes=self._wire_bytes,
+            records_per_second=(self._records - records) / max(0.001, seconds - before),
+            splits=len(self._order.splits),
+            splits_done=len(self._ended),
+            parked=self._parked,
         )
 
     def _read(self) -> None:

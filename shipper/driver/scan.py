@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shipper.config.cluster import Cluster
+from shipper.driver.context import RunContext
 from shipper.driver.engine import Engine, Scan
 from shipper.driver.progress import Progress
 from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
 from shipper.report.plan_result import PlannedFile
+from shipper.report.progress import ProgressFile
 from shipper.worker.order import ShipOrder
 from shipper.worker.sealed import unsealed
 
 
 def scan(
-    engine: Engine, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *,
+    context: RunContext, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *,
     long_lines: bool,
 ) -> Scan:  # fmt: skip
     """Runs the job. Never raises: what is committed must be accounted for, whatever happened. The job is stopped when the lease's run is
-    superseded, or when nothing moves any more."""
-    found, stalled = Scan(), None
+    superseded, or when nothing moves any more. How far it has come is in the run's folder meanwhile."""
+    engine, found, stalled = context.engine, Scan(), None
     try:
         job = engine.job(order, cluster, files, long_lines=long_lines)
-        progress = Progress(ledger, order, lease.superseded, job.stop, job.read_so_far)
+        file = ProgressFile(context.folder, cluster.name)
+        progress = Progress(ledger, order, lease.superseded, job.stop, job.read_so_far, file.tell)
         try:
-            with progress:
+            with file, progress:
                 job.run(found)
         finally:
             stalled = progress.stalled

@@ -337,7 +337,7 @@ class ClusterShip:
             order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files)
         phases, began = context.phases, time.time()
         with phases("shipping"):
-            found = scan(context.engine, self._ledger, self._lease, order, self._cluster, files, long_lines=self._plan.long_lines)
+            found = scan(context, self._ledger, self._lease, order, self._cluster, files, long_lines=self._plan.long_lines)
         if first := min((receipt.first_at for receipt in found.receipts if receipt.first_at), default=0.0):
             phases.move(first - began, of="shipping", to="starting tasks")
         return found

@@ -7,6 +7,7 @@
         gate_source.json                GateResult
         ship.{cluster}.json             ShipResult
         gate_delivery.{cluster}.json    GateResult
+        progress.{cluster}.json         ShipProgress, only while the ship runs
         report.json  report.html        RunReport, and the page for people
 
 A step reads its predecessors' results and nothing else. Each result names its run, so that one left over from an
@@ -171,6 +172,13 @@ class RunFolder:
                 return bytes(fs.cat_file(path)).decode()
             except (FileNotFoundError, NotADirectoryError):
                 return None
+
+    def remove(self, name: str) -> None:
+        """Nothing happens if there is no such file. Raises StepResultError."""
+        with self._reached():
+            fs, path = fsspec.core.url_to_fs(self.path(name))
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(path)
 
     def write(self, name: str, result: StepResult) -> str:
         return self.write_text(f"{name}.json", result.model_dump_json(indent=1) + "\n")

@@ -3,9 +3,12 @@
 ::
 
     shipments                              the page
-    page.css  words.js  panel.js  page.js  what it is made of
+    page.css  words.js  panel.js           what it is made of
+      cluster.js  actions.js  page.js
     api/grid?start=&end=&cluster=          the windows of all pipelines that may be seen
     api/window?pipeline=&window=&run=      one window
+    api/pipeline?pipeline=                 what may be done with a pipeline
+    api/cluster?cluster=&start=&end=       what arrived on a cluster
     api/report/PIPELINE/WINDOW/RUN         a run's own page
 
 All addresses are relative to one another, so that the page works below any prefix. A report is found by the names of its pipeline, window and
@@ -28,6 +31,7 @@ import fsspec
 
 from shipper.errors import ShipperError, UsageError
 from shipper.report.run_folder import RunFolder
+from shipper.shipments.cluster import cluster_page
 from shipper.shipments.detail import detail
 from shipper.shipments.grid import LONGEST_SECONDS, grid, moment
 from shipper.shipments.index import Index, IndexUnusable, Known
@@ -39,6 +43,8 @@ _STATIC = {
     "page.css": ("page.css", "text/css; charset=utf-8"),
     "words.js": ("words.js", _SCRIPT),
     "panel.js": ("panel.js", _SCRIPT),
+    "actions.js": ("actions.js", _SCRIPT),
+    "cluster.js": ("cluster.js", _SCRIPT),
     "page.js": ("page.js", _SCRIPT),
 }
 #: The page may load its own files, and ask its own server; nothing else runs or is loaded, whatever a name or an error text holds.
@@ -64,6 +70,9 @@ class Rights(Protocol):
 
     def may_read_reports(self, pipeline: str) -> bool:
         """Reports name files and topics, as the logs of tasks do."""
+
+    def may_run(self, pipeline: str) -> bool:
+        """Whether the person may start runs of it. The page's buttons ask Airflow itself to, which decides again."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,10 @@ def respond(index: Path, path: str, query: Mapping[str, str], rights: Rights, *,
                 return _json(_grid(opened, query, rights) | {"airflow": airflow})
             if path == "api/window":
                 return _json(_window(opened, query, rights) | {"airflow": airflow})
+            if path == "api/pipeline":
+                return _json(_pipeline(opened, query, rights) | {"airflow": airflow})
+            if path == "api/cluster":
+                return _json(_cluster(opened, query, rights) | {"airflow": airflow})
             if path.startswith("api/report/"):
                 return _report(opened, path.removeprefix("api/report/").split("/"), rights)
         raise Refused(HTTPStatus.NOT_FOUND, "there is no such page")
@@ -105,13 +118,36 @@ def respond(index: Path, path: str, query: Mapping[str, str], rights: Rights, *,
 
 
 def _grid(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
+    start, end = _between(query)
+    return grid(index, start, end, _now(), cluster=query.get("cluster", ""), only=rights.pipelines())
+
+
+def _between(query: Mapping[str, str]) -> tuple[int, int]:
     try:
         start, end = moment(query["start"]), moment(query["end"])
     except (KeyError, ValueError) as error:
         raise Refused(HTTPStatus.BAD_REQUEST, "start and end are moments such as 2026-11-01T06:00:00Z") from error
     if not 0 < end - start <= LONGEST_SECONDS:
         raise Refused(HTTPStatus.BAD_REQUEST, "start is before end, and at most 400 days before it")
-    return grid(index, start, end, _now(), cluster=query.get("cluster", ""), only=rights.pipelines())
+    return start, end
+
+
+def _pipeline(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
+    known = _known(index, query.get("pipeline", ""), rights)
+    return {
+        "pipeline": known.pipeline,
+        "clusters": list(known.clusters),
+        "scheduled": known.schedule is not None,
+        "may_run": rights.may_run(known.pipeline),
+    }
+
+
+def _cluster(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
+    start, end = _between(query)
+    cluster, only = query.get("cluster", ""), rights.pipelines()
+    if not any(cluster in one.clusters for one in index.pipelines() if only is None or one.pipeline in only):
+        raise Refused(HTTPStatus.NOT_FOUND, "no pipeline that you may see ships to a cluster of that name")
+    return cluster_page(index, cluster, start, end, _now(), only, rights.may_read_reports)
 
 
 def _window(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
@@ -121,6 +157,7 @@ def _window(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str,
     except ShipperError as error:
         raise Refused(HTTPStatus.BAD_REQUEST, error.message) from error
     found = detail(index, known, window, _now(), query.get("run"))
+    found |= {"may_run": rights.may_run(known.pipeline), "scheduled": known.schedule is not None}
     if not rights.may_read_reports(known.pipeline):
         found |= {
             "report": None,
@@ -129,6 +166,9 @@ def _window(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str,
         for run in found["runs"]:
             for cluster in run["clusters"]:
                 cluster["cause"] = ""
+        for run in found["begun"]:
+            for ship in run["ships"]:
+                ship["parked"] = []
     return found
 
 

@@ -12,8 +12,9 @@ from shipper.report.account import Account, accounts
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.verdict import checks, verdict
-from shipper.shipments.grid import Due
+from shipper.shipments.grid import Due, running_state
 from shipper.shipments.index import Index, Known
+from shipper.shipments.live import live
 from shipper.shipments.outcomes import MISSING, STATES
 from shipper.windows.window import Window
 
@@ -35,8 +36,9 @@ def detail(index: Index, known: Known, window: Window, now: int, run_id: str | N
         "start": start,
         "end": end,
         "window": str(window),
+        "now": now,
         "clusters": _clusters(index, known, start, end, now),
-        "begun": _begun(index, known.pipeline, start, end),
+        "begun": live(known, window, index.begun_over(known.pipeline, start, end)),
         "runs": runs,
         "run": looked_at,
         "report": report and _of_report(report),
@@ -54,16 +56,20 @@ def _clusters(index: Index, known: Known, start: int, end: int, now: int) -> lis
             (cluster, known.pipeline, start, end),
         )
     }
-    found = []
+    running, found = index.running(known.pipeline, start, end), []
     for cluster in known.clusters:
+        state_now = None
+        if cluster in running:
+            state_now = running_state(running[cluster], now)
         if cluster in cells:
             state, run_id, ended = cells[cluster]
             by = _elsewhere(index, known.pipeline, run_id, start, end)
-            found.append({"cluster": cluster, "state": STATES[state], "run_id": run_id, "lag": max(0, ended - end), "by": by})
+            found.append(
+                {"cluster": cluster, "state": state_now or STATES[state], "run_id": run_id, "lag": max(0, ended - end), "by": by}
+            )
             continue
         first = index.beginnings(cluster).get(known.pipeline)
-        state_now = None
-        if known.schedule and first is not None and first <= start and end <= now and not known.retired:
+        if state_now is None and known.schedule and first is not None and first <= start and end <= now and not known.retired:
             state_now = MISSING if cells else Due(known.schedule, known.settle, first, now).state(start, end)
         found.append({"cluster": cluster, "state": state_now, "run_id": None, "lag": None, "by": None})
     return found
@@ -91,13 +97,6 @@ def _runs(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, A
         )
         run["clusters"].append({"cluster": cluster, "state": STATES[state], "records": records, "there": there, "cause": cause})
     return list(found.values())
-
-
-def _begun(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, Any]]:
-    rows = index.db.execute(
-        'SELECT run_id, min(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? GROUP BY run_id', (pipeline, start, end)
-    )
-    return [{"run_id": run_id, "at": at} for run_id, at in rows]
 
 
 def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None, str | None]:

@@ -137,9 +137,13 @@ def _running(index: Index, cluster: str, now: int) -> dict[str, dict[Span, int]]
         'SELECT pipeline, start, "end", max(at) FROM begun WHERE ? IN (?, cluster) GROUP BY 1, 2, 3', (cluster, ALL)
     )
     for pipeline, start, end, at in rows:
-        state = SHIPPING if at > now - KILLED_AFTER_SECONDS else FAILED
-        found.setdefault(pipeline, {})[start, end] = CODES[state]
+        found.setdefault(pipeline, {})[start, end] = CODES[running_state(at, now)]
     return found
+
+
+def running_state(began: int, now: int) -> str:
+    """Of a window of which a run has left no report yet."""
+    return SHIPPING if began > now - KILLED_AFTER_SECONDS else FAILED
 
 
 def _newest(index: Index, pipeline: str, cluster: str) -> Span | None:

@@ -7,6 +7,7 @@ Two tables hold what runs did. ``runs`` has one row per pipeline, window, run an
 that decides about it: the last one over the window itself; or a later one that looked back, or was over a longer window, and found or made all of
 it complete. The cluster ``''`` stands for all of a window's clusters, and shows the worst of them. What does not follow from runs, that a window
 is due and nobody ran it, is found when somebody asks (:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet.
+``ships`` and ``arrivals`` hold what each ship sent, as a whole and to each topic, for the page of a cluster.
 
 The file is in WAL mode, so readers never wait; writers wait for each other, at most :data:`_PATIENCE_SECONDS`. WAL needs a disk of this machine.
 """
@@ -29,7 +30,9 @@ from shipper.windows.window import parse_window
 
 ALL = ""
 """The cluster that stands for all."""
-_VERSION = 1
+_VERSION = 2
+_FIRST_WITH_ARRIVALS = 2
+"""An index of before is read as it is, and gets the tables that it lacks when a run writes to it."""
 _PATIENCE_SECONDS = 5.0
 CODES = {state: code for code, state in enumerate(STATES)}
 GOOD = tuple(CODES[state] for state in THERE)
@@ -52,6 +55,20 @@ CREATE TABLE begun (
     pipeline TEXT, start INTEGER, "end" INTEGER, cluster TEXT, run_id TEXT, at INTEGER,
     PRIMARY KEY (pipeline, start, "end", cluster, run_id)
 ) WITHOUT ROWID;
+"""
+_ARRIVALS = """
+CREATE TABLE ships (
+    pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, ended INTEGER, seconds REAL, records INTEGER, bytes INTEGER,
+    wire_bytes INTEGER, quarantined INTEGER, parked INTEGER, ledger INTEGER,
+    PRIMARY KEY (pipeline, start, "end", run_id, cluster)
+) WITHOUT ROWID;
+CREATE INDEX ships_on ON ships (cluster, ended);
+CREATE TABLE arrivals (
+    pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, topic TEXT, ended INTEGER, records INTEGER, bytes INTEGER,
+    quarantine INTEGER, parked INTEGER,
+    PRIMARY KEY (pipeline, start, "end", run_id, cluster, topic)
+) WITHOUT ROWID;
+CREATE INDEX arrivals_on ON arrivals (cluster, ended);
 """
 
 
@@ -98,9 +115,10 @@ class Index:
 
     def _prepare(self, *, make: bool) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
-        if version == _VERSION:
+        self.has_arrivals = make or version >= _FIRST_WITH_ARRIVALS
+        if version == _VERSION or (version == 1 and not make):
             return
-        if version:
+        if version not in (0, 1):
             raise IndexUnusable(
                 f"the index {self.path} is of another version of shipper: delete it, and `shipper index` makes it anew"
             )
@@ -108,8 +126,9 @@ class Index:
             raise IndexUnusable(f"{self.path} is no index: `shipper index` makes one")
         self.db.execute("PRAGMA journal_mode = WAL")
         with self.writing():
-            if self.db.execute("PRAGMA user_version").fetchone() == (0,):  # nobody else was faster
-                for statement in _SCHEMA.split(";\n"):
+            (version,) = self.db.execute("PRAGMA user_version").fetchone()
+            if version < _VERSION:  # nobody else was faster
+                for statement in ((_SCHEMA if version == 0 else "") + _ARRIVALS).split(";\n"):
                     self.db.execute(statement)
                 self.db.execute(f"PRAGMA user_version = {_VERSION}")
 
@@ -153,6 +172,22 @@ class Index:
         rows = [(pipeline, start, end, cluster, run_id, at) for cluster in clusters]
         self.db.executemany("INSERT OR IGNORE INTO begun VALUES (?, ?, ?, ?, ?, ?)", rows)
 
+    def begun_over(self, pipeline: str, start: int, end: int) -> list[tuple[str, int]]:
+        """Id and beginning of the runs over the window that have left no report, the latest last."""
+        return self.db.execute(
+            'SELECT run_id, min(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? GROUP BY run_id ORDER BY 2',
+            (pipeline, start, end),
+        ).fetchall()
+
+    def running(self, pipeline: str, start: int, end: int) -> dict[str, int]:
+        """Cluster → when the last of these runs began, of those that are for it."""
+        return dict(
+            self.db.execute(
+                'SELECT cluster, max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? GROUP BY cluster',
+                (pipeline, start, end),
+            )
+        )
+
     def over(self, pipeline: str, start: int, end: int, run_id: str) -> None:
         """The run has left its report, whatever it says. A run that began before and left none was killed: this one stands for it too."""
         self.db.execute(
@@ -170,10 +205,31 @@ class Index:
                 outcome.ended, outcome.files, outcome.bytes, outcome.records, outcome.there, outcome.cause,
             )  # fmt: skip
             self.db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
+            self._arrived(outcome)
             if outcome.state == BLOCKED:
                 self._forget_looked_back(outcome)
             self._put(outcome, outcome.start, outcome.end, CODES[outcome.state])
             self._sum_up(outcome, {(outcome.start, outcome.end), *self._cover(outcome, ticks)})
+
+    def _arrived(self, outcome: Outcome) -> None:
+        """A ship's figures in place of those that an earlier report of the same run had."""
+        run = (outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster)
+        for table in ("ships", "arrivals"):
+            self.db.execute(
+                f'DELETE FROM {table} WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND cluster = ?', run
+            )
+        if (sent := outcome.sent) is None:
+            return
+        self.db.execute(
+            "INSERT INTO ships VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *run, outcome.ended, sent.seconds, sent.records, sent.bytes, sent.wire_bytes, sent.quarantined, sent.parked, sent.ledger
+            ),
+        )  # fmt: skip
+        self.db.executemany(
+            "INSERT INTO arrivals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*run, one.topic, outcome.ended, one.records, one.bytes, one.quarantine, one.parked) for one in sent.topics],
+        )
 
     def _forget_looked_back(self, blocked: Outcome) -> None:
         """A window whose source gate is closed is not shipped because a run behind it looked back, also if that one's report came first."""

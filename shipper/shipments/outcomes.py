@@ -30,6 +30,40 @@ _OTHER_WINDOWS = "incomplete"
 """The section of a report's page whose caveats are about other windows than its own."""
 
 
+_MOST_TOPICS = 50
+"""Of one ship, those with the most records; the report has all of them."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What one ship sent to one topic."""
+
+    topic: str
+    records: int
+    bytes: int
+    """Of values and keys, uncompressed."""
+    quarantine: bool
+    parked: int
+    """Records that waited for it in vain."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one ship sent."""
+
+    seconds: float
+    records: int
+    """With those of an earlier attempt of the same run, of which its topics do not know."""
+    bytes: int
+    """Uncompressed."""
+    wire_bytes: int
+    quarantined: int
+    parked: int
+    ledger: int
+    """Entries that were ever written to the pipeline's ledger about chunks, when the ship began."""
+    topics: tuple[Arrived, ...] = ()
+
+
 @dataclass(frozen=True)
 class Outcome:
     """One row of the index: a run over a window, as one cluster saw it. Times are seconds since the epoch, UTC."""
@@ -56,6 +90,8 @@ class Outcome:
     """Begin of the first earlier window of which the run found or made everything complete; None: it passed no gate."""
     uncovered: tuple[str, ...] = ()
     """START/END of windows in that time of which something is not there."""
+    sent: Sent | None = None
+    """None: no ship began."""
 
     @property
     def lag(self) -> int:
@@ -100,6 +136,26 @@ def _outcome(report: RunReport, account: Account, judged: Verdict, deliver_withi
         cause=cause,
         covers_from=_seconds(covered.start) if covered else None,
         uncovered=tuple(one.window for one in covered.uncovered) if covered else (),
+        sent=_sent(account),
+    )
+
+
+def _sent(account: Account) -> Sent | None:
+    ship = account.ship
+    if ship is None:
+        return None
+    topics = sorted((one for one in account.topics if one.delivered or one.parked), key=lambda one: -one.delivered)
+    return Sent(
+        seconds=ship.ship_seconds,
+        records=account.sent + ship.by_earlier_attempts,
+        bytes=sum(one.delivered_bytes for one in account.topics),
+        wire_bytes=ship.wire_bytes,
+        quarantined=sum(account.quarantined.values()),
+        parked=account.parked,
+        ledger=ship.chunks_end,
+        topics=tuple(
+            Arrived(one.topic, one.delivered, one.delivered_bytes, one.quarantine, one.parked) for one in topics[:_MOST_TOPICS]
+        ),
     )
 
 

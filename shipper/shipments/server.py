@@ -25,6 +25,10 @@ class Everything:
     def may_read_reports(self, pipeline: str) -> bool:
         return True
 
+    def may_run(self, pipeline: str) -> bool:
+        """By the command line, which is not this server's business."""
+        return False
+
 
 class Server(ThreadingHTTPServer):
     """On loopback. ``port`` 0 takes a free one. Raises OSError."""

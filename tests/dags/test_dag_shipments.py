@@ -62,12 +62,12 @@ def ask(airflow: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Iterato
     purge_cached_app()
     client = TestClient(create_app(apps="core"))
 
-    def asked(person: str | None, path: str, below: str = "/shipper", **query: str) -> Any:
+    def asked(person: str | None, path: str, below: str = "/shipper", body: Any = None, **query: str) -> Any:
         client.cookies.clear()
         if person:
             token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=person, role=ROLES[person]))
             client.cookies.set("_token", token)
-        return client.get(f"{below}/{path}", params=query)
+        return client.post(f"{below}/{path}", json=body) if body else client.get(f"{below}/{path}", params=query)
 
     yield asked
     purge_cached_app()
@@ -83,6 +83,8 @@ def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) ->
         ("page.js", {}),
         ("api/grid", GRID),
         ("api/window", {}),
+        ("api/pipeline", {}),
+        ("api/cluster", {}),
         (report, {}),
         ("nothing", {}),
     ):
@@ -120,6 +122,37 @@ def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) ->
     assert [answer.status_code for answer in runs.values()] == [401, 403, 404]
     views = [view["url_route"] for view in airflow_views()]
     assert {"shipments", "dag-shipments"} <= set(views)
+
+
+def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..., Any]) -> None:
+    """The page says so beforehand; and what a button sends is refused by Airflow itself."""
+    window = {"window_start": "2026-11-01T00:00:00Z", "window_end": "2026-11-01T01:00:00Z"}
+    run, stretch = (
+        {"logical_date": None, "conf": window},
+        {"dag_id": "web", **dict.fromkeys(("from_date", "to_date"), window["window_start"])},
+    )
+    for person, may in (("viewer", False), ("web_only", False), ("user", True), ("op", True), ("admin", True)):
+        assert ask(person, "api/pipeline", pipeline="web").json()["may_run"] is may, person
+        assert ask(person, "api/window", pipeline="web", window=WINDOW).json()["may_run"] is may, person
+        # (No DAG is serialised here: whoever may, hears that there is none.)
+        answers = [ask(person, path, "/api/v2", body) for path, body in (
+            ("dags/web/dagRuns", run), ("backfills", stretch), ("backfills/dry_run", stretch))]  # fmt: skip
+        assert [answer.status_code == 403 for answer in answers] == [not may] * 3, (person, [answer.text for answer in answers])
+    assert ask(None, "dags/web/dagRuns", "/api/v2", run).status_code == 401
+    assert ask("web_only", "api/pipeline", pipeline="audit").status_code == 403
+
+
+def test_a_clusters_page_holds_what_the_person_may_see(ask: Callable[..., Any]) -> None:
+    day = {"start": at(0).isoformat(), "end": at(24).isoformat()}
+    found = {person: ask(person, "api/cluster", cluster="near", **day).json() for person in ("viewer", "web_only", "no_logs")}
+    assert [[one["pipeline"] for one in page["pipelines"]] for page in found.values()] == [
+        ["audit", "web"],
+        ["web"],
+        ["audit", "web"],
+    ]
+    assert [len(page["topics"]) for page in found.values()] == [2, 1, 0]
+    assert [sum(rate[1] for rate in page["rates"]) for page in found.values()] == [14, 7, 14]
+    assert ask("nobody", "api/cluster", cluster="near", **day).status_code == 404
 
 
 def airflow_views() -> list[dict[str, Any]]:

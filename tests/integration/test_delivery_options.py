@@ -12,6 +12,7 @@ import pytest
 from shipper_tools.dev.console_consumer import read_records
 
 from shipper.errors import ClusterError
+from shipper.report.progress import ShipProgress
 
 from .world import World, lines_of
 
@@ -66,6 +67,7 @@ def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_d
     )
     content = b"".join(b"%s %d\n" % (b"late" if n % 2 else b"there", n) for n in range(100_000))
     world.write_log("a.log", content)
+    seen: list[ShipProgress] = []
 
     def create_when_the_other_is_there() -> None:
         deadline, end = time.monotonic() + 120, 0
@@ -73,7 +75,9 @@ def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_d
             time.sleep(0.5)
             with contextlib.suppress(ClusterError):  # a topic that was made a moment ago may have no leader yet
                 end = world.client.end_offset(world.topic("-there"), 0)
-        time.sleep(3)
+        while not any(one.parked for one in seen) and time.monotonic() < deadline:  # what the Shipments page shows meanwhile
+            seen.extend(ShipProgress.model_validate_json(file.read_text()) for file in world.root.rglob("progress.*.json"))
+            time.sleep(0.2)
         world.client.create_topics({world.topic("-late"): 2}, replication_factor=1)
 
     thread = threading.Thread(target=create_when_the_other_is_there)
@@ -82,6 +86,9 @@ def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_d
     thread.join()
     assert account["delivered"] == 100_000
     assert world.read("-there") + world.read("-late") == Counter(content.splitlines())
+    assert seen[-1].parked == (world.topic("-late"),)
+    assert 0 < seen[-1].records <= 50_000
+    assert list(world.root.rglob("progress.*")) == []
 
 
 @pytest.mark.cold  # a thread of Java's computes on when all else has ended

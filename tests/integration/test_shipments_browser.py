@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.samples.shipments import World, fill, large_index, seconds
+from shipper_tools.samples.shipments import World, fill, large_index, seconds, under_way
 
 from shipper.shipments.server import Server
 
@@ -30,9 +31,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     world = World(tmp_path_factory.mktemp("world"))
     fill(world)
+    return world
+
+
+@pytest.fixture(scope="module")
+def server(world: World) -> Iterator[Server]:
     yield from served(world.index)
 
 
@@ -152,6 +158,49 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
     assert not page.is_visible("#panel")
 
 
+def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
+    strip(page, "audit").press("Enter")
+    page.wait_for_selector("#live progress")
+    assert "near: 400,000 records (54.8 MB), 25% of 40 splits, 9,000 records/s, about 3m left" in page.inner_text("#live")
+    assert "Records wait for audit.late" in page.inner_text("#live")
+    assert "done: plan" in page.inner_text("#live")
+    under_way(world, LAST_HOUR - 1, 800_000, splits_done=20)
+    wait_for(page, "document.querySelector('#live').textContent.includes('800,000 records')")
+    assert page.locator("#live progress").get_attribute("value") == "0.5"
+    page.keyboard.press("Escape")
+
+
+def test_a_clusters_page_says_what_arrived_there(page: Any) -> None:
+    page.get_by_role("navigation", name="Clusters").get_by_role("button", name="near").click()
+    page.wait_for_selector("#panel svg")
+    text = page.inner_text("#panel")
+    assert "from 4 of 4 pipelines that ship here" in text
+    assert "On its way now" in text
+    assert "audit.late" in text
+    assert page.locator('#panel [aria-label="What arrived from each pipeline"] tbody tr').count() == 4
+    assert page.locator("#panel svg rect").count() >= 20
+    assert "on=near" in page.url
+    page.reload()
+    page.wait_for_selector("#panel svg")
+    page.locator('#panel [aria-label="What arrived from each pipeline"]').get_by_role("button", name="web").click()
+    assert page.inner_text("#panel-title") == "web"
+
+
+def test_without_airflow_a_button_has_the_command_to_copy(page: Any) -> None:
+    strip(page, "web").click(position={"x": strip(page, "web").bounding_box()["width"] * (10.5 - LAST_HOUR + 24) / 24, "y": 10})
+    page.get_by_role("button", name="Ship this window…").click()
+    assert "shipper run web --window 2026-11-01T10:00:00Z/2026-11-01T11:00:00Z" in page.inner_text("#ask")
+    page.keyboard.press("Escape")
+    assert page.is_visible("#panel")
+    page.keyboard.press("Escape")
+    page.locator('tr[data-pipeline="web"]').get_by_role("button", name="web").click()
+    page.get_by_role("button", name="Backfill these windows…").click()
+    assert "shipper run web --window 2026-11-01T10:00:00Z/2026-11-02T01:00:00Z" in page.inner_text("#ask")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Replay quarantine…").click()
+    assert "shipper quarantine replay web web.jsonl" in page.inner_text("#ask")
+
+
 def test_everything_can_be_done_by_keyboard(page: Any) -> None:
     page.focus("#now") if page.is_enabled("#now") else page.focus("#later")
     for _ in range(12):  # through links of the first row to its windows
@@ -238,9 +287,18 @@ def test_500_pipelines_and_30_days_of_hours(browser: Any, tmp_path: Path) -> Non
             print(f"500 pipelines and 30 days of hours: {time.perf_counter() - began:.2f} s until they are seen")
             assert "failed" in pixels(page, "stream_000")
             began = time.perf_counter()
-            with page.expect_response("**/api/grid*") as answer:
-                page.click("#earlier")
-            answer.value.finished()
+            newest = page.inner_text("#axis")
+            turned = f"document.getElementById('axis').innerText !== {json.dumps(newest)}"
+            page.evaluate("document.getElementById('earlier').click()")
+            wait_for(page, turned)
             print(f"the page of history before: {time.perf_counter() - began:.2f} s")
+            page.click("#now")
+            wait_for(page, turned.replace("!==", "==="))
+            page.hover("#earlier")
+            page.wait_for_timeout(500)
+            began = time.perf_counter()
+            page.click("#earlier")
+            wait_for(page, turned)
+            print(f"the same, half a second after somebody has pointed at the button: {time.perf_counter() - began:.2f} s")
             page.select_option("#show", "failed")
             assert 0 < len(names(page)) <= 500

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,8 @@ from shipper.driver.timelines import lane_timeline
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
+from shipper.report.progress import ProgressFile, ShipProgress, progress_of
+from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
@@ -43,11 +47,16 @@ def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
 class Job:
     """What Progress watches: a ledger, what was read, and whether the job was stopped."""
 
-    def __init__(self, given: ShipOrder, read: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        given: ShipOrder,
+        read: Callable[[], object] = lambda: None,
+        tell: Callable[[ShipProgress], object] = lambda figures: None,
+    ) -> None:
         self.log, self.stopped, self.superseded = MemoryLog(), threading.Event(), threading.Event()
         cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
         ledger = LedgerLog(self.log, cluster, "web")  # type: ignore[arg-type]
-        self.progress = Progress(ledger, given, self.superseded, self.stopped.set, read)
+        self.progress = Progress(ledger, given, self.superseded, self.stopped.set, read, tell)
 
 
 def test_a_job_in_which_nothing_moves_is_stopped_and_the_error_says_so() -> None:
@@ -137,3 +146,66 @@ def test_a_line_that_would_say_the_same_again_is_not_said(capfd: pytest.CaptureF
         time.sleep(2)
     lines = [line for line in "".join(capfd.readouterr()).splitlines() if "records/s" in line]
     assert [line.split(" records")[0].split()[-1] for line in lines] == ["10", "20"]
+
+
+def folder_in(tmp_path: Path) -> RunFolder:
+    at = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    return RunFolder(str(tmp_path), "web", at, at + dt.timedelta(hours=1), "r1")
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    with ProgressFile(folder, "c") as file:
+        job = Job(order(60), tell=file.tell)
+        with job.progress:
+            until(lambda: progress_of(folder, "c"))
+            parked = ChunkValue(
+                last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w", wire_bytes=40,
+                parked=("late.topic",),
+            )  # fmt: skip
+            job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, parked)])
+
+            def found() -> ShipProgress | None:
+                figures = progress_of(folder, "c")
+                return figures if figures and figures.records else None
+
+            until(found)
+            figures = found()
+    assert figures is not None
+    assert (figures.cluster, figures.records, figures.bytes, figures.wire_bytes, figures.splits_done) == ("c", 10, 100, 40, 1)
+    assert figures.parked == ("late.topic",)
+    assert list(tmp_path.rglob("progress.*")) == []
+
+
+def test_what_is_left_is_as_long_as_it_took_until_now_in_proportion() -> None:
+    at = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    given = ShipProgress(
+        cluster="c", began=at, at=at + dt.timedelta(seconds=30), records=1, bytes=1, wire_bytes=1, records_per_second=0, splits=40,
+        splits_done=10,
+    )  # fmt: skip
+    assert given.seconds_left == 90
+    assert given.model_copy(update={"splits_done": 0}).seconds_left is None
+
+
+def test_a_store_that_does_not_answer_holds_up_neither_the_ship_nor_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shipper.report.progress._LEAVE_WITHIN_SECONDS", 0.2)
+    answers = threading.Event()
+    monkeypatch.setattr(RunFolder, "write_text", lambda self, name, text: answers.wait(30))
+    began = time.monotonic()
+    with ProgressFile(folder_in(tmp_path), "c") as file:
+        job = Job(order(60), tell=file.tell)
+        with job.progress:
+            time.sleep(0.5)
+            job.superseded.set()
+            assert job.stopped.wait(5)
+    assert time.monotonic() - began < 10
+    answers.set()

@@ -40,9 +40,9 @@ def failed(engine: Failing, *, superseded: bool = False, refused: ClusterRefuses
     told = threading.Event()
     if superseded:
         told.set()
-    any_other: Any = SimpleNamespace(pipeline="web", seal="", superseded=told, refused=refused, chunks_end=0)
-    given: Any = engine
-    return scan(given, any_other, any_other, any_other, any_other, [], long_lines=False)
+    any_other: Any = SimpleNamespace(name="c", pipeline="web", seal="", superseded=told, refused=refused, chunks_end=0)
+    context: Any = SimpleNamespace(engine=engine, folder=None)
+    return scan(context, any_other, any_other, any_other, any_other, [], long_lines=False)
 
 
 @pytest.mark.parametrize("makes_a_job", [True, False])

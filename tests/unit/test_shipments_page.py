@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.samples.shipments import World, at, large_index, run_report, seconds
+from shipper_tools.samples.shipments import World, at, large_index, run_report, seconds, under_way
 from typer.testing import CliRunner
 
 from shipper.cli.main import app as cli
@@ -20,6 +21,7 @@ from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.shipments.app import respond
 from shipper.shipments.feed import feed
+from shipper.shipments.index import Index
 from shipper.shipments.server import Everything, Server
 
 WINDOW = "2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"
@@ -40,6 +42,9 @@ class Rights:
 
     def may_read_reports(self, pipeline: str) -> bool:
         return pipeline in self._reports
+
+    def may_run(self, pipeline: str) -> bool:
+        return False
 
 
 @pytest.fixture
@@ -171,8 +176,72 @@ def test_without_an_index_the_answer_says_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+def ask_cluster(world: World, rights: Any = None, **query: str) -> tuple[int, Any]:
+    return ask(
+        world, "api/cluster", rights, **{"cluster": "near", "start": at(0).isoformat(), "end": at(24).isoformat(), **query}
+    )
+
+
+def test_a_clusters_page_adds_up_what_ships_sent_there(world: World) -> None:
+    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(5, "r5", records=20))
+    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(40, "r40", records=1000))
+    _, found = ask_cluster(world)
+    assert [(one["pipeline"], one["ships"], one["records"], one["bytes"]) for one in found["pipelines"]] == [
+        ("web", 3, 34, 34 * 137),
+        ("audit", 2, 14, 14 * 137),
+    ]
+    assert [(one["topic"], one["pipeline"], one["records"]) for one in found["topics"]] == [
+        ("logs.web", "web", 34),
+        ("logs.web", "audit", 14),
+    ]
+    assert [(at_, records) for at_, records, _ in found["rates"]] == [(seconds(1.25), 14), (seconds(2), 14), (seconds(6.25), 20)]
+    # A failed ship delivered nothing there, and counts as one.
+    _, far = ask_cluster(world, cluster="far")
+    assert [(one["pipeline"], one["ships"], one["records"]) for one in far["pipelines"]] == [("web", 3, 27), ("audit", 2, 7)]
+    assert ask_cluster(world, Rights("web", reports=[]))[1]["topics"] == []
+    assert [one["pipeline"] for one in ask_cluster(world, Rights("web", reports=["web"]))[1]["pipelines"]] == ["web"]
+    assert [ask_cluster(world, cluster="none")[0], ask_cluster(world, Rights())[0]] == [404, 404]
+
+
+def test_a_report_that_is_made_anew_counts_once(world: World) -> None:
+    before = ask_cluster(world)[1]["pipelines"]
+    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(0, "r2", after=2))
+    after = ask_cluster(world)[1]["pipelines"]
+    assert [one["records"] for one in after] == [one["records"] for one in before]
+
+
+def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: World) -> None:
+    with Index(world.index, make=True) as index, index.writing():
+        index.begun("audit", seconds(9), seconds(10), "now", ["near"], int(time.time()) - 60)
+    under_way(world, 9)
+    about = {"pipeline": "audit", "window": "2026-11-01T09:00:00Z/2026-11-01T10:00:00Z"}
+    assert [one["state"] for one in ask(world, "api/window", **about)[1]["clusters"]] == ["shipping", "missing"]
+    (run,) = ask(world, "api/window", **about)[1]["begun"]
+    assert (run["run_id"], run["done"]) == ("now", ["plan"])
+    (ship,) = run["ships"]
+    assert (ship["cluster"], ship["records"], ship["seconds_left"], ship["parked"]) == ("near", 400_000, 180, ["audit.late"])
+    (there,) = ask_cluster(world)[1]["running"]
+    assert (there["pipeline"], there["ship"]["records"]) == ("audit", 400_000)
+    # Who may not read logs learns of no topic.
+    hidden = json.dumps([ask(world, "api/window", Rights("audit"), **about), ask_cluster(world, Rights("audit"))])
+    assert "audit.late" not in hidden
+    # What a killed process, or another version, has left there takes nothing down.
+    (world.runs / "audit" / "20261101T090000Z--20261101T100000Z" / "now" / "progress.near.json").write_text("{")
+    assert ask(world, "api/window", **about)[1]["begun"][0]["ships"] == []
+
+
+def test_an_index_of_before_is_read_as_it_is_and_completed_by_the_next_run(world: World) -> None:
+    with sqlite3.connect(world.index) as db:
+        db.executescript("DROP TABLE ships; DROP TABLE arrivals; PRAGMA user_version = 1")
+    assert ask_grid(world) == ["audit", "web"]
+    assert (ask_cluster(world)[1]["known"], ask_cluster(world)[1]["pipelines"]) == (False, [])
+    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(5, "r5", records=20))
+    assert [one["records"] for one in ask_cluster(world)[1]["pipelines"]] == [20]
+    assert ask_grid(world) == ["audit", "web"]
+
+
 def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: World) -> None:
-    for path in ("shipments", "page.css", "words.js", "panel.js", "page.js"):
+    for path in ("shipments", "page.css", "words.js", "panel.js", "cluster.js", "actions.js", "page.js"):
         found = respond(world.index, path, {}, Rights())
         policy = found.headers["Content-Security-Policy"]
         assert "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'" in policy

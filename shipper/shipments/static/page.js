@@ -1,7 +1,7 @@
 // The grid: asks api/grid for segments, and paints each pipeline's windows into one canvas when it comes into sight.
 "use strict";
 
-const view = { q: "", show: "", cluster: "", sort: "name", range: "7", end: null, window: null };
+const view = { q: "", show: "", cluster: "", sort: "name", range: "7", end: null, window: null, on: null };
 let data = null;
 let shown = [];
 let asked = 0;
@@ -16,7 +16,7 @@ async function load() {
   const { start, end } = stretch();
   by("grid").setAttribute("aria-busy", "true");
   try {
-    const found = await ask("api/grid", { start: iso(start), end: iso(end), cluster: view.cluster });
+    const found = await gridOf(start, end);
     if (mine !== asked) return; // a later question is under way
     data = found;
     say(null);
@@ -26,6 +26,20 @@ async function load() {
     if (mine === asked) say(error.message);
   }
   by("grid").removeAttribute("aria-busy");
+}
+
+// Who points at a button is about to press it: then the page that it leads to is on its way already. It is kept for a moment, and asked for once.
+const ahead = { address: "", answer: null, at: 0 };
+function gridOf(start, end, { early = false } = {}) {
+  const query = { start: iso(start), end: iso(end), cluster: view.cluster }, address = JSON.stringify(query);
+  if (ahead.answer && ahead.address === address && Date.now() - ahead.at < 10000) {
+    const { answer } = ahead;
+    if (!early) ahead.answer = null;
+    return answer;
+  }
+  const answer = ask("api/grid", query);
+  if (early) { Object.assign(ahead, { address, answer, at: Date.now() }); answer.catch(() => { ahead.answer = null; }); }
+  return answer;
 }
 
 function say(problem) {
@@ -57,12 +71,10 @@ function render() {
   shown = data.pipelines.filter(wanted).sort((a, b) => ORDERS[view.sort](a, b) || ORDERS.name(a, b));
   unseen?.disconnect();
   unseen = new IntersectionObserver((entries) => {
-    for (const entry of entries) if (entry.isIntersecting) { unseen.unobserve(entry.target); paint(entry.target); }
+    for (const entry of entries) if (entry.isIntersecting) { unseen.unobserve(entry.target); paint(entry.target.strip); }
   }, { rootMargin: "400px" });
-  by("rows").replaceChildren(...shown.map(tableRow));
-  const first = document.querySelector(".strip");
-  if (first) first.tabIndex = 0;
-  for (const strip of document.querySelectorAll(".strip")) unseen.observe(strip);
+  by("rows").replaceChildren(...shown.map((row) => (row.element ??= tableRow(row)))); // searching and sorting make none anew
+  shown.forEach(({ element }, i) => { element.strip.tabIndex = i ? -1 : 0; unseen.observe(element); });
   drawAxis();
   sumUp();
   if (kept) focusAgain(kept);
@@ -105,7 +117,7 @@ function tableRow(row) {
   strip.row = row;
   describe(strip, null);
   const note = [row.owner, row.retired ? "no longer in the configuration" : row.schedule ? null : "no schedule"].filter(Boolean).join(" · ");
-  return make("tr", { role: "row", "data-pipeline": row.pipeline },
+  const found = make("tr", { role: "row", "data-pipeline": row.pipeline },
     make("th", { scope: "row", role: "rowheader" },
       make("button", { type: "button", class: "link", onclick: () => openList(row) }, row.pipeline), make("small", {}, note)),
     make("td", { role: "cell" }, row.newest ? moment(row.newest) : "–",
@@ -113,9 +125,13 @@ function tableRow(row) {
     make("td", { role: "cell" }, duration(row.lag)),
     make("td", { role: "cell" }, attention),
     make("td", { role: "cell" }, strip));
+  found.strip = strip;
+  return found;
 }
 
 // ---- a row's windows
+
+const countOf = (row) => row.segments.reduce((sum, [, , many]) => sum + many, 0);
 
 function cellsOf(row) {
   if (!row.cells) {
@@ -202,13 +218,13 @@ function drawAxis() {
 }
 
 function describe(strip, index) {
-  const cells = strip.row.segments.length ? cellsOf(strip.row) : [];
+  // Without an index only how many there are is wanted: to make 720 cells for each of 500 rows takes half a second.
+  const cell = index === null ? null : cellsOf(strip.row)[index], last = countOf(strip.row) - 1;
   strip.index = index;
-  const cell = index === null ? null : cells[index];
   strip.setAttribute("aria-valuemin", "0");
-  strip.setAttribute("aria-valuemax", String(Math.max(0, cells.length - 1)));
-  strip.setAttribute("aria-valuenow", String(index ?? Math.max(0, cells.length - 1)));
-  strip.setAttribute("aria-valuetext", cell ? `${span(cell.start, cell.end)}: ${STATES[cell.state].words}` : cells.length ? plural(cells.length, "window") : "no windows");
+  strip.setAttribute("aria-valuemax", String(Math.max(0, last)));
+  strip.setAttribute("aria-valuenow", String(index ?? Math.max(0, last)));
+  strip.setAttribute("aria-valuetext", cell ? `${span(cell.start, cell.end)}: ${STATES[cell.state].words}` : last >= 0 ? plural(last + 1, "window") : "no windows");
   if (!cell) return;
   const { start, end } = data, at = strip.lastChild;
   at.style.left = `${(100 * Math.max(0, cell.start - start)) / (end - start)}%`;
@@ -275,7 +291,7 @@ function focusOn(strip) {
 
 // ---- what the page remembers in its address
 
-const KEPT = { q: "", show: "", cluster: "", sort: "name", range: "7", end: null, window: null };
+const KEPT = { q: "", show: "", cluster: "", sort: "name", range: "7", end: null, window: null, on: null };
 function keep() {
   const kept = new URLSearchParams();
   for (const [key, usual] of Object.entries(KEPT)) if (view[key] !== usual && view[key] !== null) kept.set(key, view[key]);
@@ -295,6 +311,8 @@ function fillClusters() {
   if (select.options.length === names.length) return;
   select.replaceChildren(...names.map((name) => make("option", { value: name }, name || "all (the worst)")));
   select.value = view.cluster;
+  by("clusters").replaceChildren(data.clusters.length ? "What arrives on " : "", ...data.clusters.map((name) =>
+    make("button", { type: "button", class: "link", onclick: () => openCluster(name) }, name)));
 }
 
 function legend() {
@@ -311,7 +329,7 @@ function legend() {
 function redraw() {
   colours = null;
   legend();
-  if (data) for (const strip of document.querySelectorAll(".strip")) unseen.observe(strip);
+  if (data) for (const row of by("rows").rows) unseen.observe(row);
 }
 
 function begin() {
@@ -326,14 +344,17 @@ function begin() {
   by("cluster").addEventListener("change", changed("cluster", load));
   by("range").addEventListener("change", changed("range", load));
   by("filters").addEventListener("submit", (event) => event.preventDefault());
-  const turn = (pages) => () => {
-    const end = stretch().end + pages * Number(view.range) * DAY;
-    view.end = end >= Math.ceil(Date.now() / 3600000) * 3600 ? null : end;
-    keep();
-    load();
-  };
-  by("earlier").addEventListener("click", turn(-1));
-  by("later").addEventListener("click", turn(1));
+  for (const [id, pages] of [["earlier", -1], ["later", 1]]) {
+    const there = () => {
+      const end = stretch().end + pages * Number(view.range) * DAY;
+      return end >= Math.ceil(Date.now() / 3600000) * 3600 ? null : end;
+    };
+    by(id).addEventListener("click", () => { view.end = there(); keep(); load(); });
+    for (const about of ["pointerenter", "focus"]) by(id).addEventListener(about, () => {
+      const end = there();
+      if (end !== null && !by(id).disabled) gridOf(end - Number(view.range) * DAY, end, { early: true });
+    });
+  }
   by("now").addEventListener("click", () => { view.end = null; keep(); load(); });
   const rows = by("rows"), stripOf = (event) => event.target.closest?.(".strip");
   rows.addEventListener("pointermove", (event) => { const strip = stripOf(event); if (strip) tell(strip, event); else by("tip").hidden = true; });
@@ -349,14 +370,18 @@ function begin() {
     openWindow(strip.row.pipeline, cellsOf(strip.row)[at]);
   });
   by("close").addEventListener("click", () => by("panel").close());
-  by("panel").addEventListener("close", () => { view.window = null; keep(); });
+  by("panel").addEventListener("close", () => { clearTimeout(watching); view.window = view.on = null; keep(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   let later = 0;
   window.addEventListener("resize", () => { clearTimeout(later); later = setTimeout(redraw, 150); });
-  setInterval(() => { if (view.end === null && !document.hidden && !by("panel").open) load(); }, 60000);
+  const follow = () => {
+    if (view.end === null && !document.hidden && !by("panel").open) load();
+    setTimeout(follow, data?.pipelines.some((row) => row.counts.shipping) ? 15000 : 60000);
+  };
+  setTimeout(follow, 60000);
   legend();
   const opened = /^(\S+) (\S+)\/(\S+)$/.exec(view.window || "");
-  load().then(() => { if (opened && data) openWindow(opened[1], { start: Date.parse(opened[2]) / 1000, end: Date.parse(opened[3]) / 1000 }); });
+  load().then(() => { if (data && view.on) openCluster(view.on); else if (opened && data) openWindow(opened[1], { start: Date.parse(opened[2]) / 1000, end: Date.parse(opened[3]) / 1000 }); });
 }
 
 begin();

@@ -16,24 +16,43 @@ function show(title, ...content) {
   by("panel-title").focus();
 }
 
-function openList(row) {
-  view.window = null;
+async function openList(row) {
+  view.window = view.on = null;
   keep();
+  clearTimeout(watching);
   const cells = cellsOf(row).filter((cell) => cell.state !== "shipped").reverse();
   const listed = cells.slice(0, 500).map((cell) => [
     make("button", { type: "button", class: "link", onclick: () => openWindow(row.pipeline, cell) }, span(cell.start, cell.end)), stateOf(cell.state),
   ]);
+  const doing = make("div", {});
   show(row.pipeline,
     row.description ? make("p", {}, row.description) : null,
     make("p", { class: "note" }, `Owner ${row.owner}; to ${row.clusters.join(", ")}; ${row.schedule ? `schedule ${row.schedule}` : "by hand only"}.`),
     links(row.pipeline, null),
+    doing,
     make("h3", {}, cells.length ? "Windows in this range that are not plainly shipped" : "Everything in this range is shipped"),
     cells.length ? table("Windows that are not plainly shipped", ["window", "state"], listed) : null,
     cells.length > listed.length ? make("p", { class: "note" }, `and ${number(cells.length - listed.length)} more`) : null,
     make("p", { class: "note" }, `${plural(row.counts.shipped || 0, "window")} shipped.`));
+  try {
+    // From the first window that is not shipped to the last; of a pipeline with none, what was seen.
+    const bad = cells.filter((cell) => cell.state !== "shipping" && cell.state !== "waiting").reverse(), all = bad.length ? bad : cellsOf(row);
+    const first = all[0] || { start: data.start, end: data.end }, last = all.at(-1) || first;
+    const about = await ask("api/pipeline", { pipeline: row.pipeline });
+    doing.replaceChildren(actions({ ...about, start: first.start, end: last.end, last: last.start }, ["backfill", "quarantine"]));
+  } catch { /* the list is there all the same */ }
 }
 
+// ---- one window
+
+/** Until when a window is asked for anew although nothing of it is under way: a run was started, and has not begun. */
+let watchUntil = 0;
+let watching = 0;
+let looking = null;
+
 async function openWindow(pipeline, cell, run) {
+  clearTimeout(watching);
+  view.on = null;
   view.window = `${pipeline} ${iso(cell.start)}/${iso(cell.end)}`;
   keep();
   show(`${pipeline}, ${span(cell.start, cell.end)}`, make("p", { class: "note" }, "…"));
@@ -41,9 +60,33 @@ async function openWindow(pipeline, cell, run) {
     const query = { pipeline, window: `${iso(cell.start)}/${iso(cell.end)}` };
     const found = await ask("api/window", run ? { ...query, run } : query);
     show(`${pipeline}, ${span(cell.start, cell.end)}`, ...windowParts(found));
+    watch(found, run ? { ...query, run } : query);
   } catch (error) {
     show(`${pipeline}, ${span(cell.start, cell.end)}`, make("p", { role: "alert" }, error.message));
   }
+}
+
+/** While a run is under way its figures follow, and nothing else moves; when it is over, all is shown anew. */
+function watch(found, query) {
+  const address = view.window, runs = (one) => JSON.stringify([one.begun.map((run) => run.run_id), one.runs.map((run) => [run.run_id, run.ended])]);
+  looking = [found, query];
+  if (!found.begun.length && Date.now() > watchUntil) return;
+  watching = setTimeout(async () => {
+    let now = found;
+    try { now = await ask("api/window", query); } catch { /* the next time */ }
+    if (view.window !== address || !by("panel").open) return;
+    if (runs(now) !== runs(found)) {
+      by("panel-body").replaceChildren(...windowParts(now));
+      load();
+    } else by("live")?.replaceChildren(...liveParts(now));
+    watch(now, query);
+  }, 3000);
+}
+
+function watchForRun() {
+  watchUntil = Date.now() + 600000;
+  clearTimeout(watching);
+  if (looking) watch(...looking);
 }
 
 function windowParts(found) {
@@ -53,8 +96,9 @@ function windowParts(found) {
       one.cluster, stateOf(one.state), one.lag === null ? "–" : duration(one.lag),
       one.by ? openOther(found.pipeline, one) : one.run_id,
     ])),
-    ...found.begun.map((one) => make("p", {}, `Run ${one.run_id} began ${moment(one.at)} UTC and has left no report yet.`)),
+    make("div", { id: "live", class: "lines" }, ...liveParts(found)),
     links(found.pipeline, found),
+    actions({ ...found, clusters: found.clusters.map((one) => one.cluster) }, ["ship", "plan", ...(report?.clusters.some((one) => one.quarantined) ? ["quarantine"] : [])]),
     found.problem ? make("p", { class: "note" }, found.problem) : null,
     ...(report ? reportParts(report) : found.runs.length ? causes(found.runs[0]) : [noRun(found)]),
     found.runs.length ? make("h3", {}, "Runs over this window") : null,
@@ -121,7 +165,8 @@ function links(pipeline, found) {
   if (data?.airflow) {
     const dag = `${data.airflow}dags/${encodeURIComponent(pipeline)}`;
     list.append(outside(dag, "DAG in Airflow"));
-    if (found) airflowRun(pipeline, found).then((run) => run && list.append(outside(`${dag}/runs/${encodeURIComponent(run)}`, "Run in Airflow")));
+    if (found) airflowRuns(pipeline, found).then((runs) => list.append(...runs.map((run) =>
+      outside(`${dag}/runs/${encodeURIComponent(run.dag_run_id)}`, `Run in Airflow (${run.run_type}, ${run.state})`))));
   }
   return list.childNodes.length ? list : null;
 }
@@ -137,11 +182,14 @@ function outside(address, words) {
   return link;
 }
 
-/** Id of Airflow's run whose data interval the window is, by Airflow's own API with the person's own rights; null if there is none. */
-async function airflowRun(pipeline, found) {
-  try {
-    const about = { logical_date_gte: iso(found.start), logical_date_lte: iso(found.start), limit: 1 };
-    const runs = await ask(`${data.airflow}api/v2/dags/${encodeURIComponent(pipeline)}/dagRuns`, about);
-    return runs.dag_runs[0]?.dag_run_id ?? null;
-  } catch { return null; }
+/** Airflow's runs whose data interval the window is, and those that were asked for it, the latest first: by Airflow's own API with the person's own
+    rights. None if it cannot be asked. */
+async function airflowRuns(pipeline, found) {
+  const address = `${data.airflow}api/v2/dags/${encodeURIComponent(pipeline)}/dagRuns`, same = (text, at) => Date.parse(text) === at * 1000;
+  const asked = async (about) => { try { return (await ask(address, about)).dag_runs; } catch { return []; } };
+  const [interval, wanted] = await Promise.all([
+    asked({ logical_date_gte: iso(found.start), logical_date_lte: iso(found.start), limit: 1 }),
+    asked({ conf_contains: iso(found.start).slice(0, 19), order_by: "-run_after", limit: 20 }),
+  ]);
+  return [...wanted.filter(({ conf }) => same(conf.window_start, found.start) && same(conf.window_end, found.end)).slice(0, 3), ...interval];
 }

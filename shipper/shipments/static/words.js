@@ -1,5 +1,5 @@
-// What all parts of the Shipments page say things with: states, moments, sizes, elements, questions to the server. The three scripts share one
-// scope and are loaded in this order: words, panel, page. Text of others only ever becomes textContent.
+// What all parts of the Shipments page say things with: states, moments, sizes, elements, questions to the server. The scripts share one
+// scope and are loaded in this order: words, panel, cluster, actions, page. Text of others only ever becomes textContent.
 "use strict";
 
 const STATES = {
@@ -65,9 +65,18 @@ const stateOf = (name) => make("span", { class: `state ${name || "never"}`, "dat
 
 // ---- asking
 
-async function ask(path, query) {
-  const answer = await fetch(`${path}?${new URLSearchParams(query)}`, { headers: { Accept: "application/json" }, credentials: "same-origin" });
-  const found = await answer.json().catch(() => ({}));
+async function answered(asked) {
+  const answer = await asked, found = await answer.json().catch(() => ({}));
   if (answer.ok) return found;
-  throw new Error(found.error || found.detail || (answer.status === 401 ? "You are not logged in, or no longer: reload the page." : `the server says ${answer.status}`));
+  // Of a request that it does not understand Airflow says each fault: {"detail": [{"msg": …}, …]}.
+  const detail = Array.isArray(found.detail) ? found.detail.map((one) => one.msg || String(one)).join("; ") : found.detail;
+  const said = found.error || (typeof detail === "object" ? JSON.stringify(detail) : detail);
+  const error = new Error(answer.status === 401 ? "You are not logged in, or no longer: reload the page." : said || `the server says ${answer.status}`);
+  error.status = answer.status;
+  throw error;
 }
+
+const ask = (path, query) => answered(fetch(`${path}?${new URLSearchParams(query)}`, { headers: { Accept: "application/json" }, credentials: "same-origin" }));
+const send = (path, body) => answered(fetch(path, {
+  method: "POST", headers: { Accept: "application/json", "Content-Type": "application/json" }, credentials: "same-origin", body: JSON.stringify(body),
+}));

@@ -49,7 +49,8 @@ class Airflow:
         self.url = f"http://{LOOPBACK}:{free_port()}"
         self.log = self.home / "standalone.log"
         self._executable = Path(sys.executable).with_name("airflow")
-        self._environment = {**os.environ, **_settings(self.home, dags, self.url), **environment}
+        self.environment = {**os.environ, **_settings(self.home, dags, self.url), **environment}
+        """Of its processes."""
         self._process: subprocess.Popen[bytes] | None = None
         self._token: str | None = None
 
@@ -61,7 +62,7 @@ class Airflow:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [self._executable, "standalone"],
-                env=self._environment,
+                env=self.environment,
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -121,7 +122,7 @@ class Airflow:
     def cli(self, *arguments: str) -> str:
         """What ``airflow ARGUMENTS`` prints. Takes seconds: it imports Airflow. Raises AirflowError."""
         done = subprocess.run(
-            [self._executable, *arguments], env=self._environment, cwd=self.home, capture_output=True, text=True, check=False
+            [self._executable, *arguments], env=self.environment, cwd=self.home, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise AirflowError(f"`airflow {' '.join(arguments)}` failed: {(done.stderr or done.stdout).strip()[-2000:]}")

@@ -1,0 +1,102 @@
+"""How far a ship has come that is not over: a small file beside its run's results, which the Shipments page reads.
+
+It says nothing that decides anything. The ship writes it every few seconds and removes it at its end, when the step's result says more; one that
+stays is of a process that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import threading
+from types import TracebackType
+from typing import Literal
+
+from shipper.errors import StepResultError
+from shipper.report.run_folder import Result, RunFolder
+
+_LEAVE_WITHIN_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class ShipProgress(Result):
+    """By the ledger on the target cluster: what is committed."""
+
+    version: Literal[1] = 1
+    cluster: str
+    began: dt.datetime
+    """When Spark began to read."""
+    at: dt.datetime
+    records: int
+    """Since then, without those that were dropped."""
+    bytes: int
+    """Of these, uncompressed."""
+    wire_bytes: int
+    """The same as sent: compressed."""
+    records_per_second: float
+    """Since the file before this one."""
+    splits: int
+    splits_done: int
+    parked: tuple[str, ...] = ()
+    """Topics that cannot be written to, whose records wait."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """If it goes on as until now; None: too early to say."""
+        share, seconds = self.splits_done / max(1, self.splits), (self.at - self.began).total_seconds()
+        return seconds / share - seconds if share > 0.02 else None
+
+
+def file_of(cluster: str) -> str:
+    """Its name in the run's folder."""
+    return f"progress.{cluster}.json"
+
+
+class ProgressFile:
+    """Written in a thread of its own: a store that does not answer holds up neither the ship nor whoever watches it."""
+
+    def __init__(self, folder: RunFolder, cluster: str) -> None:
+        self._folder, self._name = folder, file_of(cluster)
+        self._latest: ShipProgress | None = None
+        self._told, self._over = threading.Event(), False
+        self._thread = threading.Thread(target=self._write, name="progress-file", daemon=True)
+
+    def tell(self, progress: ShipProgress) -> None:
+        """Returns at once. Of several that come while one is being written, the last is."""
+        self._latest = progress
+        self._told.set()
+
+    def __enter__(self) -> ProgressFile:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over = True
+        self._told.set()
+        self._thread.join(_LEAVE_WITHIN_SECONDS)
+
+    def _write(self) -> None:
+        written = False
+        while self._told.wait() and not self._over:
+            self._told.clear()
+            if self._latest is None or self._over:
+                continue
+            try:
+                written = True
+                self._folder.write_text(self._name, self._latest.model_dump_json() + "\n")
+            except StepResultError as error:
+                log.debug("progress is not shown: %s", error.message)
+        if written:
+            with contextlib.suppress(StepResultError):
+                self._folder.remove(self._name)
+
+
+def progress_of(folder: RunFolder, cluster: str) -> ShipProgress | None:
+    """None: the ship has written none, or is over. Raises StepResultError if the store does not answer."""
+    text = folder.read_text(file_of(cluster))
+    try:
+        return ShipProgress.model_validate_json(text) if text else None
+    except ValueError:  # of another version of shipper
+        return None

@@ -1,0 +1,319 @@
+"""The Shipments page where people meet it: in the frame that Airflow's own pages show it in, in a real browser, each person with the rights of their
+role; and what its buttons make Airflow do. The Spark side is a stand-in, and what the page shows comes from reports."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dag_world import DAGS, Config, FakeSpark
+from shipper_tools.demo.airflow import Airflow
+from shipper_tools.dev.ports import free_port
+from shipper_tools.samples.shipments import run_report
+from test_scheduler import wait_for
+
+from shipper.config import load_pipeline
+from shipper.config.environment import EVERYTHING
+from shipper.report.run_folder import RunFolder
+from shipper.shipments.feed import begin, feed
+from shipper.windows.window import Window
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.scheduler,
+    pytest.mark.long,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH"),
+]
+PEOPLE = {"admin": "ADMIN", "viewer": "VIEWER", "web_only": "VIEWER"}
+HOURS = 6
+
+
+def reports(config: Config, runs: Path, name: str) -> None:
+    """As runs of six windows have left them: at 02:00 one cluster failed, at 04:00 nobody ran."""
+    (runs / name).mkdir(parents=True)
+    first = ", ".join(f'"{cluster}": "2026-11-01T00:00:00+00:00"' for cluster in ("near", "far"))
+    (runs / name / "schedule.json").write_text(f'{{"version": 1, "first_window": {{{first}}}}}')
+    pipeline = load_pipeline(config.folder, name, EVERYTHING)
+    for hour in set(range(HOURS)) - {4}:
+        report = run_report(hour, f"r{hour}", name, failed=("far",) if hour == 2 else ())
+        folder = RunFolder(str(runs), name, report.window_start, report.window_end, report.run_id)
+        folder.write("report", report)
+        folder.write_text("report.html", f"<!doctype html><title>{name}</title><h1>Report of r{hour}</h1>")
+        feed(config.folder, pipeline, str(runs), report)
+
+
+@pytest.fixture
+def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Airflow]:
+    for name in ("web", "audit"):
+        config.pipeline(name)
+        reports(config, tmp_path / "runs", name)
+    passwords = tmp_path / "passwords.json"
+    passwords.write_text(json.dumps(dict.fromkeys(PEOPLE, "a password")))
+    environment = {
+        "SHIPPER_CONFIG": str(config.folder),
+        "SPARK_FAKE": str(spark.folder),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in PEOPLE.items()),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+    }
+    with Airflow(tmp_path / "airflow", DAGS, environment) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def rights_dag_by_dag(airflow: Airflow) -> Iterator[str]:
+    """The URL of another API server of the same Airflow, whose auth manager knows rights of single DAGs, as `airflow standalone` lets none."""
+    port = free_port()
+    environment = {**airflow.environment, "AIRFLOW__CORE__AUTH_MANAGER": "dag_roles.DagByDag"}
+    command = [Path(sys.executable).with_name("airflow"), "api-server", "--port", str(port), "--workers", "1"]
+    with (airflow.home / "api-server.log").open("wb") as log:
+        server = subprocess.Popen(command, env=environment, cwd=airflow.home, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_for(lambda: server.poll() is None and answers(port))
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+
+
+def answers(port: int) -> bool:
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection.request("GET", "/api/v2/version")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+
+
+class Person:
+    """Somebody who has logged in, with a browser of their own."""
+
+    def __init__(self, chromium: Any, url: str, name: str, **options: Any) -> None:
+        self.context, self.url = chromium.new_context(viewport={"width": 1440, "height": 900}, **options), url
+        login = self.context.request.post(f"{self.url}/auth/token", data={"username": name, "password": "a password"})
+        assert login.ok, login.text()
+        self.context.add_cookies([{"name": "_token", "value": login.json()["access_token"], "url": self.url}])
+        self.page = self.context.new_page()
+        self.problems: list[str] = []
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", self._said)
+
+    def _said(self, message: Any) -> None:
+        if message.type == "error" and "/shipper/" in message.location["url"]:
+            self.problems.append(message.text)
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        return self.context.request.fetch(f"{self.url}/api/v2/{path}", method=method, data=body)
+
+    def shipments(self, where: str = "plugin/shipments") -> Any:
+        """The page in its frame."""
+        self.page.goto(f"{self.url}/{where}")
+        frame = self.page.frame_locator("iframe")
+        frame.locator("#rows tr").first.wait_for(timeout=60_000)
+        return frame
+
+    def picture(self, folder: Path, name: str) -> None:
+        if kept := os.environ.get("SHIPPER_PICTURES"):
+            folder = Path(kept)
+        self.page.screenshot(path=folder / f"{name}.png")
+
+
+def rows(frame: Any) -> list[str]:
+    return [row.get_attribute("data-pipeline") for row in frame.locator("#rows tr").all()]
+
+
+def open_window(frame: Any, pipeline: str, words: str) -> None:
+    """By keyboard, from the first window on to the one that is not shipped and whose state has these words."""
+    strip = frame.locator(f'tr[data-pipeline="{pipeline}"] .strip')
+    strip.focus()
+    strip.press("Home")
+    for _ in range(10):
+        strip.press("n")
+        if words in strip.get_attribute("aria-valuetext"):
+            break
+    strip.press("Enter")
+    frame.locator("#panel h3").first.wait_for()
+
+
+def test_people_see_and_do_in_airflow_what_their_role_lets_them(
+    standalone: Airflow, spark: FakeSpark, config: Config, tmp_path: Path
+) -> None:
+    """One Airflow for all of it, since it takes half a minute to start."""
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            admin = Person(chromium, standalone.url, "admin")
+            wait_for(lambda: admin.api("GET", "dags").json()["total_entries"] == 2)
+            find_in_the_menu(admin, tmp_path)
+            follow_links(admin, tmp_path)
+            only_look(Person(chromium, standalone.url, "viewer"), tmp_path)
+            with rights_dag_by_dag(standalone) as url:
+                see_one_dag(Person(chromium, url, "web_only"))
+            ship_a_window(admin, spark, config, tmp_path)
+            backfill(admin, spark, tmp_path)
+            look_at_it(chromium, standalone, tmp_path)
+            assert admin.problems == []
+        finally:
+            chromium.close()
+
+
+def find_in_the_menu(admin: Person, pictures: Path) -> None:
+    admin.page.goto(admin.url)
+    admin.page.get_by_role("button", name="Browse").first.click()
+    admin.picture(pictures, "airflow-menu")
+    admin.page.get_by_text("Shipments").first.click()
+    frame = admin.page.frame_locator("iframe")
+    frame.locator("#rows tr").first.wait_for()
+    assert rows(frame) == ["audit", "web"]
+    assert "/plugin/shipments" in admin.page.url
+    frame = admin.shipments("dags/web/plugin/dag-shipments")
+    assert rows(frame) == ["web"]
+    admin.picture(pictures, "airflow-dag")
+
+
+def earlier(frame: Any) -> None:
+    """To the days that the reports are of."""
+    frame.locator("#grid:not([aria-busy])").wait_for()
+    frame.locator("#range").select_option("30")
+    frame.locator("#grid:not([aria-busy])").wait_for()
+
+
+def follow_links(admin: Person, pictures: Path) -> None:
+    frame = admin.shipments()
+    earlier(frame)
+    admin.picture(pictures, "airflow-grid")
+    open_window(frame, "web", "failed")
+    assert "far does not answer" in frame.locator("#panel").inner_text()
+    admin.picture(pictures, "airflow-window")
+    frame.get_by_role("link", name="Report of this run").click()
+    frame.get_by_role("heading", name="Report of r2").wait_for()
+    admin.page.go_back()
+    frame.locator("#panel h3").first.wait_for()
+    frame.get_by_role("link", name="DAG in Airflow").click()
+    admin.page.wait_for_url("**/dags/web**")
+
+
+def only_look(viewer: Person, pictures: Path) -> None:
+    frame = viewer.shipments()
+    earlier(frame)
+    open_window(frame, "web", "failed")
+    for name in ("Ship this window…", "Plan (dry run)…"):
+        button = frame.get_by_role("button", name=name)
+        assert button.is_disabled()
+        why = frame.locator(f"#{button.get_attribute('aria-describedby')}").inner_text()
+        assert "not start runs of its DAG" in why
+    viewer.picture(pictures, "airflow-viewer")
+    conf = {"window_start": "2026-11-01T02:00:00Z", "window_end": "2026-11-01T03:00:00Z"}
+    assert viewer.api("POST", "dags/web/dagRuns", {"logical_date": None, "conf": conf}).status == 403
+    stretch = {"dag_id": "web", "from_date": conf["window_start"], "to_date": conf["window_start"]}
+    assert viewer.api("POST", "backfills", stretch).status == 403
+    assert viewer.api("POST", "backfills/dry_run", stretch).status == 403
+    assert viewer.problems == []
+
+
+def see_one_dag(person: Person) -> None:
+    frame = person.shipments()
+    assert rows(frame) == ["web"]
+    assert frame.locator("#sum").inner_text().startswith("1 pipeline,")
+    assert person.context.request.get(f"{person.url}/shipper/api/pipeline?pipeline=audit").status == 403
+    assert person.problems == []
+
+
+def ship_a_window(admin: Person, spark: FakeSpark, config: Config, pictures: Path) -> None:
+    frame = admin.shipments()
+    earlier(frame)
+    open_window(frame, "web", "failed")
+    frame.get_by_role("button", name="Ship this window…").click()
+    said = frame.locator("#ask")
+    said.get_by_text("The DAG is paused").wait_for()
+    said.get_by_role("checkbox", name="near").uncheck()
+    said.locator("pre", has_text='"clusters"').wait_for()
+    admin.picture(pictures, "airflow-ask")
+    said.get_by_role("button", name="Ship the window").click()
+    said.get_by_role("link", name="Run in Airflow").wait_for()
+    assert admin.api("PATCH", "dags/web", {"is_paused": False}).ok
+    (run,) = [run for run in runs_of(admin) if run["run_type"] == "manual"]
+    assert run["triggering_user_name"] == "admin"
+    window = {"window_start": "2026-11-01T02:00:00Z", "window_end": "2026-11-01T03:00:00Z"}
+    assert run["conf"] == {**window, "clusters": ["far"]}
+    wait_for(lambda: any(call["step"] == "ship:far" and call["window"].startswith("2026-11-01T02") for call in spark.calls))
+    follow_the_run(frame, config, pictures)
+    said.get_by_role("link", name="Run in Airflow").click()
+    admin.page.wait_for_url("**/dags/web/runs/manual__**")
+    assert {call["step"] for call in spark.calls if call["window"].startswith("2026-11-01T02")} >= {"plan", "ship:far"}
+    assert not [call for call in spark.calls if call["window"].startswith("2026-11-01T02") and call["step"] == "ship:near"]
+
+
+def follow_the_run(frame: Any, config: Config, folder: Path) -> None:
+    """Under the dialog the window is looked at on. (The index is told here what the steps of a real run tell it.)"""
+    pipeline, runs = load_pipeline(config.folder, "web", EVERYTHING), str(folder / "runs")
+    report = run_report(2, "r9", "web", after=1, failed=("far",))
+    begin(config.folder, pipeline, runs, Window(report.window_start, report.window_end), "r9", dt.datetime.now(dt.UTC))
+    frame.locator("#live", has_text="Run r9 began").wait_for()
+    feed(config.folder, pipeline, runs, report)
+    frame.locator("#live", has_not_text="Run r9 began").wait_for(state="attached")
+    frame.locator('#panel [aria-label="Runs over this window"]', has_text="r9").wait_for(state="attached")
+
+
+def runs_of(admin: Person) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = admin.api("GET", "dags/web/dagRuns").json()["dag_runs"]
+    return found
+
+
+def backfill(admin: Person, spark: FakeSpark, pictures: Path) -> None:
+    frame = admin.shipments()
+    earlier(frame)
+    frame.locator('tr[data-pipeline="web"]').get_by_role("button", name="web", exact=True).click()
+    frame.get_by_role("button", name="Backfill these windows…").click()
+    said = frame.locator("#ask")
+    said.get_by_label("First window begins (UTC)").fill("2026-11-01T02:00")
+    said.get_by_label("Last window begins (UTC)").fill("2026-11-01T04:00")
+    said.get_by_text("3 runs would be made").wait_for()
+    admin.picture(pictures, "airflow-backfill")
+    said.get_by_role("button", name="Start the backfill").click()
+    said.get_by_text("Airflow has taken it").wait_for()
+
+    def shipped() -> bool:
+        return {call["window"][:13] for call in spark.calls if call["step"] == "ship:near"} >= {
+            f"2026-11-01T{hour:02}" for hour in (2, 3, 4)
+        }
+
+    wait_for(shipped)
+    # What was asked for by hand and what was backfilled are runs over the same window.
+    frame = admin.shipments()
+    earlier(frame)
+    open_window(frame, "web", "failed")
+    for kind in ("manual", "backfill"):
+        frame.get_by_role("link", name=f"Run in Airflow ({kind}").wait_for()
+    made = [run for run in runs_of(admin) if run["run_type"] == "backfill"]
+    assert sorted(run["logical_date"] for run in made) == [f"2026-11-01T{hour:02}:00:00Z" for hour in (2, 3, 4)]
+
+
+def look_at_it(chromium: Any, airflow: Airflow, pictures: Path) -> None:
+    """In the dark, and as narrow as a phone: the page fits into Airflow's frame."""
+    dark = Person(chromium, airflow.url, "admin", color_scheme="dark")
+    earlier(dark.shipments())
+    dark.picture(pictures, "airflow-dark")
+    dark.page.set_viewport_size({"width": 400, "height": 800})
+    frame = dark.shipments()
+    assert frame.locator("html").evaluate("page => page.scrollWidth <= page.clientWidth")
+    dark.picture(pictures, "airflow-phone")
+    assert dark.problems == []

@@ -1,0 +1,83 @@
+"""The picture of the Shipments page in the README, of an invented week: ``python -m shipper_tools.samples.picture docs/shipments.png``."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from shipper.shipments.index import ALL, CODES, Index
+from shipper.shipments.outcomes import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
+from shipper.shipments.server import Server
+
+_HOURS = 3 * 24
+_NAMES = (
+    "access_eu",
+    "access_us",
+    "api_gateway",
+    "audit",
+    "billing_events",
+    "checkout",
+    "dns_queries",
+    "edge_cache",
+    "mail_relay",
+)
+_TROUBLE = {
+    "audit": {range(40, 41): FAILED},
+    "billing_events": {range(26, 30): BLOCKED},
+    "checkout": {range(55, 58): LATE},
+    "dns_queries": {range(12, 13): DOUBT},
+    "access_us": {range(_HOURS - 1, _HOURS): WAITING},
+    "edge_cache": {range(_HOURS - 1, _HOURS): SHIPPING},
+}
+_NEVER_RUN = {"mail_relay": range(33, 36)}
+
+
+def _cells(first: int) -> Iterator[tuple[str, str, int, int, int, int, str]]:
+    """``first``: when the first window begins, in seconds."""
+    chance = random.Random(1)
+    for name in _NAMES:
+        states = {hour: state for hours, state in _TROUBLE.get(name, {}).items() for hour in hours}
+        for hour in range(_HOURS):
+            if hour not in _NEVER_RUN.get(name, ()):
+                state = states.get(hour, SHIPPED)
+                start, end = first + hour * 3600, first + (hour + 1) * 3600
+                yield ALL, name, start, end, CODES[state], end + chance.randrange(300, 1500), "r"
+
+
+def main(target: Path) -> None:
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        raise SystemExit("no chromium on PATH")
+    begin = int(time.time()) // 3600 * 3600 - _HOURS * 3600
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index.sqlite"
+        with Index(path, make=True) as index, index.writing():
+            about = [(name, "edge-team", "", "near\nfar", folder, "0 * * * *", "UTC", 600.0, None) for name in _NAMES]
+            index.db.executemany("INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about)
+            first = [(name, cluster, begin) for name in _NAMES for cluster in ("near", "far")]
+            index.db.executemany("INSERT INTO beginnings VALUES (?, ?, ?)", first)
+            index.db.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", _cells(begin))
+        server = Server(path, 0)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with sync_playwright() as started:
+            browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1200, "height": 680}, color_scheme="light")
+            page.goto(f"{server.url}#range=3")
+            page.wait_for_selector("#rows tr")
+            page.wait_for_timeout(500)
+            page.screenshot(path=target)
+            browser.close()
+        server.shutdown()
+        server.server_close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
