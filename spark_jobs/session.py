@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from shipper import s3a
 from shipper.config.pipeline import Pipeline
+from shipper.terminal import say
 from spark_jobs.hadoop import tell
 from spark_jobs.java import afterwards, java_process, spark_gateway
 from spark_jobs.settings import set_environment, spark_settings
@@ -41,6 +42,8 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
         if SparkContext._active_spark_context is None and (gateway := spark_gateway(settings, much_work=much_work)) is not None:
             SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=gateway)
         spark = builder.getOrCreate()
+        if url := spark.sparkContext.uiWebUrl:
+            say(f"Spark's UI, while this step is at it: {url}")
         tell(
             spark._jsc.hadoopConfiguration(), s3a.secrets(pipeline)
         )  # goes with each job to the executors; not in SparkConf, which Spark shows

@@ -259,7 +259,7 @@ def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tupl
         # One that was skipped, since the run was for others, is no failure; with none at all there is nothing to be said.
         return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
     if spec.step is None:
-        return ResolveWindow(pipeline=pipeline, give_up_after_seconds=give_up_after, **options)
+        return ResolveWindow(pipeline=pipeline, config_dir=config_dir, give_up_after_seconds=give_up_after, **options)
     if spec.one_at_a_time:
         options["max_active_tis_per_dag"] = 1
     if spec.name == GATE_DELIVERY:

@@ -80,9 +80,7 @@ def _to_cluster(cluster: str) -> Iterator[TaskSpec]:
 
 def last_closed(schedule: Schedule, moment: dt.datetime) -> Window:
     """The schedule's last window that had ended by ``moment``."""
-    ticks = Ticks(schedule)
-    window = ticks.window_of(moment)
-    return Window(ticks.before(window.start), window.start)
+    return Ticks(schedule).last_closed(moment)
 
 
 def opens_at(window: Window, settle_seconds: float) -> dt.datetime:

@@ -2,12 +2,16 @@
 
 ::
 
-    report fails or succeeds ─▶ RunEnded ──┐
-    deadline is over         ─▶ run_is_late ┴▶ Notice ─▶ notifier(**with), with `notice` in its templates
+    report fails or succeeds ─▶ RunEnded ──┬▶ Notice ─▶ notifier(**with), with `notice` in its templates
+              it found late windows behind it ┤
+    deadline is over         ─▶ run_is_late ──┘
 
 The report task runs whatever became of the others and fails if the run did, so its callbacks speak for the run: once, in the
 task's own process, where the run's folder can be read. If that process is killed, the DAG processor calls the same callback.
 A notifier that cannot send harms neither the run nor another notifier: the task's log says so.
+
+A window is told as late once, whoever notices it: Airflow while its run is at it, the report of the next run (of a window that no run was made for,
+too), or `shipper gaps --alert`. Files beside the results remember it; see shipper/report/late.py.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +28,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseNotifier
 
-from shipper.config import load_pipeline, locate
+from shipper.config import load_pipeline, locate, resolve_uri
 from shipper.config.pipeline import Notify, Pipeline
 from shipper.errors import ConfigError
 from shipper.runner import REPORT
@@ -34,8 +38,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shipper.report.message import Message
+    from shipper.report.results import Gap, RunReport
+    from shipper.windows.window import Window
 
 log = logging.getLogger(__name__)
+
+Bounds = tuple[dt.datetime, dt.datetime]
+"""Of a window."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,15 @@ class RunEnded:
         self.failed = failed
 
     def __call__(self, context: Context) -> None:
-        send(self.pipeline, _of_ended_run(self, context), context)
+        run, report = _run_and_report(self, context)
+        notice = _of_ended_run(self, context, run, report)
+        told = send(self.pipeline, notice, context)
+        if run is None or run.get("plan_only"):
+            return
+        try:
+            _remember_and_look_back(self, context, run, report, failure=told and notice.event == "failure")
+        except Exception:
+            log.exception("nobody knows which windows are late: what was told of them cannot be read or noted")
 
 
 class RunTimedOut:
@@ -135,8 +152,9 @@ class RunTimedOut:
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
     """Airflow's callback for a run that missed its deadline. It runs in a process of its own, without the task's context:
-    ``context`` has the run as the REST API shows it, and the deadline."""
-    spec, run = load_pipeline(Path(config_dir), pipeline), context["dag_run"]
+    ``context`` has the run as the REST API shows it, and the deadline. A window of which somebody was told is not told again: a run that is
+    cleared has a new deadline."""
+    spec, run = _as_last_read(Path(config_dir), pipeline), context["dag_run"]
     bounds = _bounds(run.get("conf") or {}, run.get("data_interval_start"), run.get("data_interval_end"))
     within = spec.schedule and spec.schedule.deliver_within_seconds
     from airflow.sdk.configuration import conf
@@ -145,25 +163,125 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
 
     base = conf.get("api", "base_url", fallback="http://localhost:8080/").rstrip("/")
     headline = "Late: not finished" + (f" within {format_duration(within)}" if within else "")
-    cause = f"The run is {run['state']} since {run.get('start_date') or run.get('queued_at')}." if run.get("state") else None
     log_url = f"{base}/dags/{quote(run['dag_id'])}/runs/{quote(run['dag_run_id'])}"
-    send(spec, _notice(spec, bounds, "late", headline, cause, log=log_url), context)
+    notice = _notice(spec, bounds, "late", headline, _why_late(spec, Path(config_dir), run, bounds), log=log_url)
+    if bounds is None:
+        send(spec, notice, context)
+    else:
+        _tell_once(spec, Path(config_dir), notice, [_window(bounds)], context)
 
 
-def send(pipeline: Pipeline, notice: Notice, context: Mapping[str, Any]) -> None:
-    """By every notifier that wants to hear of the event."""
-    for entry in pipeline.notify:
-        if _hears(entry, notice.event):
-            try:
-                notifier_class(entry.notifier)(**entry.with_)({**context, "notice": notice})
-                log.info("told by %s: %s", entry.notifier, notice.title)
-            except Exception:
-                log.exception("%s could not tell: %s", entry.notifier, notice.title)
+def _as_last_read(config_dir: Path, name: str) -> Pipeline:
+    """A file that is broken for a moment must not swallow the notice. Raises ConfigError where it never could be read."""
+    try:
+        return load_pipeline(config_dir, name)
+    except ConfigError:
+        from shipper_factory.build import LastGood
+
+        if spec := LastGood(config_dir).find(name):
+            return spec
+        raise
 
 
-def _notice(
-    pipeline: Pipeline, bounds: tuple[dt.datetime, dt.datetime] | None, event: str, headline: str, cause: str | None, **more: Any
-) -> Notice:
+def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], bounds: Bounds | None) -> str | None:
+    """By what the run's steps have left; what Airflow knows of it where they left nothing yet."""
+    from shipper.report.late import newest, where_it_stands
+
+    state, since = run.get("state"), run.get("start_date") or run.get("queued_at")
+    found = f"The run is {state} since {since}" if state else None
+    try:
+        folder = newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name, _window(bounds)) if bounds else None
+        if folder is not None and state == "running":
+            asked = (run.get("conf") or {}).get("clusters")
+            return f"{found}; {where_it_stands(folder, asked or pipeline.clusters)}."
+    except Exception:
+        log.exception("the run's results cannot be read; the notice goes without them")
+    if found and state == "queued":
+        found += ": it waits for the run before it"
+    return found and f"{found}."
+
+
+def _tell_once(
+    pipeline: Pipeline, config_dir: Path, notice: Notice, windows: Sequence[Window], context: Mapping[str, Any]
+) -> None:
+    """That these windows are late, if nobody was told of one of them. Where that cannot be known it is told."""
+    from shipper.report.late import Told
+
+    told = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name)
+    try:
+        if set(windows) <= told.of("late"):
+            log.info("told before: %s", notice.title)
+            return
+    except Exception:
+        log.exception("nobody knows whether this was told before")
+    if send(pipeline, notice, context):
+        told.add("late", windows, dt.datetime.now(dt.UTC))
+
+
+def _remember_and_look_back(
+    ended: RunEnded, context: Context, run: Mapping[str, Any], report: RunReport | None, *, failure: bool
+) -> None:
+    """Once a run has ended: tells which windows of the schedule are late, the run's own and those before it."""
+    from shipper.report.late import Told, delivered_late, overdue, window_before, windows_of
+
+    pipeline, now = ended.pipeline, dt.datetime.now(dt.UTC)
+    told = Told(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.name)
+    own = _window(bounds) if (bounds := _bounds(run, None, None)) else None
+    if failure and own:
+        told.add("failure", [own], now)
+    if report is None or own is None or not any("late" in entry.on for entry in pipeline.notify):
+        return
+    known, failed = told.of("late"), told.of("failure")
+    is_new = run.get("scheduled") and own not in known and report.first_cause is None
+    # Of the windows that are made up for after an outage the first one speaks for all.
+    if (
+        is_new
+        and (late := delivered_late(pipeline, own, now))
+        and (window_before(pipeline, own) in known or send(pipeline, _delivered_late(ended, own, report, late), context))
+    ):
+        told.add("late", [own], now)
+    gaps = [gap for gap in overdue(pipeline, report.gaps or (), now) if windows_of([gap])[0] not in known]
+    for already in (False, True):
+        some = [gap for gap in gaps if (windows_of([gap])[0] in failed) is already]
+        # Who heard of the failure knows: the others hear now.
+        if some and send(pipeline, _missing(ended, some, report), context, but_of_failure=already):
+            told.add("late", windows_of(some), now)
+
+
+def _delivered_late(ended: RunEnded, own: Window, report: RunReport, headline: str) -> Notice:
+    from shipper.report.markup import duration
+
+    began = report.plan.started_at if report.plan else report.started_at
+    cause = f"The run began {duration(own.end, began)} after that, and took {duration(began, report.finished_at)}."
+    return _notice(ended.pipeline, (own.start, own.end), "late", headline, cause, report=report.page)
+
+
+def _missing(ended: RunEnded, gaps: Sequence[Gap], report: RunReport) -> Notice:
+    """One for all windows that the run found behind it."""
+    from shipper.report.late import causes, missing_in_words, windows_of
+
+    pipeline, windows = ended.pipeline, windows_of(gaps)
+    lines = causes(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.name, gaps)
+    bounds = (windows[0].start, windows[-1].end)
+    return _notice(pipeline, bounds, "late", missing_in_words(gaps), lines[0], report=report.page, details=tuple(lines))
+
+
+def send(pipeline: Pipeline, notice: Notice, context: Mapping[str, Any], *, but_of_failure: bool = False) -> bool:
+    """By every notifier that wants to hear of the event; of a window that failed only those that do not hear of failures. Returns whether it is
+    done with: somebody was told, or there is nobody to tell."""
+    heard = [entry for entry in pipeline.notify if _hears(entry, notice.event) and not (but_of_failure and "failure" in entry.on)]
+    told = 0
+    for entry in heard:
+        try:
+            notifier_class(entry.notifier)(**entry.with_)({**context, "notice": notice})
+            log.info("told by %s: %s", entry.notifier, notice.title)
+            told += 1
+        except Exception:
+            log.exception("%s could not tell: %s", entry.notifier, notice.title)
+    return bool(told) or not heard
+
+
+def _notice(pipeline: Pipeline, bounds: Bounds | None, event: str, headline: str, cause: str | None, **more: Any) -> Notice:
     """``bounds``: of the run's window, if they are known."""
     from shipper.report.markup import window
 
@@ -175,16 +293,27 @@ def _hears(entry: Notify, event: str) -> bool:
     return event in entry.on or (event == "warning" and "success" in entry.on)
 
 
-def _of_ended_run(ended: RunEnded, context: Context) -> Notice:
-    """Whatever is missing: a notice without its cause is better than none."""
-    from shipper.report.message import one_sentence
+def _run_and_report(ended: RunEnded, context: Context) -> tuple[dict[str, Any] | None, RunReport | None]:
+    """What the run's first task said of it, and its report; None for what is not there."""
+    from shipper.report.results import RunReport
+    from shipper_factory.operators import folder_of, job_of
 
-    pipeline, told, page, run = ended.pipeline, None, None, None
+    run = None
     try:
         run = context["ti"].xcom_pull(task_ids=RESOLVE_WINDOW)
-        told, page = _from_report(pipeline, ended.config_dir, run) if run else (None, None)
+        return run, folder_of(job_of(run, ended.pipeline, ended.config_dir, ())).find(REPORT, RunReport) if run else None
     except Exception:
         log.exception("the run's report cannot be read; the notice goes without it")
+        return run, None
+
+
+def _of_ended_run(ended: RunEnded, context: Context, run: Mapping[str, Any] | None, report: RunReport | None) -> Notice:
+    """Whatever is missing: a notice without its cause is better than none."""
+    from shipper.report.message import message, one_sentence
+
+    pipeline, told, page = ended.pipeline, None, None
+    if report is not None:
+        told, page = message(report), report.page
     failed = _failed_tasks(context)
     event = "failure" if ended.failed or failed or told is None else told.ending
     if told is not None and told.ending == event:
@@ -210,17 +339,6 @@ def _failed_tasks(context: Context) -> list[str]:
         return []
 
 
-def _from_report(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any]) -> tuple[Message | None, str | None]:
-    """What the run's report says, and where its page lies; None, None if it left none."""
-    from shipper.report.message import message
-    from shipper.report.results import RunReport
-    from shipper_factory.operators import folder_of, job_of
-
-    folder = folder_of(job_of(run, pipeline, config_dir, ()))
-    report = folder.find(REPORT, RunReport)
-    return (message(report), report.page) if report else (None, None)
-
-
 def _log_url(context: Context, told: Message | None) -> str | None:
     """Of the task that failed first. Its last try, which Airflow shows when none is named."""
     own: str | None = getattr(context.get("ti"), "log_url", None)
@@ -233,9 +351,15 @@ def _log_url(context: Context, told: Message | None) -> str | None:
     return f"{run}/tasks/{f'{group_id(cluster)}.{name}' if cluster else name}"
 
 
-def _bounds(asked: Mapping[str, Any], interval_start: Any, interval_end: Any) -> tuple[dt.datetime, dt.datetime] | None:
+def _bounds(asked: Mapping[str, Any], interval_start: Any, interval_end: Any) -> Bounds | None:
     """Of the window: asked for, else the data interval."""
     start, end = asked.get("window_start") or interval_start, asked.get("window_end") or interval_end
     if not start or not end:
         return None
     return dt.datetime.fromisoformat(str(start)), dt.datetime.fromisoformat(str(end))
+
+
+def _window(bounds: Bounds) -> Window:
+    from shipper.windows.window import Window
+
+    return Window(*(at.astimezone(dt.UTC) for at in bounds))

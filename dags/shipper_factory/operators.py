@@ -19,7 +19,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.errors import WindowError
 from shipper.runner import PLAN, REPORT, Job, JobOptions, new_run_id
 from shipper_factory.graph import RESOLVE_WINDOW, last_closed, opens_at, resolve_window
-from shipper_factory.links import ReportLink, report_url
+from shipper_factory.links import ReportLink, WindowLink, report_url, window_url
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -66,7 +66,11 @@ class ResolveWindow(BaseSensorOperator):
     a window by its params does not: whoever asks by hand may want what is there now.
     """
 
-    def __init__(self, *, pipeline: Pipeline, give_up_after_seconds: float | None = None, **kwargs: Any) -> None:
+    operator_extra_links = (ReportLink(), WindowLink())
+
+    def __init__(
+        self, *, pipeline: Pipeline, config_dir: Path, give_up_after_seconds: float | None = None, **kwargs: Any
+    ) -> None:
         settle_seconds = pipeline.source.settle_seconds
         super().__init__(
             mode="reschedule",
@@ -75,6 +79,8 @@ class ResolveWindow(BaseSensorOperator):
             **kwargs,
         )
         self.pipeline = pipeline
+        self.config_dir = config_dir
+        self.report_url = self.window_url = ""
 
     def poke(self, context: Context) -> PokeReturnValue:
         params = context["params"]
@@ -104,6 +110,8 @@ class ResolveWindow(BaseSensorOperator):
             **(reship_of(context["dag_run"], asked.reship_reason or "dry run") if asked.reship else {}),
             **({"skip_reason": _by(context["dag_run"], asked.skip_reason)} if asked.skip_reason else {}),
         }
+        job = job_of(run, self.pipeline, self.config_dir, ())
+        self.report_url, self.window_url = report_url(job, folder_of(job)), window_url(job)
         self.log.info("window %s, shipper run %s%s", window, run["run_id"], _in_words(asked, run))
         return PokeReturnValue(is_done=True, xcom_value=run)
 
@@ -123,7 +131,7 @@ class ResolveWindow(BaseSensorOperator):
 class ShipperStep(BaseOperator):
     """Runs one step of the pipeline in a process of its own, by the same command line as ``shipper run``."""
 
-    operator_extra_links = (ReportLink(),)
+    operator_extra_links = (ReportLink(), WindowLink())
 
     def __init__(
         self,
@@ -146,7 +154,7 @@ class ShipperStep(BaseOperator):
         """Counted from when the run's window was resolved, or a task of it was cleared."""
         self.faults = tuple(faults)
         """Of the configuration as it is now; ``pipeline`` is then what it was before."""
-        self.report_url = ""
+        self.report_url = self.window_url = ""
         """Of the run that this task is of, when it has begun."""
         self._child: Child | None = None
 
@@ -157,7 +165,7 @@ class ShipperStep(BaseOperator):
         self._skip_what_nobody_asked_for(self._run(context))
         job = self._job(context)
         folder = folder_of(job)
-        self.report_url = report_url(job, folder)
+        self.report_url, self.window_url = report_url(job, folder), window_url(job)
         self.log.info("%s of window %s/%s; results in %s", self.step, job.window_start, job.window_end, folder.uri)
         started = dt.datetime.now(dt.UTC)
         self._child = Child(job, given(job.config_dir, job.pipeline.name))

@@ -224,7 +224,7 @@ def emit(result: StepResult) -> None:
 
 def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
     if isinstance(result, RunReport):
-        yield from _of_report(result)
+        yield from _of_report(result, now)
     if isinstance(result, ShipResult):
         yield from _of_ship(result)
     if isinstance(result, GateResult):
@@ -234,8 +234,13 @@ def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
         yield Metric("gauge", "shipper.lag_seconds", (now - result.window_end).total_seconds(), tags)
 
 
-def _of_report(result: RunReport) -> Iterator[Metric]:
-    """Also where it is 0, so that an alert can end."""
+def _of_report(result: RunReport, now: dt.datetime) -> Iterator[Metric]:
+    """Also where it is 0, so that an alert can end; and of clusters that got nothing, so that their age is seen to grow. Between two runs the
+    moment itself tells it: an alert subtracts it from its own clock."""
+    for name, until in result.fresh_until.items():
+        tags = {"pipeline": result.pipeline, "cluster": name}
+        yield Metric("gauge", "shipper.fresh_until", until.timestamp(), tags)
+        yield Metric("gauge", "shipper.freshness_seconds", (now - until).total_seconds(), tags)
     if result.gaps is not None and result.plan is not None:
         for cluster in result.plan.clusters:
             missing = sum(gap.cluster == cluster.cluster for gap in result.gaps)

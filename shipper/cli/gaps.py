@@ -19,6 +19,7 @@ from shipper.errors import ShipperError, UsageError
 from shipper.ledger.fold import all_doubts
 from shipper.ledger.inventory import Inventory, entries
 from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
+from shipper.report.late import Told, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.past_runs import contains, window_runs
 from shipper.report.results import Gap, LeftFile
@@ -26,7 +27,7 @@ from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
-EPILOG = "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json`"
+EPILOG = "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json` · in a crontab `shipper gaps web_access --alert`"
 
 app = typer.Typer(name="gaps", add_completion=False, rich_markup_mode="markdown")
 out, err = Terminal(), Terminal(stderr=True)
@@ -40,6 +41,14 @@ def gaps(
         typer.Option(help="A date, or an age such as 7d: the first window to look at.", show_default="the schedule's first run"),
     ] = None,
     config: Config = Path("config"),
+    alert: Annotated[
+        bool,
+        typer.Option(
+            "--alert",
+            help="For cron: only windows that are overdue (`schedule.deliver_within`; without it, when their files have settled and as long "
+            "again as the window is) and of which nobody was told yet, by a notice or by this. Silent and 0 if there are none.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Lists the windows of the schedule that are not complete on a cluster: that nobody ran, whose run failed, or of which a file was left behind.
@@ -55,7 +64,11 @@ def gaps(
     windows = [window for window in Ticks(spec.schedule).windows(min(first.values()), until) if window.end <= until]
     runs = window_runs(runs_uri, pipeline, spec.clusters, min(first.values()), dt.datetime.max.replace(tzinfo=dt.UTC))
     ledgers = Ledgers(config, pipeline)
-    found = merged(find_gaps(windows, runs, first, ledgers.held))
+    wanted, told = find_gaps(windows, runs, first, ledgers.held), Told(runs_uri, pipeline)
+    if alert:
+        known, now = told.of("late"), dt.datetime.now(dt.UTC)
+        wanted = [gap for gap in overdue(spec, wanted, now) if windows_of([gap])[0] not in known]
+    found = merged(wanted)
     if as_json:
         document = {
             "pipeline": pipeline,
@@ -66,9 +79,12 @@ def gaps(
         }
         print_json(document)
     else:
-        _show(found, len(windows), min(first.values()))
+        if found or not alert:
+            _show(found, len(windows), min(first.values()))
         for problem in ledgers.problems:
             err.say(problem, "red")
+    if alert:
+        told.add("late", windows_of(wanted), dt.datetime.now(dt.UTC))
     raise typer.Exit(1 if found else 0)
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``shipper new · validate · plan · preview · gates · run · replay · gaps · …``; ``_Commands`` has them all.
+"""The command line: ``shipper new · list · validate · plan · preview · gates · run · replay · gaps · …``; ``_Commands`` has them all.
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
 errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
@@ -29,6 +29,7 @@ from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.lazy import LazyGroup
 from shipper.cli.lint import missing_notifiers, slow_patterns
 from shipper.cli.run_options import (
+    Last,
     NewLedger,
     OfClusters,
     PlanOnly,
@@ -38,6 +39,7 @@ from shipper.cli.run_options import (
     Scheduled,
     SkipChecks,
     SkipReason,
+    WindowText,
     new_job,
 )
 from shipper.cli.show import show_gate, show_plan, show_run
@@ -70,6 +72,7 @@ class _Commands(LazyGroup):
         "ledger": "shipper.cli.ledger",
         "quarantine": "shipper.cli.quarantine",
         "gaps": "shipper.cli.gaps",
+        "list": "shipper.cli.list",
         "doctor": "shipper.cli.doctor",
         "environment": "shipper.cli.environment",
         "preview": "shipper.cli.preview",
@@ -89,7 +92,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-WindowText = Annotated[str, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")]
 
 
 def _version(wanted: bool) -> None:
@@ -238,10 +240,13 @@ def schema(
     out.say(f"{len(stale)} of {len(files)} files in {folder} were out of date and are written.")
 
 
-@app.command(epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
+@app.command(
+    epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00` · `shipper plan web_access --last`"
+)
 def plan(
     pipeline: PipelineName,
-    window: WindowText,
+    window: WindowText = None,
+    last: Last = False,
     config: Config = Path("config"),
     scheduled: Scheduled = False,
     reship: Reship = False,
@@ -251,7 +256,7 @@ def plan(
     """Shows what a run of the window would ship, and what each cluster holds already. Sends nothing."""
     with tempfile.TemporaryDirectory(prefix="shipper-plan-") as folder:
         told = {"reship": reship, "scheduled": scheduled, "new_ledger": new_ledger, "runs_uri": folder}
-        job, run_folder = new_job(pipeline, window, config, (runner.PLAN,), **told)
+        job, run_folder = new_job(pipeline, window, config, (runner.PLAN,), last=last, **told)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.PLAN, PlanResult)
     if result is None:
@@ -273,7 +278,8 @@ def _left_no_result(what: str, code: int) -> str:
 @app.command(epilog="Example: `shipper gates web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
 def gates(
     pipeline: PipelineName,
-    window: WindowText,
+    window: WindowText = None,
+    last: Last = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
@@ -283,7 +289,7 @@ def gates(
     """
     with tempfile.TemporaryDirectory(prefix="shipper-gates-") as folder:
         steps = (runner.PLAN, runner.GATE_SOURCE)
-        job, run_folder = new_job(pipeline, window, config, steps, runs_uri=folder, source_only=True)
+        job, run_folder = new_job(pipeline, window, config, steps, last=last, runs_uri=folder, source_only=True)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.GATE_SOURCE, GateResult)
         if result is None:
@@ -299,7 +305,8 @@ def gates(
 @app.command(epilog="Example: `shipper run web_access --window 2026-11-01T06:00/2026-11-01T07:00`; again: 0 sent")
 def run(
     pipeline: PipelineName,
-    window: WindowText,
+    window: WindowText = None,
+    last: Last = False,
     config: Config = Path("config"),
     scheduled: Scheduled = False,
     reship: Reship = False,
@@ -314,7 +321,7 @@ def run(
 ) -> None:
     """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without Airflow. --json prints report.json."""
     job, folder = new_job(
-        pipeline, window, config, (), reship=reship, scheduled=scheduled, reship_reason=reason, new_ledger=new_ledger,
+        pipeline, window, config, (), last=last, reship=reship, scheduled=scheduled, reship_reason=reason, new_ledger=new_ledger,
         to_clusters=tuple(cluster or ()), rate_limit=rate_limit, skip_checks=tuple(skip_check or ()), skip_reason=skip_reason,
         plan_only=plan_only,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -61,7 +62,9 @@ def new(
     out.say(f"{file} is written" + (f": {_in_words(found)}." if found else "."))
     if not (there := config / "clusters" / f"{cluster}.yaml").exists():
         out.say(f"It ships to a cluster that is not described yet. {there}:\n\ncluster: {cluster}\nbootstrap: HOST:9092\n")
-    out.say(f"Next: shipper validate {name}; then shipper plan {name} --window START/END, which sends nothing.")
+    seen = f"shipper preview {name} --file {shlex.quote(str(sample))}, which shows what its lines become" if sample else ""
+    then = f"; {seen}" if seen else f"; then shipper plan {name} --window START/END, which sends nothing"
+    out.say(f"Next: shipper validate {name}{then}.")
 
 
 def _asked(flag: str, given: str | None, question: str) -> str:
@@ -74,10 +77,13 @@ def _asked(flag: str, given: str | None, question: str) -> str:
 
 
 def _in_words(found: SampleFile) -> str:
-    kind = "JSON objects" if found.json else "text"
+    kind = "text" if found.format == "text" else "JSON objects" if found.format == "jsonl" else f"rows of {found.format}"
+    if found.json and found.format == "text":
+        kind = "JSON objects, nearly all of them"
+    several = "several lines that begin with a date" if found.starts_with else kind
     packed = "" if found.packed == "plain" else f", packed with {found.packed}"
     time = f"their time is {found.time.shown}" if found.time else "no time was found in them"
-    return f"the sample's lines are {kind}{packed}; {time}"
+    return f"the sample's records are {several}{packed}; {time}"
 
 
 def pipeline_text(
@@ -94,6 +100,7 @@ def pipeline_text(
         "  # The folders of a window. {window_start:%Y/%m/%d/%H} is filled in for each hour that the window touches.\n"
         f"  path: {json.dumps(source)}\n"
         '  # include: "*.log*"               # by default every file; compressed ones are known by their first bytes\n'
+        f"{_format(found)}"
         "  settle: 10m                       # younger files are still being written: a later run takes them\n",
         _records(found, sample),
         f"topic: {json.dumps(topic)}{' ' * max(1, 27 - len(topic))}# must be there: shipper creates no topic but its ledger\n"
@@ -114,18 +121,41 @@ def _schedule(cron: str | None) -> str:
     )
 
 
+def _format(found: SampleFile | None) -> str:
+    if found is None or found.format == "text":
+        return ""
+    about = {
+        "jsonl": "a line that is no object cannot be parsed",
+        "csv": "the first row names the fields; a row becomes a JSON object",
+    }
+    said = about.get(found.format, "a row becomes a JSON object")
+    dialect = f"  csv: {{delimiter: {json.dumps(found.delimiter)}}}\n" if found.format == "csv" and found.delimiter != "," else ""
+    return f"  format: {found.format}{' ' * max(1, 26 - len(found.format))}# {said}\n{dialect}"
+
+
+def _starts_with(found: SampleFile | None) -> str:
+    return (
+        f"  starts_with: {json.dumps(found.starts_with)}   # lines after it belong to it, a stack trace's say\n"
+        if found and found.starts_with
+        else ""
+    )
+
+
 def _records(found: SampleFile | None, sample: Path | None) -> str:
-    about = "# Spark SQL. `value` is the line; it is shipped byte for byte.\n"
-    if found and sample:
-        about += f"# By {found.lines} lines of {json.dumps(sample.name)}.\n"
+    made = found and found.format not in ("text", "jsonl")
+    about = f"# Spark SQL. `value` is {'the row as a JSON object' if made else 'the line; it is shipped byte for byte'}.\n"
+    if found and sample and found.lines:
+        about += f"# By {found.lines} {'rows' if made else 'lines'} of {json.dumps(sample.name)}.\n"
+    several = _starts_with(found)
     if found is None or found.time is None:
         column = "get_json_object(value, '$.time')" if found and found.json else "regexp_extract(value, '^([^ ]+)', 1)"
         return (
-            f"{about}# records:\n#   columns:\n#     time: try_to_timestamp({column})   # no time was found; name where it stands\n"
+            f"{about}{'' if several else '# '}records:\n{several}"
+            f"#   columns:\n#     time: try_to_timestamp({column})   # no time was found; name where it stands\n"
             "#   timestamp: time                 # else records have the moment at which they are sent\n#   key: …\n"
         )
     return (
-        f"{about}records:\n  columns:\n"
+        f"{about}records:\n{several}  columns:\n"
         f"    # {json.dumps(found.time.shown)}; null where a line has none. Without a zone it is taken for UTC.\n"
         f"    time: {json.dumps(found.time.sql)}\n"
         "  timestamp: time                   # of the record; where it is null, the moment at which it is sent\n"
@@ -136,7 +166,7 @@ def _records(found: SampleFile | None, sample: Path | None) -> str:
 def _gates(found: SampleFile | None) -> str:
     lines = ["# Before the first byte leaves. `block` closes the gate, `warn` only says so.\n", "gates:\n  source:\n"]
     checks = ["{check: files, min: 1}", "{check: rows, min: 1}"]
-    if found and found.json:
+    if found and found.json and found.format in ("text", "jsonl"):
         checks.append("{check: json, min_rate: 0.99, severity: warn}")
     if found and found.time:
         checks.append("{check: not_null, column: time, min_rate: 0.99, severity: warn}")

@@ -95,9 +95,7 @@ def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> W
         return parse_window(window)
     now = dt.datetime.now(dt.UTC).replace(microsecond=0)
     if spec.schedule is not None:
-        tick = Ticks(spec.schedule)
-        end = tick.before(now)
-        return Window(tick.before(end), end)
+        return Ticks(spec.schedule).last_closed(now)
     if last or not named:
         raise UsageError(
             f"pipeline {spec.name} has no `schedule`, so it has no last window; say which with --window, or name a --file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +12,12 @@ import typer
 from shipper import runner
 from shipper.asked import contradiction, dry_runs_uri
 from shipper.config import load_pipeline
+from shipper.config.pipeline import Pipeline
 from shipper.errors import UsageError
 from shipper.report.run_folder import RunFolder
 from shipper.runner import help_of
-from shipper.windows.window import parse_window
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window, parse_window
 
 Scheduled = Annotated[
     bool, typer.Option("--scheduled", help="As a run of the schedule: also ship what came late before it (`source.lookback`).")
@@ -37,6 +40,14 @@ SkipChecks = Annotated[
 SkipReason = Annotated[str | None, typer.Option("--skip-reason", help=help_of("skip_reason"))]
 PlanOnly = Annotated[bool, typer.Option("--plan-only", help=help_of("plan_only"))]
 
+WindowText = Annotated[str | None, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")]
+Last = Annotated[
+    bool,
+    typer.Option(
+        "--last", help="In place of --window: the latest one of the schedule that has closed and whose files have settled."
+    ),
+]
+
 #: As they are called in Airflow's form → on this command line.
 _FLAGS = {
     "`reship_reason`": "--reason",
@@ -48,10 +59,25 @@ _FLAGS = {
 }
 
 
-def new_job(name: str, window: str, config: Path, steps: tuple[str, ...], **told: Any) -> tuple[runner.Job, RunFolder]:
+def _window(pipeline: Pipeline, window: str | None, *, last: bool) -> Window:
+    if window and last:
+        raise UsageError("--window and --last contradict each other; choose one")
+    if window:
+        return parse_window(window)
+    if not last:
+        raise UsageError("which window? Give --window START/END, or --last for the latest one of the schedule")
+    if pipeline.schedule is None:
+        raise UsageError(f"--last: pipeline {pipeline.name} has no `schedule`, so it has no last window; say which with --window")
+    settled = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=pipeline.source.settle_seconds)
+    return Ticks(pipeline.schedule).last_closed(settled)
+
+
+def new_job(
+    name: str, window: str | None, config: Path, steps: tuple[str, ...], *, last: bool = False, **told: Any
+) -> tuple[runner.Job, RunFolder]:
     """``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for what nobody can have meant, WindowError, ConfigError."""
-    parsed = parse_window(window)
     pipeline = load_pipeline(config, name)
+    parsed = _window(pipeline, window, last=last)
     job = runner.Job(pipeline, config, parsed.start, parsed.end, runner.new_run_id(), steps, brief=True, **told)
     if job.scheduled and pipeline.schedule is None:
         raise UsageError(f"--scheduled: pipeline {name} has no `schedule`, so there are no windows before this one; leave it out")

@@ -168,7 +168,8 @@ class Notify(Model):
     """A notice by one of Airflow's notifiers. Sent by the DAG only; `shipper run` prints."""
 
     on: tuple[Literal["failure", "late", "warning", "success"], ...] = Field(default=("failure",), min_length=1)
-    """`failure`: the run failed. `late`: it has not ended when `schedule.deliver_within` is over. `warning`: it succeeded, and a
+    """`failure`: the run failed. `late`: it has not ended when `schedule.deliver_within` is over,
+    or a later run finds that an earlier window is not complete. `warning`: it succeeded, and a
     check of severity `warn` does not hold, records were quarantined, or counts disagree. `success`: it succeeded, with or without
     warnings."""
     notifier: str = Field(pattern=CLASS_PATTERN, examples=["airflow.providers.slack.notifications.slack.SlackNotifier"])

@@ -27,7 +27,8 @@ class Schedule(Model):
     after an outage Airflow goes on with the latest window that has closed; `shipper gaps` says which ones are missing."""
     deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
     """Time that a run has, from the moment when Airflow queues it (a scheduled one: when its window closes), `source.settle`
-    included. One that has not ended by then is late: `notify` says so with `on: [late]`."""
+    included. One that has not ended by then is late: `notify` says so with `on: [late]`, once for each window, also of one that nobody
+    ran."""
 
     give_up_after_seconds: Seconds | None = Field(default=86_400.0, alias="give_up_after", gt=0)
     """Time that a run has, from when its files have settled. What is at work then is stopped, and the run fails and says so: a run that hangs would

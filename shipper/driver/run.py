@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from shipper.driver.context import RunContext
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
+from shipper.report.late import fresh_until
 from shipper.report.message import details, summary
 from shipper.report.page import render
 from shipper.report.past_runs import past_runs
@@ -191,6 +192,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         delivery_gates=[closed for closed in delivery_gates if closed],
         history=_history(context),
         gaps=_gaps(context),
+        fresh_until=_fresh_until(context),
         first_cause=cause,
         page=folder.path("report.html"),
         config=None if str(context.config_dir) == "config" else str(context.config_dir),
@@ -223,6 +225,14 @@ def _gaps(context: RunContext) -> list[Gap] | None:
     except (OSError, ShipperError) as error:
         say(f"report: nobody knows which windows are missing ({error})")
         return None
+
+
+def _fresh_until(context: RunContext) -> dict[str, dt.datetime]:
+    try:
+        return fresh_until(context.own_runs_uri, context.pipeline.name, context.pipeline.clusters, now())
+    except OSError as error:
+        say(f"report: nobody knows how fresh the clusters are ({error})")
+        return {}
 
 
 def _history(context: RunContext) -> list[PastRun]:

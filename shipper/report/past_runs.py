@@ -155,6 +155,12 @@ def window_names(runs_uri: str, pipeline: str) -> list[Window]:
     return [window for window, _ in _windows(fs, path)]
 
 
+def run_ids(runs_uri: str, pipeline: str, window: Window) -> list[str]:
+    """Of the runs over exactly this window, the last one last. Raises OSError."""
+    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}/{RunFolder.name_of(window.start, window.end)}")
+    return sorted(_names(fs, path))
+
+
 def run_folders(runs_uri: str, pipeline: str) -> list[tuple[Window, str, str]]:
     """All runs of a pipeline: window, run id, and folder as a URL, by run id, and so by time. Empty if there are none; raises OSError."""
     root = f"{runs_uri.rstrip('/')}/{pipeline}"

@@ -322,6 +322,8 @@ class RunReport(StepResult):
     """The runs of this pipeline's other windows before this one, oldest first."""
     gaps: list[Gap] | None = None
     """Windows of the schedule before this run's that are not complete; of the last seven days, and 200 at most. None: not known."""
+    fresh_until: dict[str, dt.datetime] = {}
+    """Cluster → end of the latest window that is over and is there, by this run or an earlier one. A cluster of which none is known is not in it."""
     first_cause: str | None = None
     """The first failed or missing step, in one paragraph; None: the run succeeded. `status` and `error` say the same (of the run: reports
     written before 1.0 had the report's own there)."""

@@ -40,6 +40,11 @@ class Ticks:
         end = self.after(start)
         return Window(start, end) if moment < end else Window(end, self.after(end))
 
+    def last_closed(self, moment: dt.datetime) -> Window:
+        """The last window that had ended by ``moment``."""
+        end = self.window_of(moment).start
+        return Window(self.before(end), end)
+
     def windows(self, start: dt.datetime, end: dt.datetime) -> Iterator[Window]:
         """Those that touch [start, end), in order."""
         if start >= end:

@@ -17,6 +17,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from shipper.config import load_pipeline_alone
+from shipper.config.environment import EVERYTHING
+from shipper.config.pipeline import Pipeline
+from shipper.report.gaps import gaps_before
+from shipper.report.late import fresh_until
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
@@ -43,14 +48,16 @@ def result(step: str, word: str, common: dict[str, Any]) -> Any:
     return RunReport(**common)
 
 
-def gathered(folder: RunFolder, common: dict[str, Any]) -> RunReport:
+def gathered(folder: RunFolder, pipeline: Pipeline, common: dict[str, Any]) -> RunReport:
     plan, gate = folder.find("plan", PlanResult), folder.find("gate_source", GateResult)
     ships = [folder.find(f"ship.{cluster}", ShipResult) for cluster in ("near", "far")]
     gates = [folder.find(f"gate_delivery.{cluster}", DeliveryGateResult) for cluster in ("near", "far")]
+    runs_uri = folder.uri.rsplit("/", 3)[0]
     causes = [f"{one.step}: {one.error}" for one in (plan, gate, *ships, *gates) if one and one.status == "failed"]
     return RunReport(
         **common, plan=plan, gate_source=gate, ships=[one for one in ships if one], delivery_gates=[one for one in gates if one],
-        first_cause=causes[0] if causes else None, page=folder.path("report.html"),
+        first_cause=causes[0] if causes else None, page=folder.path("report.html"), gaps=gaps_before(runs_uri, pipeline, common["window_start"]),
+        fresh_until=fresh_until(runs_uri, pipeline.name, pipeline.clusters, common["finished_at"]),
     )  # fmt: skip
 
 
@@ -92,7 +99,11 @@ def main() -> int:
     if word != "silent":
         runs = arguments.runs_uri or Path(arguments.config).parent / "runs"
         run_folder = RunFolder(str(runs), arguments.pipeline, start, end, arguments.run_id)
-        left = gathered(run_folder, common) if word == "gather" else result(step, word, common)
+        left = (
+            gathered(run_folder, load_pipeline_alone(Path(arguments.config), arguments.pipeline, EVERYTHING), common)
+            if word == "gather"
+            else result(step, word, common)
+        )
         run_folder.write(step.replace(":", "."), left)
     return EXIT_CODES[word]
 

@@ -71,6 +71,19 @@ def test_a_report_says_how_many_windows_are_missing_also_when_none_is() -> None:
     assert metrics(RunReport(**COMMON, plan=plan)) == {}, "nobody looked"
 
 
+def test_a_report_says_how_fresh_each_cluster_is_also_one_that_got_nothing() -> None:
+    from shipper_factory.step import metrics_of
+
+    report = RunReport(**COMMON, first_cause="far is away", fresh_until={"near": SIX, "far": SIX - dt.timedelta(hours=3)})
+    found = {(m.name, m.tags["cluster"]): m.value for m in metrics_of(report, SIX + dt.timedelta(minutes=12))}
+    assert found == {
+        ("shipper.fresh_until", "near"): SIX.timestamp(),
+        ("shipper.freshness_seconds", "near"): 720,
+        ("shipper.fresh_until", "far"): SIX.timestamp() - 10_800,
+        ("shipper.freshness_seconds", "far"): 11_520,
+    }
+
+
 def test_a_gate_counts_its_checks_by_severity_and_whether_it_closed() -> None:
     checks = [
         CheckResult(check="files", severity="block", passed=True, expected="1", observed="1"),
@@ -138,13 +151,15 @@ def test_failed_attempts_and_closed_gates_count_too(
     otlp: Received, config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shipper_factory.build._RETRY_DELAY", dt.timedelta(0))
-    spark.script(ship_near=["fail", "ok"], gate_delivery_near=["fail"])
+    spark.script(ship_near=["fail", "ok"], gate_delivery_near=["fail"], report=["gather"])
     assert run(config).state == "failed"
     flush()
     near = {"pipeline": "web", "cluster": "near"}
     assert otlp.of("airflow.shipper.records_delivered", **near) == [14]
     assert otlp.of("airflow.shipper.gates_closed", **near) == [1]
     assert otlp.of("airflow.shipper.lag_seconds", **near) == []
+    assert otlp.of("airflow.shipper.fresh_until", **near) == []
+    assert otlp.of("airflow.shipper.fresh_until", pipeline="web", cluster="far") == [SIX.timestamp()]
 
 
 def test_a_backend_that_is_away_harms_no_run(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,5 +176,5 @@ def test_every_metric_is_in_the_docs() -> None:
     source = (DAGS / "shipper_factory" / "step.py").read_text()
     counted = re.findall(r'"shipper\.([a-z_]+)"', source) + re.findall(r'^        "([a-z_]+)": ', source, re.MULTILINE)
     docs = (Path(DAGS).parent / "docs" / "operations.md").read_text()
-    assert len(counted) == 16
+    assert len(counted) == 18
     assert [name for name in counted if f"`shipper.{name}`" not in docs] == []

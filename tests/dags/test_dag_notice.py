@@ -208,23 +208,3 @@ def test_deadline_survives_serialisation_and_counts_from_the_queue(notify: Calla
     assert deadline["reference"] == {"reference_type": "DagRunQueuedAtDeadline"}
     assert deadline["interval"]["__data__"] == 45 * 60
     assert deadline["callback"]["__data__"]["path"] == "shipper_factory.notice.run_is_late"
-
-
-def test_late_run_is_told_with_what_airflow_knows_of_it(notify: Callable[..., None], notices: Path, config: Config) -> None:
-    from shipper_factory.notice import run_is_late
-
-    notify(entry(notices, "late"), entry(notices, "failure"), schedule=LATE)
-    dag_run = {
-        "dag_id": "web",
-        "dag_run_id": "scheduled__2026-11-01T06:00:00+00:00",
-        "data_interval_start": "2026-11-01T05:00:00Z",
-        "data_interval_end": "2026-11-01T06:00:00Z",
-        "start_date": "2026-11-01T06:00:04Z",
-        "state": "running",
-        "conf": {},
-    }
-    run_is_late(config_dir=str(config.folder), pipeline="web", context={"dag_run": dag_run, "deadline": {}})
-    (notice,) = told(notices)
-    assert notice["event"] == "late"
-    assert notice["text"].startswith(f"web {WINDOW}: Late: not finished within 45m\nLook at: The run is running since 2026")
-    assert "/dags/web/runs/scheduled__2026-11-01T06%3A00%3A00%2B00%3A00" in notice["text"]

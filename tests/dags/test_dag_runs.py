@@ -304,7 +304,9 @@ def test_refused_and_broken_runs_have_no_traceback_either(
     assert "Traceback" not in printed
 
 
-def test_each_task_has_a_button_to_the_report_where_somebody_serves_it(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_task_has_buttons_to_report_and_window_where_somebody_serves_them(
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -314,13 +316,15 @@ def test_each_task_has_a_button_to_the_report_where_somebody_serves_it(spark: Fa
     spark.script(gate_source=["fail"])
     dag_run = run()
     with create_session() as session:
-        wanted = (XComModel.run_id == dag_run.run_id) & (XComModel.key == "_link_ReportLink")
-        links = dict(session.execute(select(XComModel.task_id, XComModel.value).where(wanted)).tuples().all())
-    run_id = spark.calls[0]["run_id"]
-    url = f"https://airflow.example/team/shipper/api/report/web/20261101T050000Z--20261101T060000Z/{run_id}"
-    assert {task: json.loads(link) if link.startswith('"') else link for task, link in links.items()} == dict.fromkeys(
-        ("plan", "gate_source", "report"), url
-    )
+        wanted = (XComModel.run_id == dag_run.run_id) & XComModel.key.in_(["_link_ReportLink", "_link_WindowLink"])
+        found = session.execute(select(XComModel.task_id, XComModel.key, XComModel.value).where(wanted)).tuples().all()
+    links = {(task, key): json.loads(link) if link.startswith('"') else link for task, key, link in found}
+    at = "https://airflow.example/team/shipper"
+    report = f"{at}/api/report/web/20261101T050000Z--20261101T060000Z/{spark.calls[0]['run_id']}"
+    window = f"{at}/shipments?dag_id=web#window=web%202026-11-01T05%3A00%3A00Z%2F2026-11-01T06%3A00%3A00Z"
+    tasks = ("resolve_window", "plan", "gate_source", "report")
+    urls = {"_link_ReportLink": report, "_link_WindowLink": window}
+    assert links == {(task, key): url for task in tasks for key, url in urls.items()}
 
 
 def test_a_delivered_window_is_an_asset_event(spark: FakeSpark) -> None:

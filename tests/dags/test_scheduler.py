@@ -99,6 +99,14 @@ def test_schedule_backfill_trigger_and_stop(
     wait_for(lambda: 7 in otlp.of("airflow.shipper.records_delivered", pipeline="web", cluster="near"))
     assert wait_for(lambda: otlp.of("airflow.shipper.lag_seconds", pipeline="web", cluster="far"))
 
+    # A day that began yesterday was there only today, and is said to be late once, whoever noticed it first.
+    of_yesterday = f"web {window_in_words(yesterday, today)}: Late: "
+
+    def late(title: str) -> list[str]:
+        return [notice["text"] for notice in told(notices) if notice["event"] == "late" and notice["text"].startswith(title)]
+
+    wait_for(lambda: late(of_yesterday))
+
     # From before the schedule's start, and over a window that has run already.
     # By the REST API: beside a live scheduler on SQLite, the command may find the database locked.
     asked = {
@@ -135,9 +143,10 @@ def test_schedule_backfill_trigger_and_stop(
     config.write("pipelines/web.yaml", whole)
     wait_for(lambda: "broken" not in standalone.call("GET", "dags/web")["dag_display_name"])
 
-    (late,) = wait_for(lambda: said("late"))
-    assert late.startswith(f"{title}Late: not finished within 30s")
-    assert f"{standalone.url}/dags/web/runs/by_hand" in late
+    (told_late,) = wait_for(lambda: late(title))
+    assert told_late.startswith(f"{title}Late: not finished within 30s")
+    assert " is not done: it is at work, or waits" in told_late
+    assert f"{standalone.url}/dags/web/runs/by_hand" in told_late
     assert said("failure") == []
     task = "dags/web/dagRuns/by_hand/taskInstances/to_near.ship"
     standalone.call("PATCH", task, {"new_state": "failed"})
@@ -150,6 +159,8 @@ def test_schedule_backfill_trigger_and_stop(
     log = json.dumps(standalone.call("GET", f"{task}/logs/1"))
     assert "fake ship:near at work" in log
     assert str(config.folder.parent / "runs") in log
+
+    assert len(late(of_yesterday)) == len(late(title)) == 1, "also of a window that was run once more, and after a failure"
 
     # What the demo shows of such a run.
     with pytest.raises(AirflowError, match=r"(?s)task to_near.ship failed.*fake ship:near at work.*stopped from outside"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SAMPLES = {
     "access": b'10.0.0.1 - - [01/Nov/2026:06:00:%02d +0100] "GET / HTTP/1.1" 200 5\n',
     "python": b"2026-11-01 06:00:%02d,123 INFO it's there\n",
@@ -46,3 +49,30 @@ def test_a_new_pipeline_ships_its_sample(kind: str, tmp_path: Path, kafka) -> No
     checks = {check["check"]: check for check in json.loads(done.stdout)["gate_source"]["checks"]}
     assert checks["not_null(time)"]["passed"], checks["not_null(time)"]
     assert world.read() == lines_of(content)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "nginx_access/logs/2026/11/01/06/web-01.log.gz",
+        "app_events/logs/2026/11/01/06/mailer.jsonl",
+        "java_stacks/logs/2026-11-01/06/host=orders-1/orders.log",
+        "audit_parquet/logs/2026-11-01/part-00000.snappy.parquet",
+        "orders_csv/logs/2026-11-01/orders.csv",
+    ],
+)
+def test_what_new_says_next_shows_the_sample_with_its_time(sample: str, tmp_path: Path, kafka) -> None:
+    world = World(tmp_path, kafka.bootstrap)
+    (world.root / "config" / "pipelines" / f"{world.name}.yaml").unlink()
+    flags = ["--source", str(world.logs), "--topic", "t", "--cluster", "local", "--schedule", "none"]
+    made = world.shipper("new", world.name, "--sample", str(EXAMPLES / sample), *flags)
+    said = re.search(r"shipper (preview .*?), which shows", " ".join(made.stdout.split()))
+    assert said, made.stderr
+    shown = world.shipper(*said[1].split(), "--json")
+    assert shown.returncode == 0, shown.stderr[-4000:]
+    lines = [line for line in json.loads(shown.stdout)["lines"] if line["outcome"] == "shipped"]
+    assert len(lines) >= 19
+    assert all(
+        line["timestamp_ms"] // 86_400_000 * 86_400 == dt.datetime(2026, 11, 1, tzinfo=dt.UTC).timestamp() for line in lines
+    )

@@ -9,14 +9,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shipper.cli.console import Terminal, table
+from shipper.cli.run_options import new_job
 from shipper.cli.show import show_plan, show_run
 from shipper.errors import StepResultError, UsageError
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
-from shipper.report.results import RunReport, ShipResult, TopicAccount
+from shipper.report.results import DeliveryGateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
@@ -71,7 +73,10 @@ def test_faults_have_their_places_as_data_too(config: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("run", "web", "--json"), "Missing option"),
+        (("run", "--json"), "Missing argument"),
+        (("run", "web", "--json"), "which window? Give --window START/END, or --last"),
+        (("plan", "web", "--last", "--json"), "has no `schedule`"),
+        (("gates", "web", "--last", "--window", "2026-11-01/2026-11-02", "--json"), "contradict each other"),
         (("run", "nosuch", "--window", "2026-11-01/2026-11-02", "--json"), "nosuch"),
         (("plan", "web", "--window", "never", "--json"), "is no window"),
     ],
@@ -82,6 +87,29 @@ def test_who_asks_for_json_gets_json_also_when_it_is_an_error(config: Path, argu
     document = json.loads(done.stdout)
     assert says in document["error"]
     assert document["exit_code"] == 2
+
+
+def test_the_last_window_is_the_latest_whose_files_have_settled(config: Path) -> None:
+    text = "pipeline: web\nschedule: '*/10 * * * *'\nsource: {path: logs, settle: 25m}\ntopic: t\nclusters: [near]\n"
+    (config / "pipelines" / "web.yaml").write_text(text)
+    job, _ = new_job("web", None, config, (), last=True)
+    age = dt.datetime.now(dt.UTC) - job.window_end
+    assert job.window_end - job.window_start == dt.timedelta(minutes=10)
+    assert dt.timedelta(minutes=25) <= age <= dt.timedelta(minutes=36)
+
+
+def test_pipelines_are_listed_with_what_is_there(config: Path) -> None:
+    end = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+    common: dict[str, Any] = {"pipeline": "web", "window_start": end - dt.timedelta(hours=1), "window_end": end, "run_id": "r"}
+    gate = DeliveryGateResult(cluster="near", started_at=end, finished_at=end, **common)
+    RunFolder(str(config.parent / "runs"), "web", common["window_start"], end, "r").write("gate_delivery.near", gate)
+    done = shipper("list", "--json", "--config", str(config))
+    [found] = json.loads(done.stdout)["pipelines"]
+    assert (done.returncode, found["pipeline"], found["clusters"]) == (0, "web", {"near": "2026-11-01T06:00:00+00:00"})
+    assert "near: 2026-11-01T06:00Z" in shipper("list", "--config", str(config)).stdout
+    (config / "pipelines" / "sad.yaml").write_text("pipeline: sad\n")
+    done = shipper("list", "--config", str(config))
+    assert (done.returncode, "sad.yaml" in done.stderr, "web" in done.stdout) == (2, True, True)
 
 
 def test_it_says_its_version() -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shipper_tools.samples.reports import shipped
+from typer.testing import CliRunner
 
 from shipper.cli.gaps import LedgerHeld
+from shipper.cli.main import app
 from shipper.config.pipeline import Pipeline
 from shipper.ledger.inventory import Entry, Inventory
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.gaps import beginnings, coverage, find_gaps, gaps_before, merged, read_beginnings
+from shipper.report.late import fresh_until
 from shipper.report.message import message
 from shipper.report.past_runs import not_again, window_runs
 from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult
@@ -328,3 +332,48 @@ class TestNotAgain:
         assert self.ask(runs, hour(0), path="b.log") is None
         runs.add(hour(0), "near")
         assert self.ask(runs, hour(0)) is None
+
+
+def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
+    today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    days = [Window(today - dt.timedelta(days=n), today - dt.timedelta(days=n - 1)) for n in (3, 2, 1)]
+    runs, config = Runs(tmp_path / "runs"), tmp_path / "config"
+    (config / "pipelines").mkdir(parents=True)
+    schedule = "{cron: '@daily', deliver_within: 1d}"
+    notify = "[{on: [late], notifier: a.B}]"
+    text = f"pipeline: web\nschedule: {schedule}\nnotify: {notify}\nsource: logs/\ntopic: t\nclusters: [near]\n"
+    (config / "pipelines" / "web.yaml").write_text(text)
+    (config / "clusters").mkdir()
+    (config / "clusters" / "near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:1\n")  # and nobody asks it
+    beginnings(runs.uri, "web", ("near",), days[0].start, None, keep=True)
+    for day in days:
+        runs.add(day)  # and failed
+
+    def gaps(*options: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["gaps", "web", "--config", str(config), *options], catch_exceptions=False)
+        return done.exit_code, done.stdout
+
+    code, said = gaps("--alert", "--json")
+    assert (code, [(gap["window"], gap["windows"]) for gap in json.loads(said)["gaps"]]) == (
+        1,
+        [(str(Window(days[0].start, days[1].end)), 2)],
+    )
+    assert gaps("--alert") == (0, "")
+    code, said = gaps("--json")
+    assert (code, json.loads(said)["gaps"][0]["windows"]) == (1, 3), "asked without it, it says all"
+    earlier = Window(days[0].start - dt.timedelta(days=1), days[0].start)
+    runs.add(earlier)
+    code, said = gaps("--alert", "--json", "--since", "5d")
+    assert (code, [gap["window"] for gap in json.loads(said)["gaps"]]) == (1, [str(earlier)]), "nobody was told of that one"
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 5, 30])
+def test_a_cluster_is_as_fresh_as_its_latest_window_that_is_there(runs: Runs, before: int) -> None:
+    """However many later ones failed there, and whatever a backfill did afterwards."""
+    runs.add(hour(0), "near", "far")
+    for n in range(1, before + 1):
+        runs.add(hour(n), "near")
+    runs.add(Window(hour(-9).start, hour(-8).end), "near", "far")
+    runs.add(Window(hour(40).start, hour(44).end), "near", "far")
+    now = hour(41).start
+    assert fresh_until(runs.uri, "web", ("near", "far", "new"), now) == {"near": hour(before).end, "far": hour(0).end}

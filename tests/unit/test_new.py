@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import bz2
+import datetime as dt
 import gzip
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -57,6 +60,63 @@ def test_a_packed_sample_is_known_by_its_bytes(tmp_path: Path, packed: str) -> N
             out.write(content)
     found = look_at(path)
     assert (found.packed, found.lines) == (packed, 9)
+
+
+def sample(folder: Path, name: str, rows: pa.Table | str) -> Path:
+    path = folder / name
+    if isinstance(rows, str):
+        path.write_bytes(gzip.compress(rows.encode()) if name.endswith(".gz") else rows.encode())
+    else:
+        (pq.write_table if name.endswith(".parquet") else orc.write_table)(rows, path)
+    return path
+
+
+AT = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+TABLE = pa.table({"id": [1, 2], "at": pa.array([AT, AT], pa.timestamp("us", "UTC")), "who": ["a", None]})
+CSV = 'id,at,note\r\n1,2026-11-01T06:00:00Z,"two\r\nlines, ""quoted"""\r\n2,2026-11-01T06:00:01Z,\r\n'
+TRACES = (
+    "2026-11-01 06:00:00,123 ERROR [main] no stock\njava.lang.IllegalStateException: none\n\tat a.B.c(B.java:1)\nCaused by: x\n"
+    * 5
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format", "says"),
+    [
+        ("a.parquet", TABLE, "parquet", "try_to_timestamp(get_json_object(value, '$.at'))"),
+        ("a.orc", TABLE, "orc", "try_to_timestamp(get_json_object(value, '$.at'))"),
+        ("a.csv.gz", CSV, "csv", "try_to_timestamp(get_json_object(value, '$.at'))"),
+        ("export", CSV.replace(",", ";"), "csv", 'csv: {delimiter: ";"}'),
+        ("a.tsv", "id\tat\n1\t1793512800\n", "csv", "timestamp_seconds("),
+        ("a.log", '{"at": "2026-11-01T06:00:00Z"}\n' * 9, "jsonl", "{check: json,"),
+        ("a.log", TRACES, "text", 'starts_with: "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]"'),
+        ("a.log", "2026/11/01 06:00:00 [error] 7#7: x\n", "text", "'yyyy/MM/dd HH:mm:ss'"),
+        ("a.log", "2026-11-01 06:00:00,123 INFO a, b, c\n" * 9, "text", "replace(regexp_extract(value, "),
+    ],
+)
+def test_what_the_sample_holds_is_what_the_pipeline_reads(
+    tmp_path: Path, name: str, content: pa.Table | str, format: str, says: str
+) -> None:
+    flags = [*FLAGS, "--sample", str(sample(tmp_path, name, content))]
+    done = CliRunner().invoke(app, ["new", "web", "--config", str(tmp_path), *flags], catch_exceptions=False)
+    assert done.exit_code == 0
+    pipeline, text = load_pipeline_alone(tmp_path, "web"), (tmp_path / "pipelines" / "web.yaml").read_text()
+    assert pipeline.source.format == format
+    assert says in text
+    assert "time" in pipeline.records.columns
+    assert ("starts_with" in text) == (content == TRACES)
+    assert f"shipper preview web --file {tmp_path}" in " ".join(done.output.split())
+
+
+def test_a_sample_that_nothing_here_reads_says_what_it_is(tmp_path: Path) -> None:
+    tables = Path(__file__).parents[1] / "data" / "tables"
+    assert look_at(next(tables.glob("*.avro"))).format == "avro"
+    (tmp_path / "a.sz").write_bytes(b"\xff\x06\x00\x00sNaPpY" + bytes(20))
+    assert look_at(tmp_path / "a.sz").packed == "snappy"
+    whole = sample(tmp_path, "a.parquet", TABLE).read_bytes()
+    (tmp_path / "b.parquet").write_bytes(whole[:-9])
+    with pytest.raises(UsageError, match=r"b\.parquet: it does not end as Parquet files do"):
+        look_at(tmp_path / "b.parquet")
 
 
 def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path: Path) -> None:

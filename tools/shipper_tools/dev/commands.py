@@ -116,13 +116,14 @@ def status(as_json: AsJson = False) -> None:
 
 @app.command(epilog="Example: `shipper dev topic logs.web --partitions 3`")
 def topic(
-    name: Annotated[str, typer.Argument(help="Name of the topic.")],
-    partitions: Annotated[int, typer.Option(min=1, help="How many, if it is not there yet.")] = 3,
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")],
+    partitions: Annotated[int, typer.Option(min=1, help="How many each has, if it is not there yet.")] = 3,
 ) -> None:
-    """Create a topic on the Kafka of `shipper dev up`; one that is there stays as it is."""
-    arguments = ["--create", "--if-not-exists", "--topic", name, "--partitions", str(partitions)]
-    run_kafka_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", _kafka(), *arguments])
-    _print(f"topic {name} is there")
+    """Create topics on the Kafka of `shipper dev up`; one that is there stays as it is."""
+    for name in names:
+        arguments = ["--create", "--if-not-exists", "--topic", name, "--partitions", str(partitions)]
+        run_kafka_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", _kafka(), *arguments])
+        _print(f"topic {name} is there")
 
 
 @app.command(epilog="Example: `shipper dev read logs.web | wc -l`")

@@ -1,0 +1,207 @@
+"""Windows that are late, or that nobody ran: who is told, when, why, and that it is once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dag_world import Config, told
+
+from shipper.config import load_pipeline
+from shipper.report.gaps import beginnings, gaps_before
+from shipper.report.late import Told
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import DeliveryGateResult, GateResult, RunReport, ShipResult
+from shipper.report.run_folder import RunFolder
+from shipper.windows.window import Window
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
+
+SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+HOUR, MINUTE = dt.timedelta(hours=1), dt.timedelta(minutes=1)
+FIVE_TO_SIX = Window(SIX - HOUR, SIX)
+LATE = '{cron: "0 * * * *", start: 2026-11-01, deliver_within: 45m}'
+NOTIFIER = "file_notifier.FileNotifier"
+
+
+@pytest.fixture
+def notices(tmp_path: Path) -> Path:
+    return tmp_path / "notices"
+
+
+@pytest.fixture
+def notify(config: Config, notices: Path) -> Callable[..., None]:
+    def write(*on: list[str], notifier: str = NOTIFIER) -> None:
+        entries = [{"on": each, "notifier": notifier, "with": {"path": f"{notices}{n or ''}"}} for n, each in enumerate(on)]
+        config.pipeline("web", LATE, f"notify: {json.dumps(entries)}\n")
+
+    return write
+
+
+class Runs:
+    """Runs of the schedule that have ended: what they leave, and the callback of their report. (`dag.test` cannot end a run of a DAG with a
+    deadline; tests/dags/test_scheduler.py has a real one.)"""
+
+    def __init__(self, config: Config, uri: str) -> None:
+        self.config, self.uri = config, uri
+        beginnings(uri, "web", ("near", "far"), SIX - HOUR, None, keep=True)
+
+    def end(self, end: dt.datetime, fault: str = "", *, scheduled: bool = False, took: dt.timedelta = MINUTE) -> None:
+        """A run over the hour before ``end``, that began then or hours later; ``fault``: why near got nothing."""
+        from shipper_factory.notice import RunEnded
+
+        pipeline = load_pipeline(self.config.folder, "web")
+        folder = RunFolder(self.uri, "web", end - HOUR, end, "run")
+        common: dict[str, Any] = {"pipeline": "web", "window_start": end - HOUR, "window_end": end, "run_id": "run"}
+        common |= {"started_at": end + took - MINUTE, "finished_at": end + took}
+        folder.write("gate_source", GateResult(step="gate_source", **common))
+        for cluster in ("far",) if fault else ("near", "far"):
+            folder.write(f"gate_delivery.{cluster}", DeliveryGateResult(cluster=cluster, **common))
+        found = gaps_before(self.uri, pipeline, end - HOUR)
+        folder.write("report", RunReport(gaps=found, first_cause=fault or None, page=folder.path("report.html"), **common))
+        xcom = {"window_start": (end - HOUR).isoformat(), "window_end": end.isoformat(), "run_id": "run", "scheduled": scheduled}
+        states = {"web": {"to_near.ship": "failed"}} if fault else {}
+        task = SimpleNamespace(
+            xcom_pull=lambda task_ids: xcom, get_task_states=lambda **_: states, dag_id="web", task_id="report"
+        )
+        RunEnded(pipeline, self.config.folder, failed=False)({"ti": task, "run_id": "web"})
+
+
+@pytest.fixture
+def runs(config: Config, notify: Callable[..., None]) -> Runs:
+    notify(["late"])
+    return Runs(config, str(config.folder.parent / "runs"))
+
+
+def test_a_window_that_nobody_ran_is_told_once_by_the_runs_after_it(runs: Runs, notices: Path) -> None:
+    runs.end(SIX)
+    assert told(notices) == []
+    runs.end(SIX + 3 * HOUR)
+    (notice,) = told(notices)
+    title, cause, clusters, report, *_ = notice["text"].splitlines()
+    assert title == "web 2026-11-01 06:00–08:00 UTC: Late: 2 windows of the schedule are not complete"
+    assert cause == "Look at: far: 2026-11-01 06:00–08:00 UTC (2 windows): no run"
+    assert clusters.endswith("; near: 2026-11-01 06:00–08:00 UTC (2 windows): no run")
+    assert report.endswith("report.html")
+    runs.end(SIX + 4 * HOUR)
+    runs.end(SIX + 4 * HOUR)
+    assert len(told(notices)) == 1
+    runs.end(SIX + 6 * HOUR)
+    assert [notice["text"].partition(": ")[0] for notice in told(notices)[1:]] == ["web 2026-11-01 10:00–11:00 UTC"]
+
+
+def test_a_failed_window_is_told_as_late_to_those_who_did_not_hear_of_the_failure(
+    notify: Callable[..., None], notices: Path, runs: Runs
+) -> None:
+    notify(["late"], ["failure", "late"])
+    runs.end(SIX, "ship:near: no broker at x answers")
+    assert [notice["event"] for notice in told(notices)] == []
+    runs.end(SIX + HOUR)
+    (late,) = told(notices)
+    assert late["text"].splitlines()[:2] == [
+        "web 2026-11-01 05:00–06:00 UTC: Late: 1 window of the schedule is not complete",
+        "Look at: near: 2026-11-01 05:00–06:00 UTC: its run failed, or is not over: ship:near: no broker at x answers",
+    ]
+    runs.end(SIX + 2 * HOUR)
+    assert len(told(notices)) == 1
+    assert [notice["event"] for notice in told(Path(f"{notices}1"))] == ["failure"]
+
+
+def test_a_notice_that_did_not_arrive_is_tried_again_by_the_next_run(
+    notify: Callable[..., None], notices: Path, runs: Runs
+) -> None:
+    notify(["late"], notifier="file_notifier.SilentNotifier")
+    runs.end(SIX)
+    runs.end(SIX + 2 * HOUR)
+    assert Told(runs.uri, "web").of("late") == set()
+    notify(["late"])
+    runs.end(SIX + 3 * HOUR)
+    assert [notice["event"] for notice in told(notices)] == ["late"]
+    assert Told(runs.uri, "web").of("late") == {Window(SIX, SIX + HOUR)}
+
+
+def test_windows_that_are_made_up_for_after_an_outage_are_told_by_the_first_of_them(runs: Runs, notices: Path) -> None:
+    """Airflow was away, so no deadline was ever missed: each run of theirs is quick, and hours late."""
+    for n in range(3):
+        runs.end(SIX + n * HOUR, scheduled=True, took=5 * HOUR)
+    (notice,) = told(notices)
+    title, cause, *_ = notice["text"].splitlines()
+    assert title.startswith("web 2026-11-01 05:00–06:00 UTC: Late: delivered ")
+    assert title.endswith(" after its window closed, not within 45m")
+    assert cause == "Look at: The run began 4h59m after that, and took 1m."
+
+
+def deadline(config: Config, **run: Any) -> None:
+    """What Airflow calls when the run of five to six has missed its deadline."""
+    from shipper_factory.notice import run_is_late
+
+    dag_run = {
+        "dag_id": "web",
+        "dag_run_id": "scheduled__2026-11-01T06:00:00+00:00",
+        "data_interval_start": "2026-11-01T05:00:00Z",
+        "data_interval_end": "2026-11-01T06:00:00Z",
+        "start_date": "2026-11-01T06:00:04Z",
+        "state": "running",
+        "conf": {},
+        **run,
+    }
+    run_is_late(config_dir=str(config.folder), pipeline="web", context={"dag_run": dag_run, "deadline": {}})
+
+
+def test_a_late_run_is_told_once_also_when_it_is_cleared_and_late_again(
+    notify: Callable[..., None], notices: Path, config: Config, runs: Runs
+) -> None:
+    notify(["late"], ["failure"])
+    deadline(config)
+    deadline(config)
+    (notice,) = told(notices)
+    assert notice["event"] == "late"
+    start = (
+        "web 2026-11-01 05:00–06:00 UTC: Late: not finished within 45m\nLook at: The run is running since 2026-11-01T06:00:04Z.\n"
+    )
+    assert notice["text"].startswith(start)
+    assert "/dags/web/runs/scheduled__2026-11-01T06%3A00%3A00%2B00%3A00" in notice["text"]
+    runs.end(SIX + HOUR)
+    assert len(told(notices)) == 1, "nor by the run after it"
+    assert told(Path(f"{notices}1")) == []
+
+
+def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no_notice(
+    notify: Callable[..., None], notices: Path, config: Config, airflow: Path
+) -> None:
+    from shipper_factory.build import read_catalog
+
+    notify(["late"])
+    read_catalog(config.folder)  # keeps a copy of the file, as each parse of it does
+    config.write("pipelines/web.yaml", "pipeline: web\nsource:")
+    deadline(config, state="queued", start_date=None, queued_at="2026-11-01T06:00:01Z")
+    (notice,) = told(notices)
+    assert "Look at: The run is queued since 2026-11-01T06:00:01Z: it waits for the run before it.\n" in notice["text"]
+
+
+@pytest.mark.parametrize(
+    ("near", "says"),
+    [
+        (None, "ship:near is not done: it is at work, or waits for a worker or a pool; far has everything."),
+        ("no broker answers", "ship:near failed, and is tried again or given up: no broker answers; far has everything."),
+    ],
+)
+def test_a_late_run_says_where_it_stands(near: str | None, says: str, notices: Path, config: Config, runs: Runs) -> None:
+    folder = RunFolder(runs.uri, "web", FIVE_TO_SIX.start, FIVE_TO_SIX.end, "20261101T060005-abcdef")
+    common: dict[str, Any] = {
+        "pipeline": "web", "window_start": FIVE_TO_SIX.start, "window_end": SIX, "run_id": folder.run_id,
+        "started_at": SIX, "finished_at": SIX,
+    }  # fmt: skip
+    folder.write("plan", PlanResult(**common))
+    folder.write("gate_source", GateResult(step="gate_source", **common))
+    folder.write("ship.far", ShipResult(cluster="far", **common))
+    folder.write("gate_delivery.far", DeliveryGateResult(cluster="far", **common))
+    if near:
+        folder.write("ship.near", ShipResult(cluster="near", status="failed", error=near, **common))
+    deadline(config)
+    assert f"Look at: The run is running since 2026-11-01T06:00:04Z; {says}\n" in told(notices)[0]["text"]
