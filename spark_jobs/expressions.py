@@ -16,6 +16,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.records import Parse
 from shipper.config.rules import original, sql_column
 from shipper.errors import ConfigError
+from spark_jobs.avro import schema_fault
 from spark_jobs.frame import LINES, of_line, with_parsed
 from spark_jobs.reason import first_line
 from spark_jobs.sql_rules import Analysed, regex_fault, why_not_analysed
@@ -89,6 +90,8 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     patterns |= {f"records.redact[{index}].regex": rule.regex for index, rule in rules if rule.regex is not None}
     if pipeline.records.starts_with is not None:
         patterns["records.starts_with"] = pipeline.records.starts_with
+    if pipeline.records.avro is not None and (unfit := schema_fault(spark, pipeline.records.avro)):
+        faults.append(SqlFault("records.avro.schema", unfit, refused=True))
     checks = enumerate(pipeline.gates.source)
     patterns |= {f"gates.source[{index}].regex": check.regex for index, check in checks if isinstance(check, MatchesCheck)}
     wrong = {place: why for place, pattern in patterns.items() if (why := regex_fault(spark, pattern))}

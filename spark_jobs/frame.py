@@ -20,10 +20,14 @@ from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
 from shipper.types import Header
 from shipper.worker.marks import MARK
+from spark_jobs.avro import AvroValues, header, struct_as_json
 from spark_jobs.redact import redaction
 
 #: Names that no column of a pipeline can have. The parsed line stands in a column of its own, so that it is parsed once.
 TOPIC_COLUMN, PARSED, _CORRUPT, _DISPOSITION = "topic!", "parsed!", "corrupt!", "disposition!"
+#: With `records.avro`: the value as JSON, and what becomes of it.
+_JSON, _ENCODED = "json!", "encoded!"
+MISFIT = "misfit"
 RESERVED = reserved_topics()
 #: Columns that every line has unless the pipeline makes one by the same name: the first two of the reader, the last by :func:`with_window`.
 RECORD_NUMBER, SPLIT_START, WINDOW_START = "record_number", "split_start", "window_start"
@@ -63,28 +67,38 @@ def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
     return frame.withColumn(TOPIC_COLUMN, topics).drop(*unseen)
 
 
-def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | None = None, reserved: str = RESERVED) -> DataFrame:
+def records(
+    frame: DataFrame, pipeline: Pipeline, dispositions: Observation | None = None, reserved: str = RESERVED,
+    schema_ids: Mapping[str, int] | None = None,
+) -> DataFrame:  # fmt: skip
     """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), disposition where the pipeline has them.
 
     Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that; hence no `topic` for a pipeline
     with one, an index for one with several fixed ones, and no `disposition` where every line is shipped. ``dispositions`` gets Spark's count of
     these. What is dropped travels without its value. ``reserved``: the cluster's `reserved_topics`. What leaves in a record is redacted here, and
-    nowhere else.
+    nowhere else. ``schema_ids``: subject → number of the schema of `records.avro`; without it values stay JSON, and MISFIT says why one does not
+    fit. What is not shipped is JSON in any case.
     """
     frame = with_columns(frame, pipeline)
     mapping, decided = pipeline.records, disposition(pipeline)
     if mapping.key is not None and quarantine_checks(pipeline):
         frame = frame.withColumn("key", F.expr(mapping.key))
+    leaving = _leaving(frame, pipeline)
+    values = AvroValues(frame.sparkSession, mapping.avro) if mapping.avro is not None else None
+    if values is not None:
+        frame = frame.withColumn(_JSON, leaving(mapping.value))
+        frame = frame.withColumn(_ENCODED, values.encoded(F.col(sql_column(_JSON))))
     if decided is not None:
         # A marked row's is decided already.
         frame = frame.withColumn(_DISPOSITION, F.when(F.col(sql_column(MARK)).isNull(), decided))
-    leaving = _leaving(frame, pipeline)
-    value = leaving(mapping.value)
+    value = leaving(mapping.value) if values is None else F.col(sql_column(_JSON))
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline, reserved))
     if dispositions is not None and (counted := _counts(pipeline, F.col(sql_column(TOPIC_COLUMN)) if named else None)):
         frame = frame.observe(dispositions, *counted)
+    if mapping.avro is not None and schema_ids:
+        value = _with_header(pipeline, header(mapping.avro, schema_ids, lambda: _topic_shown(pipeline)))
     if mapping.drop:
         value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
     columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
@@ -99,7 +113,9 @@ def records(frame: DataFrame, pipeline: Pipeline, dispositions: Observation | No
         columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
     if decided is not None:
         columns.append(F.col(sql_column(_DISPOSITION)).alias("disposition"))
-    if mapping.value != "value" or mapping.drop or mapping.redact:
+    if values is not None and not schema_ids:
+        columns.append(values.misfit(F.col(sql_column(_JSON))).alias(MISFIT))
+    if not mapping.ships_lines or mapping.drop:
         # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))
     return frame.select(*columns)
@@ -163,14 +179,18 @@ def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:
 def _leaving(frame: DataFrame, pipeline: Pipeline) -> Callable[[str], Column]:
     """Expression → the bytes that leave."""
     redacted = redaction(frame.sparkSession, pipeline.records.redact)
-    return lambda expression: redacted(_as_bytes(frame, expression))
+    as_json = pipeline.records.avro is not None
+    return lambda expression: redacted(_as_bytes(frame, expression, as_json))
 
 
-def _as_bytes(frame: DataFrame, expression: str) -> Column:
-    """A cast of a number to binary would give its big-endian bytes, which nobody expects in Kafka."""
+def _as_bytes(frame: DataFrame, expression: str, as_json: bool) -> Column:
+    """A cast of a number to binary would give its big-endian bytes, which nobody expects in Kafka. ``as_json``: a struct, too."""
     column = F.expr(expression)
-    if isinstance(frame.select(column).schema[0].dataType, BinaryType):
+    kind = frame.select(column).schema[0].dataType
+    if isinstance(kind, BinaryType):
         return column
+    if isinstance(kind, StructType) and as_json:
+        column = struct_as_json(column)
     return column.cast("string").cast("binary")
 
 
@@ -181,6 +201,21 @@ def topic(pipeline: Pipeline, reserved: str = RESERVED) -> Column:
     return _first_match(
         pipeline, lambda route: F.lit(fixed.index(route.topic)) if fixed else _topic_name(route, pipeline, reserved)
     )
+
+
+def _with_header(pipeline: Pipeline, header: Column) -> Column:
+    """The Avro value of what is shipped, in the wire format; the JSON of everything else."""
+    shipped = F.col(sql_column(_DISPOSITION)).isNull() & F.col(sql_column(MARK)).isNull() & header.isNotNull()
+    if not fixed_topics(pipeline):
+        shipped &= F.col(sql_column(TOPIC_COLUMN)).isNotNull()
+    return F.when(shipped, F.concat(header, F.col(sql_column(_ENCODED)))).otherwise(F.col(sql_column(_JSON)))
+
+
+def _topic_shown(pipeline: Pipeline) -> Column:
+    """Its name, where topics are an index too."""
+    if not fixed_topics(pipeline):
+        return F.col(sql_column(TOPIC_COLUMN))
+    return _first_match(pipeline, lambda route: F.lit(route.topic))
 
 
 def _first_match(pipeline: Pipeline, target: Callable[[Route], Column]) -> Column:
@@ -214,6 +249,8 @@ def disposition(pipeline: Pipeline) -> Column | None:
     conditions = [F.expr(condition) for condition in pipeline.records.drop.values()]
     if pipeline.records.parse is not None:
         conditions.append(~is_parsed(pipeline.records.parse))
+    if pipeline.records.avro is not None:
+        conditions.append(F.col(sql_column(_JSON)).isNotNull() & F.col(sql_column(_ENCODED)).isNull())
     for right in quarantine_checks(pipeline).values():
         all_right = F.expr(" AND ".join(f"({condition})" for condition in right))
         conditions.append(~F.coalesce(all_right, F.lit(False)))

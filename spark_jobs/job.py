@@ -37,6 +37,7 @@ class SparkJob(ShipJob):
         self._spark = spark
         self._pipeline = pipeline
         self._cluster = cluster
+        self._schema_ids = order.schema_ids
         self._sink = Sink(order, cluster)
         self._limits = LineLimits.of(pipeline)
         self._pieces = list(file_pieces(files, pipeline.split_size_bytes))
@@ -62,7 +63,9 @@ class SparkJob(ShipJob):
     def _write(self, frame: DataFrame, scan: Scan) -> None:
         pipeline, observed, dispositions = self._pipeline, Observation("lines"), Observation("dispositions")
         frame = frame.observe(observed, F.count_if(~F.col(sql_column(MARK)).eqNullSafe(BROKEN)).alias("read"))
-        frame, checksums = _with_checksum(records(frame, pipeline, dispositions, self._cluster.reserved_topics), pipeline)
+        frame, checksums = _with_checksum(
+            records(frame, pipeline, dispositions, self._cluster.reserved_topics, self._schema_ids), pipeline
+        )
         self._sink.write(frame.coalesce(pipeline.tasks))
         scan.read = observed.get["read"]
         scan.checksum = _checksum(checksums) if checksums else None

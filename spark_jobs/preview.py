@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import TOO_LARGE, UNROUTABLE
+from shipper.config.records import TOO_LARGE, UNENCODABLE, UNROUTABLE
 from shipper.config.rules import sql_column
 from shipper.driver.dispositions import fixed_topics, reasons, rules
 from shipper.driver.pieces import FilePiece, broken_files, uri_of
 from shipper.report.preview import PreviewedLine
 from shipper.worker.marks import BROKEN, MARK, TOO_LONG
-from spark_jobs.frame import headers_of_files, records
+from spark_jobs.frame import MISFIT, headers_of_files, records
 from spark_jobs.reader import LineLimits, reading
 
 _SHOWN_BYTES = 65_536
@@ -64,6 +64,7 @@ def _previewed(pipeline: Pipeline, line: Row, row: Row, frame: DataFrame) -> Pre
         found.why = TOO_LARGE
     elif decided is not None:
         found.why = reasons(pipeline)[decided - len(dropped)]
+        found.why += f": {row[MISFIT]}" if found.why == UNENCODABLE else ""
     elif found.topic is None:
         found.why = UNROUTABLE
     if row.value is not None:

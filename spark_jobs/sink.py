@@ -60,7 +60,8 @@ class _Listed(AccumulatorParam[list[str]]):
 
 class Sink:
     def __init__(self, order: ShipOrder, cluster: Cluster) -> None:
-        self._packed = pickle.dumps((order, cluster))
+        # What makes values is done in Java, with the schema's number: no task asks the registry.
+        self._packed = pickle.dumps((order, cluster.model_copy(update={"schema_registry": None})))
         self._receipts: Accumulator[list[str]] | None = None
 
     def write(self, frame: DataFrame) -> None:

@@ -282,6 +282,11 @@ def _checked(shown: Shown, pipeline: Pipeline, cluster: str) -> Repaired:
         raise ValueError("`value` is missing: say what is to be sent; null for a record without a value")
     if shown.cut:
         raise ValueError("`cut`: the value may be only the beginning of the record; put the whole one there, and remove `cut`")
+    if pipeline.records.avro is not None and shown.value is not None:
+        raise ValueError(
+            "`value`: this pipeline's values are Avro, and text is none: put the bytes, with the schema's number in front, into `value_base64`, "
+            "or repair the file and run its window again"
+        )
     value, key = _bytes("value", shown.value, shown.value_base64), _bytes("key", shown.key, shown.key_base64)
     return Repaired(shown.place, shown.topic, value, key)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Secret, StrictInt, WithJsonSchema, field_validator, model_validator
 
+from shipper.config.avro import SchemaRegistry
 from shipper.config.properties import ALLOWED, UNSAFE, otherwise_unsafe, property_faults, unsafe_faults, why_unsafe
 from shipper.config.rules import NAME_PATTERN, Fault, Model, bootstrap_fault, legal_topic, original, refuse, reserved_topics
 from shipper.config.units import Bytes, BytesPerSecond, Seconds
@@ -144,6 +145,8 @@ class Cluster(Model):
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
     """Most bytes per second on the wire that one run sends to the cluster, all tasks together."""
     ledger: Ledger = Ledger()
+    schema_registry: SchemaRegistry | None = Field(default=None, repr=False)
+    """For pipelines with `records.avro`."""
 
     @field_validator("bootstrap")
     @classmethod
@@ -174,6 +177,8 @@ class Cluster(Model):
         for name in self.unsafe_properties:
             why = f"unsafe: {why_unsafe(name)}; nobody has shown that shipper's guarantees hold with it"
             yield ("unsafe_properties", name), why
+        for place, why in self.schema_registry.warnings() if self.schema_registry else ():
+            yield ("schema_registry", *place), why
         yield from self._in_the_clear()
 
     @property

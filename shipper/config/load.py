@@ -28,6 +28,7 @@ M = TypeVar("M", bound=Model)
 _SHORTHANDS = {"routes[0].topic": "topic", "source.path": "source", "schedule.cron": "schedule"}
 _S3 = ("source", "s3")
 _PROPERTIES = (("properties",), ("unsafe_properties",))
+_REGISTRY = ("schema_registry",)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,12 @@ def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] 
     """
     file = _pipelines(config_dir, leave).one(name)
     clusters = _clusters(config_dir)
-    return _right(file, (*_cluster_faults(file, clusters, {}), *_ledger_faults(file, _ledgers(clusters, file))))
+    more = (
+        *_cluster_faults(file, clusters, {}),
+        *_ledger_faults(file, _ledgers(clusters, file)),
+        *_registry_faults(file, clusters),
+    )
+    return _right(file, more)
 
 
 def load_pipeline_alone(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Pipeline:
@@ -110,7 +116,12 @@ def _read_pipelines(
     for stem in folder.stems():
         file = folder.read(stem)
         ledgers |= _ledgers(clusters, file, ledgers)
-        faults = in_order((*file.faults, *_cluster_faults(file, clusters, reasons), *_ledger_faults(file, ledgers)))
+        of_clusters = (
+            *_cluster_faults(file, clusters, reasons),
+            *_ledger_faults(file, ledgers),
+            *_registry_faults(file, clusters),
+        )
+        faults = in_order((*file.faults, *of_clusters))
         if file.model is not None and not faults:
             pipelines[stem] = file.model
         else:
@@ -225,6 +236,17 @@ def _ledger_faults(file: ConfigFile[Pipeline], ledgers: Mapping[str, str]) -> It
             check_topic(topic, *named)
         except ValueError as error:
             yield file.fault(path, str(error))
+
+
+def _registry_faults(file: ConfigFile[Pipeline], clusters: Folder[Cluster]) -> Iterator[ConfigFault]:
+    """Clusters without a registry of a pipeline that needs one; as written, as in :func:`_ledgers`."""
+    if file.model is None or file.model.records.avro is None:
+        return
+    for name in file.model.clusters:
+        path = clusters.path(name)
+        if path.is_file() and not read_yaml(path).data.get("schema_registry"):
+            why = f"cluster {name!r} has no `schema_registry`, which numbers the schema: say in {clusters.show(name)} where it is"
+            yield file.fault(("records", "avro"), why)
 
 
 @dataclass(frozen=True)
@@ -394,9 +416,9 @@ def _anything(path: KeyPath) -> bool:
 
 def _not_known_yet(path: KeyPath, text: str) -> Any:
     """What stands for a reference of a cluster file's meanwhile: None for a property, itself where it is text, else the default."""
-    if path[:1] in _PROPERTIES:
+    if path[:1] in _PROPERTIES or (path[:1] == _REGISTRY and path[1:] != ("url",)):
         return None
-    return text if path in (("cluster",), ("bootstrap",)) else NOTHING
+    return text if path in (("cluster",), ("bootstrap",), (*_REGISTRY, "url")) else NOTHING
 
 
 def _without_secret(problem: Problem) -> Problem:

@@ -35,6 +35,7 @@ from shipper.config.rules import (
     CLASS_PATTERN,
     NAME_PATTERN,
     SCHEME,
+    Fault,
     Model,
     check_source_placeholders,
     password_fault,
@@ -268,7 +269,7 @@ class Pipeline(Model):
     @field_validator("routes")
     @classmethod
     def _every_record_has_a_route(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
-        refuse(route_faults(routes, _columns(info)))
+        refuse((*route_faults(routes, _columns(info)), *_avro_faults(routes, info)))
         return routes
 
     @field_validator("targets", mode="before")
@@ -283,7 +284,7 @@ class Pipeline(Model):
         refuse(
             ((name, "routes", *place), why)
             for name, target in targets.items()
-            for place, why in route_faults(target.routes, columns)
+            for place, why in (*route_faults(target.routes, columns), *_avro_faults(target.routes, info))
         )
         return targets
 
@@ -393,8 +394,9 @@ class Pipeline(Model):
         decides = {
             **deciding_format(self.source.format, self.source.codec, self.source.csv),
             "split_size": self.split_size_bytes,
-            "records": self.records.model_dump(exclude={"bundle", "redact", *unused}),
+            "records": self.records.model_dump(exclude={"bundle", "redact", "avro", *unused}),
             **({"redact": [rule.decides() for rule in self.records.redact]} if self.records.redact else {}),
+            **({"avro": self.records.avro.decides()} if self.records.avro else {}),
             "routes": [route.model_dump(include={"topic", "when"}) for route in self.routes],
             **({"spark": spark} if (spark := deciding(self.runner.conf)) else {}),
         }
@@ -405,3 +407,12 @@ def _columns(info: ValidationInfo) -> list[str] | None:
     """Of which topics may be made; None if `records` is not right."""
     records: Records | None = info.data.get("records")
     return None if records is None else [*GIVEN_COLUMNS[:3], *records.named_columns]
+
+
+def _avro_faults(routes: tuple[Route, ...], info: ValidationInfo) -> Iterator[Fault]:
+    """Of routes that the subject of `records.avro` does not go with."""
+    records: Records | None = info.data.get("records")
+    avro = records.avro if records else None
+    for index, route in enumerate(routes if avro else ()):
+        if avro and route.matching is not None and (why := avro.open_topics_fault()):
+            yield (index, "matching"), why

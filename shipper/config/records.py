@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, StrictFloat, ValidationInfo, field_validator, model_validator
 
+from shipper.config.avro import Avro
 from shipper.config.redact import Redaction
 from shipper.config.rules import (
     COLUMN_PATTERN,
@@ -36,9 +37,12 @@ MOST_RULES = 60
 _WHY_NOT_BUNDLED = {
     "key": "lines of a bundle may have different keys, and a record has one; remove `key`, or ship each line as a record",
     "timestamp": "lines of a bundle have different times, and a record has one; remove `timestamp`, or ship each line as a record",
+    "avro": "a bundle joins lines of text, and these are no text; remove `bundle`",
 }
 #: Why a record is in quarantine, beside the names of checks with severity `quarantine`.
 UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = "unparseable", "unroutable", "too_large", "too_many_topics"
+#: With `records.avro`: a value that does not fit the schema.
+UNENCODABLE = "unencodable"
 #: One record for a whole file, with `source.on_unreadable: quarantine`.
 UNREADABLE = "unreadable"
 _NAMED_AT_ALL = re.compile(r"\?P?<(?![=!])([^>]*)>")
@@ -160,6 +164,8 @@ class Records(Model):
     has up to 1 GiB, or 4,000 lines of this length if that is less."""
     value: str = "value"
     """The record's value. The default ships the line's bytes untouched; any string function reads them as UTF-8."""
+    avro: Avro | None = None
+    """Ship values as Avro, by a schema that the cluster's Schema Registry knows. Not with `bundle`."""
     redact: tuple[Redaction, ...] = Field(default=(), max_length=MOST_RULES, examples=[["email", "ipv4"]])
     """Rules, one after the other, for everything that leaves in a record: its value, its key and its headers, in quarantine too, whatever they were
     made from. Expressions and checks see the line as it was read, and names of topics are made before. All other bytes stay as they are."""
@@ -233,14 +239,14 @@ class Records(Model):
     @classmethod
     def _bundled_lines_have_nothing_of_their_own(cls, value: Bundle | None, info: ValidationInfo) -> Bundle | None:
         if value is not None:
-            own = [name for name in ("key", "timestamp") if info.data.get(name) is not None]
+            own = [name for name in ("key", "timestamp", "avro") if info.data.get(name) is not None]
             refuse(((), f"`bundle` and `{name}` contradict each other: {_WHY_NOT_BUNDLED[name]}") for name in own)
         return value
 
     @property
     def ships_lines(self) -> bool:
         """Whether values are lines as they were read."""
-        return self.value == "value" and not self.redact
+        return self.value == "value" and not self.redact and self.avro is None
 
     @property
     def named_columns(self) -> tuple[str, ...]:

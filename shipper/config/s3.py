@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Secret, StrictBool, WithJsonSchema, field_validator, model_validator
 
-from shipper.config.rules import Model, password_fault
+from shipper.config.rules import Model, password_fault, refuse
 
 SecretText = Annotated[Secret[str], WithJsonSchema({"type": "string"})]
 """Hides from print, log and JSON."""
@@ -70,8 +70,7 @@ class S3(Model):
     @field_validator("endpoint")
     @classmethod
     def _url(cls, value: str | None) -> str | None:
-        if value is not None and (why := password_fault(value)):
-            raise ValueError(why)
+        refuse([((), why)] if value is not None and (why := password_fault(value)) else [])
         if value is not None and "${" not in value and not re.fullmatch(r"https?://[^/\s]+/?", value):
             raise ValueError("an endpoint is written https://HOST:PORT, without a path")
         return value

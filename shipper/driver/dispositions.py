@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from shipper.config.content_checks import RecordCheck
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import UNPARSEABLE
+from shipper.config.records import UNENCODABLE, UNPARSEABLE
 
 
 def rules(pipeline: Pipeline) -> tuple[str, ...]:
@@ -15,7 +15,8 @@ def rules(pipeline: Pipeline) -> tuple[str, ...]:
 def reasons(pipeline: Pipeline) -> tuple[str, ...]:
     """Why Spark sends a record to quarantine, in the order in which it asks."""
     unparseable = (UNPARSEABLE,) if pipeline.records.parse is not None else ()
-    return (*unparseable, *quarantine_checks(pipeline))
+    unencodable = (UNENCODABLE,) if pipeline.records.avro is not None else ()
+    return (*unparseable, *unencodable, *quarantine_checks(pipeline))
 
 
 def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:

@@ -15,6 +15,7 @@ from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver.doctor import Chain, Check, Finding, failed, ok, skipped, warning
+from shipper.driver.schemas import schema_problem
 from shipper.errors import ClusterError
 from shipper.kafka import tls
 from shipper.kafka.admin import TopicFacts
@@ -59,13 +60,16 @@ class ClusterExamination:
         if self.pipeline is None:
             return first
         acls = "grant what docs/operations.md, ACLs, lists"
-        then = (
+        then: tuple[Check, ...] = (
             Check(self._title("topics"), self._topics, acls),
             Check(self._title("ledger"), self._ledger, acls),
             Check(self._title("transactions"), self._transactions, acls),
             Check(self._title("group"), self._group, acls),
             Check(self._title("clock"), self._clock, acls),
         )
+        if self.pipeline.records.avro is not None:
+            remedy = f"correct `schema_registry` in clusters/{self.name}.yaml"
+            then = (*then, Check(self._title("schema registry"), self._schema_registry, remedy))
         return [*first, then]
 
     def _title(self, what: str) -> str:
@@ -89,12 +93,21 @@ class ClusterExamination:
             return
         warnings = list(self._cluster.warnings())
         for path, why in warnings:
-            remedy = (
-                "use SSL or SASL_SSL" if path[-1] in ("bootstrap", "security.protocol") else "leave it out unless you need it"
-            )
+            remedies = {"bootstrap": "use SSL or SASL_SSL", "security.protocol": "use SSL or SASL_SSL", "url": "use https"}
+            remedy = remedies.get(str(path[-1]), "leave it out unless you need it")
             yield warning(title, f"`{path[-1]}`: {why}", remedy)
         if not warnings:
             yield ok(title, "it is right, and a client can be made")
+
+    def _schema_registry(self) -> Iterator[Finding]:
+        assert self.pipeline is not None
+        title = self._title("schema registry")
+        if problem := schema_problem(self.cluster, self.pipeline):
+            yield failed(
+                title, problem, f"correct `schema_registry` in clusters/{self.name}.yaml, or `records.avro` of the pipeline"
+            )
+        else:
+            yield ok(title, "it has the schema of `records.avro`, or would take it")
 
     def _address(self) -> Iterator[Finding]:
         title, bad = self._title("address"), []

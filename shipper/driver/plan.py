@@ -18,6 +18,7 @@ from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
+from shipper.driver.schemas import schema_problem
 from shipper.driver.unreadable import cannot_be_read
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
@@ -314,6 +315,8 @@ class AskedCluster:
             found.notes.append(shipped_under_another(older))
         if self._back:
             found.looks_back_to = self._back.looks_back_to(self.name)
+        if wanted and not found.problem:
+            found.problem = schema_problem(context.clusters[self.name], pipeline)
         if wanted and not found.problem and self._connections:
             if context.ships:
                 self._connections.begin_writing(found.to_fence)

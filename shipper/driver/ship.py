@@ -23,6 +23,7 @@ from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
 from shipper.driver.scan import scan
+from shipper.driver.schemas import schema_ids
 from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
 from shipper.driver.unreadable import cannot_be_read, doubts, empty_files, quarantine_whole, wrong_sizes
@@ -150,6 +151,7 @@ class ClusterShip:
         self._result = result
         self._account = ReceiptAccount(result)
         self._of_id = {file_id(file): file for file in plan.files}
+        self._schema_ids: dict[str, int] = {}
         self._unreadable: list[PlannedFile] = []
         """Files that are left and cannot be read, as the plan or the reading found."""
 
@@ -199,6 +201,7 @@ class ClusterShip:
             context.start_spark()
             with context.phases("analysing SQL"):
                 context.engine.refuse_unsafe_sql(context.config_dir)
+            self._schema_ids = schema_ids(self._cluster, context.pipeline)
         self._write_voids(left, taken)
         if left.skipped:
             names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (", …" if len(left.skipped) > _NAMED else "")
@@ -334,7 +337,7 @@ class ClusterShip:
         context = self._context
         files = self._planned(left.left)
         with context.phases("preparing"):
-            order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files)
+            order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files, self._schema_ids)
         phases, began = context.phases, time.time()
         with phases("shipping"):
             found = scan(context, self._ledger, self._lease, order, self._cluster, files, long_lines=self._plan.long_lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
@@ -19,8 +19,9 @@ from shipper.worker.order import BundleOrder, OrderedSplit, QuarantineOrder, Shi
 
 
 def ship_order(
-    context: RunContext, cluster: Cluster, plan: PlanResult, ready: Preflight, taken: Takeover, files: Sequence[PlannedFile]
-) -> ShipOrder:
+    context: RunContext, cluster: Cluster, plan: PlanResult, ready: Preflight, taken: Takeover, files: Sequence[PlannedFile],
+    schema_ids: Mapping[str, int],
+) -> ShipOrder:  # fmt: skip
     """``files``: those that are left. Raises ConfigError for a header of a bundle that depends on the line, SourceError."""
     pipeline = context.pipeline
     bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
@@ -55,12 +56,16 @@ def ship_order(
         rate_limit_bytes=min((limit for limit in (delivery.rate_limit, cluster.rate_limit) if limit), default=None),
         ratio=plan.sample_ratio,
         spark=context.engine.version,
+        schema_ids=schema_ids,
     )
 
 
 def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) -> dict[int, OrderedSplit]:
     pipeline = context.pipeline
-    restores_bom, in_order = pipeline.records.value == "value", pipeline.delivery.ordering == "file"
+    restores_bom, in_order = (
+        pipeline.records.value == "value" and pipeline.records.avro is None,
+        pipeline.delivery.ordering == "file",
+    )
     headers = context.engine.headers_of_files([file.uri for file in files])
     found: dict[int, OrderedSplit] = {}
     count = 0

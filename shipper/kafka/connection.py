@@ -106,6 +106,8 @@ class LogListener:
     """Passes librdkafka's log on, and hears in it what no callback tells: that a connection broke or a request got no answer."""
 
     _LOST = ("FAIL", "REQTMOUT")
+    #: What librdkafka tries again by itself, as after a broker's start: whoever waits for it says why, if it never comes.
+    _TRIED_AGAIN = "GETPID"
 
     def __init__(self, debug: bool) -> None:
         """``debug``: pass on also what librdkafka says at level debug."""
@@ -114,6 +116,8 @@ class LogListener:
 
     def log(self, level: int, text: str, *arguments: Any) -> None:
         self.lost |= bool(arguments) and arguments[0] in self._LOST
+        if arguments and arguments[0] == self._TRIED_AGAIN:
+            level = min(level, logging.DEBUG)
         if level >= self._least:
             log.log(level, text, *arguments)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.config.records import TOO_LARGE, TOO_MANY_TOPICS, UNPARSEABLE, UNREADABLE, UNROUTABLE
+from shipper.config.records import TOO_LARGE, TOO_MANY_TOPICS, UNENCODABLE, UNPARSEABLE, UNREADABLE, UNROUTABLE
 from shipper.errors import RecordUnshippable
 from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.types import SplitId
@@ -260,6 +260,8 @@ _WHY = {
     "holds, make `matching` narrower or raise the limit, or name a topic for such records in `quarantine`.",
     UNPARSEABLE: "it cannot be parsed as `records.parse` says. Nothing of its chunk was sent; correct `records.parse`, take such lines "
     "out with `records.drop`, or name a topic for them in `quarantine`.",
+    UNENCODABLE: "its value does not fit `records.avro.schema`. Nothing of its chunk was sent; `shipper preview` says which field it is; "
+    "correct the schema or `records.value`, or name a topic for such records in `quarantine`.",
 }
 
 

@@ -109,5 +109,7 @@ class ShipOrder:
     """Topics that the configuration names."""
     max_topics: int = 1_000
     """Most others that a task takes from lines."""
+    schema_ids: Mapping[str, int] = field(default_factory=dict)
+    """Subject → number of the schema of `records.avro` there."""
     seal: str = field(default_factory=new_seal)
     """Marks the errors of this order's tasks; see shipper.worker.sealed."""

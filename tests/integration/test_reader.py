@@ -21,6 +21,7 @@ from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import list_files
 from spark_jobs.reader import LineLimits, reading
 
+from .lz4_frames import linked_frame, of_others
 from .source_world import spark_session
 
 pytestmark = pytest.mark.spark
@@ -215,3 +216,47 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
     everything = list_files(hadoop, [str(tmp_path)], recursive=False, include="*.log", most=500)
     assert not everything.too_many
     assert sum(file.name.endswith(".log") for file in everything.files) == 500
+
+
+def test_lz4_frames_whose_blocks_need_each_other_are_read_to_the_last_byte(spark, tmp_path):
+    """Also one behind the other, with frames that stand alone and with what is to be skipped in between."""
+    rng = random.Random(4)
+    made = [linked_frame(rng, rng.randint(0, 12), kind=rng.choice((4, 4, 5)), sums=rng.random() < 0.7) for _ in range(12)]
+    text = b"".join(b"%d %s\n" % (n, rng.choice(LINES)) for n in range(6_000))
+    made += [(frame, text) for frame in of_others(text)]
+    skipped = b"\x5a\x2a\x4d\x18\x05\0\0\0skip!"
+    made.append((skipped.join(frame for frame, _ in made), b"".join(content for _, content in made)))
+    files = []
+    for number, (frames, _) in enumerate(made):
+        (tmp_path / f"{number:02}.lz4").write_bytes(frames)
+        files.append(planned(tmp_path / f"{number:02}.lz4").model_copy(update={"format": "lz4"}))
+    rows, reports = read(spark, files, partition_bytes=2**30)
+    assert [report.problem for report in reports] == [""] * len(files)
+    assert [report.stored for report in reports] == [file.size_bytes for file in files]
+    found: dict[int, list[bytes | None]] = {piece.split: [] for piece in file_pieces(files, 2**25)}
+    for value, _, split in rows:
+        found[split].append(value)
+    for (_, content), values in zip(made, found.values(), strict=True):
+        assert b"".join(b"%s\n" % value for value in values).removesuffix(b"\n") == content.removesuffix(b"\n")
+
+
+def test_a_damaged_frame_with_linked_blocks_is_never_taken_for_a_whole_one(spark, tmp_path):
+    rng = random.Random(5)
+    frame, _ = linked_frame(rng, 9)
+    assert len(frame) > 3_000
+    cases = [frame[:at] for at in (5, 14, 20, len(frame) - 1, *rng.sample(range(20, len(frame)), 30))]
+    for at in (*range(4, 15), *rng.sample(range(15, len(frame)), 100)):
+        cases.append(frame[:at] + bytes([frame[at] ^ 1 << rng.randrange(8)]) + frame[at + 1 :])
+    plain, _ = linked_frame(rng, 9, sums=False)  # nothing but its own form says that it is damaged
+    unsure = [plain[:at] + rng.randbytes(3) + plain[at + 3 :] for at in rng.sample(range(4, len(plain)), 100)]
+    files = []
+    for number, content in enumerate([*cases, frame + b"x", *unsure]):
+        (tmp_path / f"{number}").write_bytes(content)
+        files.append(planned(tmp_path / f"{number}").model_copy(update={"format": "lz4"}))
+    _, reports = read(spark, files, partition_bytes=2**30)
+    problems = {report.split: report.problem for report in reports}
+    found = [problems[piece.split] for piece in file_pieces(files, 2**25)]
+    sure = found[: len(cases) + 1]
+    assert all(sure), [number for number, problem in enumerate(sure) if not problem]
+    assert all("lz4" in problem for problem in sure), sorted(set(sure))
+    assert not any("Exception: Index" in problem for problem in found), sorted(set(found))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 
 import pytest
 
-from shipper.kafka.connection import KafkaFault, call
+from shipper.kafka.connection import Ear, KafkaFault, call
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import _TransactionalProducer
 
@@ -53,3 +54,14 @@ def test_a_fatal_error_whose_cause_was_lost_is_a_fault_like_any_other() -> None:
     with pytest.raises(KafkaFault) as found:
         call(flush)
     assert found.value.name == "_FATAL"
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_librdkafka_tries_again_by_itself_is_not_said(caplog: pytest.LogCaptureFixture, debug: bool) -> None:
+    """A transaction coordinator that is still reading its log answers so for a moment: nobody need do anything."""
+    caplog.set_level(logging.DEBUG)
+    ear, said = Ear(debug=debug), "127.0.0.1:9092/1: Coordinator load in progress: retrying"
+    ear.log(logging.WARNING, "%s [%s] %s", "GETPID", "rdkafka#producer-1", said)
+    assert [record.levelno for record in caplog.records] == ([logging.DEBUG] if debug else [])
+    ear.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", "127.0.0.1:9092/1: Connection refused")
+    assert (ear.lost, caplog.records[-1].levelno) == (True, logging.ERROR)

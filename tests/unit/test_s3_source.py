@@ -87,6 +87,14 @@ def test_contradictions_are_refused(s3: dict[str, Any], says: str) -> None:
         S3.model_validate(s3)
 
 
+def test_a_password_in_the_endpoint_is_refused_and_not_shown(tmp_path: Path) -> None:
+    file = write(tmp_path, "x") / "pipelines" / "web.yaml"
+    file.write_text(file.read_text().replace("http://127.0.0.1:9}", "https://a:never-shown@s3.example}"))
+    found = "\n".join(map(str, load_all(tmp_path).faults))
+    assert "the address has a password in it" in found
+    assert "never-shown" not in found
+
+
 def test_s3_without_a_path_in_s3_is_refused() -> None:
     with pytest.raises(ValueError, match=r"begins with s3a://, and this one is hdfs://n/logs"):
         pipeline({}, path="hdfs://n/logs")

@@ -9,7 +9,6 @@ import java.io.InterruptedIOException;
 import java.net.SocketTimeoutException;
 import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
-import net.jpountz.lz4.LZ4FrameInputStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -157,7 +156,7 @@ final class Content {
                 ZstdFrames frames = new ZstdFrames(stored);
                 return frames.checked(new ZstdInputStreamNoFinalizer(frames).setLongMax(ZSTD_WINDOW_LOG));
             case "lz4":
-                return new LZ4FrameInputStream(stored);
+                return new Lz4Frames(stored);
             case "snappy":
                 return new SnappyFramedInputStream(stored);
             case "hadoop_snappy":

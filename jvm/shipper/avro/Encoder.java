@@ -1,0 +1,84 @@
+package shipper.avro;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import org.apache.avro.Schema;
+import org.apache.avro.generic.GenericData;
+import org.apache.avro.generic.GenericDatumWriter;
+import org.apache.avro.io.BinaryEncoder;
+import org.apache.avro.io.EncoderFactory;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
+
+/**
+ * `records.avro` as a function: a JSON object becomes Avro's bytes by one schema, the same object the same bytes each time. Goes with the job to the
+ * executors.
+ */
+public final class Encoder implements UDF1<byte[], byte[]> {
+    private final String schema;
+    /** Of one task: each has a copy of the function. */
+    private transient Writer writer;
+
+    /** Raises Avro's SchemaParseException for what is no schema. */
+    public Encoder(String schema) {
+        this.schema = schema;
+        new Schema.Parser().parse(schema);
+    }
+
+    /** Null where {@code json} is null, and where it does not fit the schema. */
+    public Column encoded(Column json) {
+        return functions.udf((UDF1<byte[], byte[]>) this, DataTypes.BinaryType).withName("avro").apply(json);
+    }
+
+    /** Why {@code json} does not fit, with no word of it; null where it does. */
+    public Column misfit(Column json) {
+        return functions.udf((UDF1<byte[], String>) this::why, DataTypes.StringType).withName("avro_misfit").apply(json);
+    }
+
+    @Override
+    public synchronized byte[] call(byte[] json) throws IOException {
+        try {
+            return json == null ? null : writer().bytes(json);
+        } catch (Misfit misfit) {
+            return null;
+        }
+    }
+
+    private synchronized String why(byte[] json) throws IOException {
+        try {
+            return json == null || writer().bytes(json) != null ? null : "";
+        } catch (Misfit misfit) {
+            return misfit.getMessage();
+        }
+    }
+
+    private Writer writer() {
+        if (writer == null) {
+            writer = new Writer(new Schema.Parser().parse(schema));
+        }
+        return writer;
+    }
+
+    private static final class Writer {
+        private final Schema schema;
+        private final GenericDatumWriter<Object> values;
+        private final ByteArrayOutputStream out = new ByteArrayOutputStream(1024);
+        private BinaryEncoder binary;
+
+        Writer(Schema schema) {
+            this.schema = schema;
+            this.values = new GenericDatumWriter<>(schema, new GenericData()); // knows no logical type: what is written is what is stored
+        }
+
+        byte[] bytes(byte[] json) throws IOException, Misfit {
+            Object value = JsonValues.of(schema, json);
+            out.reset();
+            binary = EncoderFactory.get().binaryEncoder(out, binary);
+            values.write(value, binary);
+            binary.flush();
+            return out.toByteArray();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+package shipper.lines;
+
+import java.io.ByteArrayInputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.SequenceInputStream;
+import net.jpountz.lz4.LZ4FrameInputStream;
+
+/**
+ * lz4 frames, one behind the other, as they unpack. Those whose blocks stand alone are lz4-java's to read; it refuses the ones whose blocks refer to
+ * what was in front of them, which {@link Lz4LinkedFrame} reads: `lz4 -BD`, and the default of Python's, Arrow's and others' writers.
+ */
+final class Lz4Frames extends InputStream {
+    private static final int MAGIC = 0x184D2204, SKIPPABLE = 0x184D2A50, SKIPPABLE_MASK = 0xFFFFFFF0;
+    private static final int STANDS_ALONE = 1 << 5;
+
+    private final InputStream stored;
+    private InputStream frame;
+
+    Lz4Frames(InputStream stored) {
+        this.stored = stored;
+    }
+
+    @Override
+    public int read() throws IOException {
+        byte[] one = new byte[1];
+        int n = read(one, 0, 1);
+        return n < 0 ? -1 : one[0] & 0xff;
+    }
+
+    @Override
+    public int read(byte[] bytes, int offset, int length) throws IOException {
+        if (length == 0) {
+            return 0;
+        }
+        while (true) {
+            if (frame == null && !next()) {
+                return -1;
+            }
+            int n = frame.read(bytes, offset, length);
+            if (n >= 0) {
+                return n;
+            }
+            frame = null;
+        }
+    }
+
+    @Override
+    public void close() throws IOException {
+        stored.close();
+    }
+
+    /** False at the end of the file. */
+    private boolean next() throws IOException {
+        byte[] head = stored.readNBytes(4);
+        if (head.length == 0) {
+            return false;
+        }
+        int magic = number(head, head.length);
+        if ((magic & SKIPPABLE_MASK) == SKIPPABLE) {
+            passOver(number(stored.readNBytes(4), 4) & 0xffffffffL);
+            return next();
+        }
+        if (magic != MAGIC) {
+            throw new IOException("what follows a frame of lz4 is none");
+        }
+        int flags = stored.read();
+        if (flags < 0) {
+            throw ended();
+        }
+        if ((flags & STANDS_ALONE) == 0) {
+            frame = new Lz4LinkedFrame(stored, flags);
+        } else {
+            byte[] begun = {head[0], head[1], head[2], head[3], (byte) flags};
+            frame = new LZ4FrameInputStream(new SequenceInputStream(new ByteArrayInputStream(begun), stored), true);
+        }
+        return true;
+    }
+
+    private void passOver(long count) throws IOException {
+        byte[] gone = new byte[8192];
+        for (long left = count; left > 0; ) {
+            int n = stored.read(gone, 0, (int) Math.min(left, gone.length));
+            if (n < 0) {
+                throw ended();
+            }
+            left -= n;
+        }
+    }
+
+    /** Of four bytes, the lowest first. Raises EOFException if there are fewer. */
+    static int number(byte[] bytes, int length) throws EOFException {
+        if (bytes.length < 4 || length < 4) {
+            throw ended();
+        }
+        return bytes[0] & 0xff | (bytes[1] & 0xff) << 8 | (bytes[2] & 0xff) << 16 | (bytes[3] & 0xff) << 24;
+    }
+
+    static EOFException ended() {
+        return new EOFException("it ends in the middle of an lz4 frame");
+    }
+}
