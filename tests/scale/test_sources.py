@@ -146,6 +146,7 @@ def measure(world: World, lines: Numbered, capsys: Any, what: str) -> tuple[Plan
             f"load before {load:.1f}"
         )
     assert report.status == "succeeded"
+    assert plan_seconds < PLAN_SECONDS
     assert max(peak.values()) < PROCESS_BYTES / 1e6
     lines.check(world)
     return plan, report
@@ -180,7 +181,6 @@ def test_ten_thousand_small_files_in_hdfs_under_a_glob(kafka, hdfs: HdfsFiles, c
         plan, _ = measure(world, lines, capsys, f"10,000 small files in HDFS (plans: median {statistics.median(times):.1f} s)")
         assert len(plan.files) == SMALL
         assert [found.reason for found in plan.left_out] == ["open for writing, says HDFS"]
-        assert min(times) < PLAN_SECONDS
         writer.close()
         hdfs.delete(folder)
 
@@ -210,7 +210,5 @@ def test_a_day_of_hourly_folders(kafka, capsys):  # noqa: F811
                 path = folder / f"host-{n:03}.log"
                 path.write_bytes(lines.lines(1_000_000))
                 os.utime(path, (time.time() - 3600,) * 2)
-        seconds = command(world, "plan")[0]
         plan, _ = measure(world, lines, capsys, "24 hourly folders")
         assert len(plan.files) == HOURS * FILES_PER_HOUR
-        assert seconds < PLAN_SECONDS
