@@ -65,7 +65,7 @@ class HdfsFiles:
         return self._jvm.java.io.ByteArrayInputStream(decoded)
 
     def put(self, folder: Path, path: str) -> None:
-        """A local folder with all that is in it, in one call."""
+        """A local file, or a folder with all that is in it, in one call."""
         self._fs.copyFromLocalFile(self._path(folder.as_uri()), self._path(path))
 
     def set_modified(self, path: str, seconds: float) -> None:

@@ -114,6 +114,26 @@ def test_whole_processes_are_measured_cold(tmp_path: Path) -> None:
     assert "4k lines" in the_page(tmp_path).text or "0.004M lines" in the_page(tmp_path).text
 
 
+@pytest.mark.spark
+@pytest.mark.long
+def test_tasks_side_by_side_are_measured(tmp_path: Path) -> None:
+    found = bench(tmp_path, "tasks", "--rtt", "20ms", "--partitions", "2", "--lines", "8000", "--rounds", "1", "--no-peers")
+    assert [summary["contender"]["tasks"] for summary in found["summaries"]] == [1, 2, 4]
+    notes = {m["contender"]["tasks"]: m["note"] for m in found["measurements"]}
+    assert {tasks: note.partition(";")[0] for tasks, note in notes.items()} == {n: f"2 lanes × {n} tasks" for n in (1, 2, 4)}
+    assert "Records per second by tasks" in the_page(tmp_path).text
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_several_clusters_are_measured_beside_one(tmp_path: Path) -> None:
+    found = bench(tmp_path, "clusters", "--rtt", "0ms,20ms", "--partitions", "2", "--lines", "4000", "--rounds", "1")
+    assert {(m["case"]["clusters"], m["case"]["rtt_ms"], m["records"]) for m in found["measurements"]} == {
+        (1, 0, 4000), (1, 20, 4000), (3, 0, 12000), (3, 20, 12000),
+    }  # fmt: skip
+    assert "3 clusters · 20 ms" in the_page(tmp_path).text
+
+
 @needs_flink
 @pytest.mark.spark
 @pytest.mark.long

@@ -1,4 +1,13 @@
-"""Every format with every codec, from files to what an independent reader finds in the topic: bytes in are bytes out. `make long`."""
+"""Every format with every codec from every source, on real servers, from files to what an independent reader finds in the topic: bytes in are bytes
+out. `make long` prints the time of each, and what S3 was asked.
+
+The thin diagonal of it that is in `make test`, by test:
+
+- a folder, text of every codec: `test_formats.py`, `…every_file_is_shipped_whole_or_refused_by_name…`
+- a folder, each other format, packed and not: `test_source_formats.py`
+- S3, text plain and of gzip: `test_s3.py`, `…plain_and_packed_objects_arrive…`; Parquet with zstd: `…a_table_in_s3…`
+- HDFS, text plain, of gzip and of bzip2: `test_hdfs.py`, `…what_is_done_is_shipped…`; ORC with zlib: `…a_table_of_many_blocks…`
+"""
 
 from __future__ import annotations
 
@@ -17,8 +26,13 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
+from shipper.report.account import steps
+from shipper.report.results import RunReport
+
+from .hdfs_world import HdfsFiles, runner
 from .test_kill import Ship
-from .world import World, lines_of
+from .test_s3 import Bucket, s3  # noqa: F401
+from .world import WINDOW, World, account_of, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
@@ -119,20 +133,81 @@ def avro_files() -> Iterator[tuple[str, bytes, Counter[bytes]]]:
         yield path.name, path.read_bytes(), Counter(compact({"n": n, "text": f"line {n}"}) for n in range(200))
 
 
+class Local:
+    """A folder. The others are like it: what writes a file there, and what makes the pipeline read from there."""
+
+    def __init__(self, world: World, request: pytest.FixtureRequest) -> None:
+        self.world = world
+
+    def put(self, name: str, content: bytes) -> None:
+        self.world.write_log(name, content)
+
+    def write_pipeline(self, **source: Any) -> None:
+        self.world.write_pipeline(source={"path": "logs", "settle": "0s", **source})
+
+
+class InS3(Local):
+    def __init__(self, world: World, request: pytest.FixtureRequest) -> None:
+        super().__init__(world, request)
+        self.bucket = Bucket(world, request.getfixturevalue("s3"))
+
+    def put(self, name: str, content: bytes) -> None:
+        self.bucket.put(name, content)
+
+    def write_pipeline(self, **source: Any) -> None:
+        self.bucket.write_pipeline(**source)
+
+
+class InHdfs(Local):
+    def __init__(self, world: World, request: pytest.FixtureRequest) -> None:
+        super().__init__(world, request)
+        self.files: HdfsFiles = request.getfixturevalue("hdfs")
+
+    def put(self, name: str, content: bytes) -> None:
+        self.files.write(f"/matrix/{self.world.name}/{name}", content)
+
+    def write_pipeline(self, **source: Any) -> None:
+        path = self.files.uri(f"/matrix/{self.world.name}")
+        self.world.write_pipeline(source={"path": path, "settle": "0s", **source}, runner=runner())
+
+
+PLACES = {"folder": Local, "s3": InS3, "hdfs": InHdfs}
+
+
+def ran(world: World) -> RunReport:
+    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
+    report = RunReport.model_validate_json(done.stdout)
+    assert report.status == "succeeded", f"{report.error}\n{done.stderr[-4000:]}"
+    return report
+
+
 @pytest.mark.parametrize("format", ["text", "jsonl", "csv", "whole_file", "parquet", "orc", "avro"])
-def test_every_codec_of_a_format(world, tmp_path, format):
+@pytest.mark.parametrize("where", PLACES)
+def test_every_codec_of_a_format(world, tmp_path, where, format, request, capsys):
     files = {"parquet": table_files, "orc": table_files}.get(format)
     cells = list(files(format, tmp_path) if files else avro_files() if format == "avro" else text_files(format))
+    place = PLACES[where](world, request)
     expected: Counter[bytes] = Counter()
     for name, content, records in cells:
-        world.write_log(name, content)
+        place.put(name, content)
         expected += records
-    world.write_pipeline(source={"path": "logs", "settle": "0s", "format": format, "split_size": "64KiB"})
+    place.write_pipeline(format=format, split_size="64KiB")
     began = time.monotonic()
-    assert world.run()["delivered"] == expected.total()
-    print(f"{format}: {len(cells)} files, {expected.total():,} records, {time.monotonic() - began:.1f} s")
+    report = ran(world)
+    took = time.monotonic() - began
+    assert report.plan is not None
+    assert len(report.plan.files) == len(cells)
+    assert account_of(report)["delivered"] == expected.total()
+    counted = sum((Counter(step.result.source_requests) for step in steps(report) if step.result), Counter())
+    asked = ", ".join(f"{count:,} {kind}" for kind, count in counted.items())
+    with capsys.disabled():
+        print(
+            f"\n{where}, {format}: {len(cells)} codecs, {report.plan.total_splits} splits, {report.plan.total_bytes / 1e6:.2f} MB, "
+            f"{expected.total():,} records, {took:.1f} s{asked and '; asked S3: ' + asked}",
+            end="",
+        )
     assert world.read() == expected
-    assert world.run()["delivered"] == 0
+    assert account_of(ran(world))["delivered"] == 0
 
 
 def test_a_run_over_split_parquet_that_is_killed_is_finished_by_the_next_one(world):

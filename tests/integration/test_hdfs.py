@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import datetime as dt
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from collections import Counter
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.orc as orc
 import pytest
 from shipper_tools.dev.ports import LOOPBACK, free_port
 
@@ -101,6 +104,15 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
         contents["many blocks.log"], numbered("packed", 0, 2_000), numbered("cut", 0, 3_000), b"a name\n", b"one\ntwo\n"
     )
     assert world.read() == expected + lines_of(again + b"more of it\n")
+
+
+def test_a_table_of_many_blocks_is_read_piece_by_piece_and_each_row_is_there_once(world: HdfsWorld, tmp_path):
+    rows = [{"n": n, "text": os.urandom(100).hex()} for n in range(4000)]
+    orc.write_table(pa.Table.from_pylist(rows), tmp_path / "a.orc", compression="zlib", stripe_size=64_000, batch_size=256)
+    world.put("a.orc", (tmp_path / "a.orc").read_bytes(), block_bytes=65_536)
+    world.source(format="orc", split_size="64KiB")
+    world.run()
+    assert world.read() == Counter(json.dumps(row, separators=(",", ":")).encode() for row in rows)
 
 
 def ship_step(world: World, run_id: str, *steps: str) -> tuple[int, ShipResult]:

@@ -83,6 +83,21 @@ def test_files_of_the_real_tools_are_read_whole(spark, tmp_path):
     assert {report.unpacked for report in reports} == {(FILES / "lines.log").stat().st_size}
 
 
+def test_a_packed_file_whose_name_does_not_say_so_is_read_once_however_many_splits_it_has(spark, tmp_path):
+    """Splits go by the name. What unpacks a file may read its header as soon as it is opened, and the second split has nothing of it."""
+    paths = [tmp_path / f"{path.name}.txt" for path in sorted(FILES.glob("[!r]*.log.*"))]
+    for path in paths:
+        path.write_bytes((FILES / path.name.removesuffix(".txt")).read_bytes())
+    files = [planned(path) for path in paths]
+    rows, reports = read(spark, files, split=1000, partition_bytes=2**25)
+    assert lines(rows) == LINES * len(paths)
+    stored = {report.split: report.stored for report in reports}
+    for file in files:
+        pieces = [stored[piece.split] for piece in file_pieces([file], 1000)]
+        assert len(pieces) > 3
+        assert file.format == "bzip2" or sum(pieces) == file.size_bytes, file.path
+
+
 def damaged(content: bytes) -> dict[str, bytes]:
     at = len(content) * 3 // 4
     return {

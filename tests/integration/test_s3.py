@@ -10,11 +10,14 @@ import os
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
@@ -108,6 +111,15 @@ def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) 
     assert account["delivered"] == there.total()
     assert account["source_requests"]["GET"] == 4, "one for each object that has a byte"
     assert again["delivered"] == 0
+
+
+def test_a_table_in_s3_is_read_piece_by_piece_and_each_row_is_there_once(bucket: Bucket, tmp_path: Path) -> None:
+    rows = [{"n": n, "text": os.urandom(100).hex()} for n in range(4000)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", compression="zstd", row_group_size=400)
+    bucket.put("a.parquet", (tmp_path / "a.parquet").read_bytes())
+    bucket.write_pipeline(format="parquet", split_size="64KiB")
+    bucket.world.run()
+    assert bucket.world.read() == Counter(json.dumps(row, separators=(",", ":")).encode() for row in rows)
 
 
 @pytest.mark.cold

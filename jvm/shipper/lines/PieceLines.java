@@ -59,9 +59,11 @@ final class PieceLines implements PieceRecords {
                 Bzip2Blocks.check(stored);
             }
             beginBzip2(conf);
-        } else {
-            end = first ? Long.MAX_VALUE : -1;
+        } else if (first) {
+            end = Long.MAX_VALUE;
             lines = new LineReader(Content.unpacked(stored, piece.format(), conf), BUFFER, LINE_END);
+        } else {
+            end = -1; // the first piece has it all; what unpacks snappy and lz4 would read the header again, which counts
         }
     }
 

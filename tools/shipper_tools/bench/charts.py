@@ -76,6 +76,7 @@ def _size(value: float) -> str:
 _AXES = {
     "round trip": _Axis(lambda s: s.case.rtt_ms, lambda v: f"{v:g} ms"),
     "delay per request": _Axis(lambda s: s.case.request_delay_ms, lambda v: f"{v:g} ms"),
+    "tasks": _Axis(lambda s: s.contender.tasks, lambda v: f"{v:g}"),
     "lanes": _Axis(lambda s: s.contender.lanes, lambda v: f"{v:g}"),
     "batch": _Axis(lambda s: s.contender.batch_bytes, _size),
     "record size": _Axis(lambda s: s.case.record_bytes, _size),
@@ -110,6 +111,8 @@ def _rest(summary: Summary, axis_name: str, differs: Callable[[str], bool]) -> s
     """What a line holds constant, as far as others hold something else."""
     contender, case = summary.contender, summary.case
     name = contender.name
+    if axis_name == "tasks":
+        name = "shipper"
     if axis_name in ("lanes", "batch"):
         batches = f"{write_size(contender.batch_bytes)} batches" if contender.batch_bytes else ""
         other = batches if axis_name == "lanes" else f"{contender.lanes} lanes" if contender.lanes else ""

@@ -7,6 +7,7 @@ own, with files of its own (hard links), as an hourly run would be.
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -36,15 +37,17 @@ class BenchJobFailed(ShipperError):
 
 
 def shipments(scenario: Scenario, pipeline: Mapping[str, Any], also: Mapping[str, Mapping[str, Any]]) -> list[Shipment]:
-    """Every combination of lanes and batches on top of ``pipeline``, and one more for each in ``also``."""
-    found = []
-    for lanes, batch in scenario.axes.sizes():
+    """Every combination of tasks, lanes and batches on top of ``pipeline``, and one more for each in ``also``."""
+    pipeline, found = merged(scenario.pipeline, pipeline), []
+    for tasks, (lanes, batch) in itertools.product(scenario.axes.tasks, scenario.axes.sizes()):
         sized = {"lanes": lanes, "batch_size": write_size(batch) if batch else None}
         delivery = {key: value for key, value in sized.items() if value is not None}
-        told = " × ".join(f"{key} {value}" for key, value in delivery.items()) or "sized by shipper"
-        name = f"shipper, {told}" if delivery else "shipper"
-        contender = Contender(name=name, ours=True, lanes=lanes, batch_bytes=batch, settings=_settings(told, pipeline))
-        found.append(Shipment(contender, merged(pipeline, {"delivery": delivery})))
+        runner = {"cores": tasks} if tasks else {}
+        told = " × ".join([*(f"tasks {tasks}" for _ in runner), *(f"{key} {value}" for key, value in delivery.items())])
+        name = f"shipper, {told}" if told else "shipper"
+        said = _settings(told or "sized by shipper", pipeline)
+        contender = Contender(name=name, ours=True, tasks=tasks, lanes=lanes, batch_bytes=batch, settings=said)
+        found.append(Shipment(contender, merged(pipeline, {"delivery": delivery, "runner": runner})))
     for name, changes in also.items():
         contender = Contender(name=f"shipper, {name}", ours=True, settings=_settings("", changes))
         found.append(Shipment(contender, merged(pipeline, changes)))
@@ -109,8 +112,8 @@ class _Bench:
             key = (case, contender.contender if contender else SPARK_SINK)
             self._topics[key] = self._world.create_topics(case, 1)[0]
             if contender is not None:
-                jars, bootstrap = self._jars, self._world.bootstrap(case)
-                self._pipelines[key] = self._files.write_pipeline(bootstrap, case, contender, self._topics[key], jars)
+                bootstraps = self._world.bootstraps(case)
+                self._pipelines[key] = self._files.write_pipeline(bootstraps, case, contender, self._topics[key], self._jars)
 
     def _referred(self) -> set[str]:
         """Names of variables that the files refer to."""

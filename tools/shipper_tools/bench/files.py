@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from shipper.config import load_pipeline
 from shipper_tools.bench.plan import Shipment, merged
@@ -42,23 +44,29 @@ class Files:
         start = f"2026-01-{day + 1:02d}T{hour:02d}:00"
         return f"{start}/{start[:-2]}59"
 
-    def write_pipeline(self, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[str]) -> str:
-        """With a cluster of its own; returns the name of both. ``jars``: for Spark."""
+    def write_pipeline(self, bootstraps: Sequence[str], case: Case, shipment: Shipment, topic: str, jars: list[str]) -> str:
+        """With clusters of its own, one for each of ``bootstraps``; returns its name. ``jars``: for Spark."""
         name = f"p{len(self.pipelines)}"
-        cluster = {"cluster": name, "bootstrap": bootstrap, "ledger": {"replication_factor": case.replicas}}
+        clusters = {f"{name}-{number}": bootstrap for number, bootstrap in enumerate(bootstraps)}
+        for cluster, bootstrap in clusters.items():
+            self._write(
+                "clusters", cluster, {"cluster": cluster, "bootstrap": bootstrap, "ledger": {"replication_factor": case.replicas}}
+            )
         given = {
             "pipeline": name,
             "source": {"path": str(self._folder / "windows" / "{window_start:%Y%m%d%H}"), "settle": "0s"},
             "topic": topic,
-            "clusters": [name],
+            "clusters": list(clusters),
             "delivery": {"compression": case.compression},
             "runner": {"conf": {"spark.jars": ",".join(jars)} if jars else {}},
             "runs_uri": str(self._folder / "runs"),
         }
-        for kind, document in (("clusters", cluster), ("pipelines", merged(given, shipment.pipeline))):
-            path = self.config / kind / f"{name}.yaml"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(document, indent=1))  # JSON is YAML
+        self._write("pipelines", name, merged(given, shipment.pipeline))
         load_pipeline(self.config, name)  # a wrong --set shows now
         self.pipelines.append(name)
         return name
+
+    def _write(self, kind: str, name: str, document: dict[str, Any]) -> None:
+        path = self.config / kind / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document, indent=1))  # JSON is YAML

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from shipper_tools.bench.results import Case, Contender, Summary, TargetVerdict
@@ -15,7 +15,7 @@ SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=
 
 @dataclass(frozen=True)
 class Axes:
-    """Every combination is measured. Lanes and batches are ours alone; None lets shipper choose (end to end)."""
+    """Every combination is measured. Tasks, lanes and batches are ours alone; None lets shipper choose (end to end)."""
 
     rtt_ms: tuple[float, ...] = (0.0,)
     request_delay_ms: tuple[float, ...] = (0.0,)
@@ -25,23 +25,28 @@ class Axes:
     topics: tuple[int, ...] = (1,)
     lines: tuple[int | None, ...] = (None,)
     replicas: int = 1
+    clusters: tuple[int, ...] = (1,)
+    """Cold, and ours alone."""
+    tasks: tuple[int | None, ...] = (None,)
+    """End to end."""
     lanes: tuple[int | None, ...] = (8,)
     batch_bytes: tuple[int | None, ...] = (1_000_000,)
 
     def cases(self) -> list[Case]:
         combined = itertools.product(
-            self.lines, self.rtt_ms, self.request_delay_ms, self.record_bytes, self.compression, self.partitions, self.topics
+            *(self.lines, self.clusters, self.rtt_ms, self.request_delay_ms, self.record_bytes, self.compression),
+            *(self.partitions, self.topics),
         )
         return [
             Case(
                 rtt_ms=rtt, request_delay_ms=delay, record_bytes=size, compression=codec, partitions=partitions, topics=topics,
-                lines=lines, replicas=self.replicas,
+                lines=lines, replicas=self.replicas, clusters=clusters,
             )
-            for lines, rtt, delay, size, codec, partitions, topics in combined
+            for lines, clusters, rtt, delay, size, codec, partitions, topics in combined
         ]  # fmt: skip
 
     def sizes(self) -> Iterator[tuple[int | None, int | None]]:
-        """(lanes, batch bytes) of ours."""
+        """(lanes, batch bytes) of ours; tasks are apart, since no bare producer has any."""
         return itertools.product(self.lanes, self.batch_bytes)
 
 
@@ -84,6 +89,8 @@ class Scenario:
     """Bare: about how long one measurement sends."""
     lines: int = 6_000_000
     """End to end: lines in the files."""
+    pipeline: Mapping[str, Any] = field(default_factory=dict)
+    """End to end: what the scenario sets, below what is told."""
     targets: tuple[Target, ...] = ()
 
     def told(self, axes: Axes, **changes: float | int | None) -> Scenario:
@@ -133,6 +140,31 @@ def _median(summary: Summary) -> float:
 
 def _cpu(summary: Summary) -> float:
     return summary.client_cpu_per_million
+
+
+def _of_tasks(many: int, few: int) -> Callable[[Sequence[Summary]], float | None]:
+    """By how much faster ``many`` tasks are, from the first record in a task to the last commit."""
+
+    def find(summaries: Sequence[Summary]) -> float | None:
+        rates = {each.contender.tasks: each.task_records_per_second for each in summaries}
+        one, other = rates.get(many), rates.get(few)
+        return one.median / other.median if one and other else None
+
+    return find
+
+
+def _of_clusters(rtt_ms: float, figure: Callable[[Summary], float]) -> Callable[[Sequence[Summary]], float | None]:
+    """What a run to three clusters takes of it, against a run to one. ``figure``: for each record that arrives."""
+
+    def find(summaries: Sequence[Summary]) -> float | None:
+        found = {each.case.clusters: figure(each) for each in summaries if each.case.rtt_ms == rtt_ms and each.contender.ours}
+        return 3 * found[3] / found[1] if {1, 3} <= found.keys() else None
+
+    return find
+
+
+def _seconds_per_record(summary: Summary) -> float:
+    return 1 / summary.records_per_second.median
 
 
 def _cold(rtt_ms: float, lines: int, what: Callable[[Summary, Summary], float]) -> Callable[[Sequence[Summary]], float | None]:
@@ -220,7 +252,36 @@ _COLD = Scenario(
     ),
 )  # fmt: skip
 
-SCENARIOS = {scenario.name: scenario for scenario in (_DISTANCE, _END_TO_END, _COLD, _SLOW_BROKER, _BARE, _SHIP)}
+_TASKS = Scenario(
+    name="tasks",
+    question="A cluster so far away that the way there is the limit and not the cores: how does the rate grow with Spark's tasks?",
+    kind="end-to-end",
+    axes=Axes(
+        rtt_ms=(140.0,), record_bytes=(None,), compression=("zstd",), partitions=(16,), tasks=(1, 2, 4), lanes=(None,), batch_bytes=(None,)
+    ),
+    lines=400_000,
+    # In flight is lanes × batch: 1 MB for each task, of which no core notices anything.
+    pipeline={"delivery": {"lanes": 2, "batch_size": "500kB", "chunk_size": "1MB"}},
+    targets=(Target("140 ms, 1 MB in flight per task: rate of 4 tasks against 1, in the tasks", _of_tasks(4, 1), at_least=3, unit=" ×"),),
+)  # fmt: skip
+
+_CLUSTERS = Scenario(
+    name="clusters",
+    question="One pipeline to three clusters, each of which gets everything: what does a whole run cost against a run to one?",
+    kind="cold",
+    axes=Axes(
+        clusters=(1, 3), rtt_ms=(0.0, 140.0), record_bytes=(None,), compression=("zstd",), partitions=(16,), lanes=(None,), batch_bytes=(None,)
+    ),
+    targets=tuple(
+        Target(f"{rtt:g} ms, 3 clusters: {what} of the whole run against 1 cluster", _of_clusters(rtt, figure), at_most=3, unit=" ×")
+        for rtt in (0.0, 140.0)
+        for what, figure in (("seconds", _seconds_per_record), ("CPU", _cpu))
+    ),
+)  # fmt: skip
+
+SCENARIOS = {
+    scenario.name: scenario for scenario in (_DISTANCE, _END_TO_END, _COLD, _SLOW_BROKER, _TASKS, _CLUSTERS, _BARE, _SHIP)
+}
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

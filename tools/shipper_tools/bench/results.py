@@ -33,11 +33,14 @@ class Case(_ResultModel):
     lines: int | None = None
     """In the files; None: as many as the scenario has."""
     replicas: int = 1
+    clusters: int = 1
+    """All get all lines; each is a broker of its own, behind a link of its own."""
 
     @property
     def title(self) -> str:
         """``140 ms · 1 partition · 1 kB random``"""
         parts = [f"{self.lines / 1e6:g}M lines"] if self.lines else []
+        parts += [f"{self.clusters} clusters"] if self.clusters > 1 else []
         parts += [f"{self.rtt_ms:g} ms"]
         parts += [f"{self.request_delay_ms:g} ms per request"] if self.request_delay_ms else []
         parts += [f"{self.partitions} partition{'s' * (self.partitions > 1)}"]
@@ -55,6 +58,7 @@ class Contender(_ResultModel):
 
     name: str
     ours: bool = False
+    tasks: int | None = None
     lanes: int | None = None
     batch_bytes: int | None = None
     settings: str = ""
@@ -69,6 +73,7 @@ class Measurement(_ResultModel):
     round: int
     """0 is the warm-up, which counts nowhere."""
     records: int = 0
+    """That arrived: to several clusters, so many times."""
     bytes: int = 0
     """Of values, uncompressed."""
     seconds: float = 0.0

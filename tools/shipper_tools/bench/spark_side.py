@@ -122,8 +122,9 @@ def main() -> None:
     parser.add_argument("--config", type=Path, required=True, help="folder with pipelines/ and clusters/")
     config = parser.parse_args().config
     answers = _private_stdout()
-    first = sorted((config / "pipelines").glob("*.yaml"))[0].stem
-    spark = session(load_pipeline(config, first), much_work=True)  # one JVM for all measurements
+    pipelines = [load_pipeline(config, path.stem) for path in sorted((config / "pipelines").glob("*.yaml"))]
+    # One JVM for all measurements, with room for the tasks of each.
+    spark = session(max(pipelines, key=lambda pipeline: pipeline.runner.cores), much_work=True)
     try:
         for line in sys.stdin:
             try:

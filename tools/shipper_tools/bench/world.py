@@ -30,30 +30,36 @@ _TOPIC_SETTINGS = {"file.delete.delay.ms": "1000"}
 
 
 class World:
-    """One broker, or three of them if a case wants three replicas, behind links whose shape changes from case to case.
+    """One broker, or three of them if a case wants three replicas, or one for each of several clusters, behind links whose shape changes from case
+    to case.
 
     A single broker is reached without a proxy when there is no distance. Three always have theirs, since what a broker
     advertises is fixed; then the proxies just pass on.
     """
 
-    def __init__(self, folder: Path, replicas: int) -> None:
+    def __init__(self, folder: Path, replicas: int, clusters: int = 1) -> None:
+        """``clusters``: the most that a case has."""
         if replicas not in (1, 3):
             raise UsageError("--replicas takes 1 (one broker) or 3 (three brokers)")
+        if replicas == 3 and clusters > 1:
+            raise UsageError("--replicas takes 1 (one broker) where there are several clusters")
         self._folder = folder
         self._replicas = replicas
         self._stack = ExitStack()
+        self._count = clusters
         self._links: list[FaultProxy] = []
-        self._server: KafkaServer | None = None
+        self._servers: list[KafkaServer] = []
+        """Of a cluster each."""
         self._cluster: KafkaCluster | None = None
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> World:
         with ExitStack() as stack:
             if self._replicas == 1:
-                self._server = stack.enter_context(
-                    KafkaServer(self._folder, far_port=free_port(), heap_mb=_HEAP_MB, die_with_parent=True)
-                )
-                self._links.append(stack.enter_context(FaultProxy(self._server.far_listener, self._server.far_port or 0)))
+                for number in range(self._count):
+                    server = KafkaServer(self._folder / str(number), far_port=free_port(), heap_mb=_HEAP_MB, die_with_parent=True)
+                    self._servers.append(stack.enter_context(server))
+                    self._links.append(stack.enter_context(FaultProxy(server.far_listener, server.far_port or 0)))
             else:
                 self._cluster = stack.enter_context(KafkaCluster(self._folder, front=self._front, heap_mb=_HEAP_MB))
                 for link in self._links:
@@ -71,36 +77,40 @@ class World:
 
     def bootstrap(self, case: Case) -> str:
         """Where clients begin in this case. :meth:`shape` makes the way there what the case wants."""
-        if self._server is None:
-            assert self._cluster is not None
-            return self._cluster.bootstrap
-        return self._server.far_bootstrap if case.rtt_ms or case.request_delay_ms else self._server.bootstrap
+        return self.bootstraps(case)[0]
+
+    def bootstraps(self, case: Case) -> list[str]:
+        """The same for each cluster of the case."""
+        if self._cluster is not None:
+            return [self._cluster.bootstrap]
+        far = bool(case.rtt_ms or case.request_delay_ms)
+        return [server.far_bootstrap if far else server.bootstrap for server in self._servers[: case.clusters]]
 
     def shape(self, case: Case) -> None:
         for link in self._links:
             link.shape(rtt_ms=case.rtt_ms, request_delay_ms=case.request_delay_ms)
 
     @property
-    def _near(self) -> str:
-        if self._server is not None:
-            return self._server.bootstrap
-        assert self._cluster is not None
-        return self._cluster.bootstrap
+    def _near(self) -> list[str]:
+        return [self._cluster.bootstrap] if self._cluster is not None else [server.bootstrap for server in self._servers]
 
     @property
     def _described(self) -> Cluster:
-        return Cluster.model_validate({"cluster": "bench", "bootstrap": self._near})
+        return _described(self._near[0])
 
     @property
     def client(self) -> ClusterClient:
+        """Of the first cluster."""
         return ClusterClient(self._described)
 
     def create_topics(self, case: Case, count: int, prefix: str = "bench") -> list[str]:
-        """New, empty topics with the partitions and replicas of the case."""
+        """New, empty topics with the partitions and replicas of the case, on every cluster of it."""
         names = [f"{prefix}-{next(self._numbers)}" for _ in range(count)]
         for link in self._links:
             link.shape(rtt_ms=0, request_delay_ms=0)
-        self.client.create_topics(dict.fromkeys(names, case.partitions), _TOPIC_SETTINGS, self._replicas)
+        for bootstrap in self._near[: case.clusters]:
+            client = ClusterClient(_described(bootstrap))
+            client.create_topics(dict.fromkeys(names, case.partitions), _TOPIC_SETTINGS, self._replicas)
         return names
 
     def records_in(self, topics: Mapping[str, int]) -> int:
@@ -124,7 +134,9 @@ class World:
 
     def delete_topics(self, names: list[str]) -> None:
         pattern = "|".join(names)
-        run_kafka_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", self._near, "--delete", "--topic", pattern])
+        for bootstrap in self._near:
+            told = ["--bootstrap-server", bootstrap, "--delete", "--if-exists", "--topic", pattern]
+            run_kafka_tool("org.apache.kafka.tools.TopicCommand", told)
 
     def cpu_seconds(self) -> dict[str, float]:
         """Of brokers and proxies, until now."""
@@ -132,6 +144,10 @@ class World:
             "broker": sum(map(process_seconds, _brokers())),
             "proxy": sum(process_seconds(psutil.Process(link.pid)) for link in self._links),
         }
+
+
+def _described(bootstrap: str) -> Cluster:
+    return Cluster.model_validate({"cluster": "bench", "bootstrap": bootstrap})
 
 
 def _count(seen: Seen, messages: list[Message]) -> None:
