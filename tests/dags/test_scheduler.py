@@ -16,8 +16,8 @@ import pytest
 from dag_world import DAGS, Config, FakeSpark, told
 from otlp import Received, receiver
 from rich.console import Console
-from shipper_tools.demo.airflow import Airflow, AirflowError
 from shipper_tools.demo.watch import follow
+from shipper_tools.dev.airflow import Airflow, AirflowError
 
 from shipper.report.markup import window as window_in_words
 
