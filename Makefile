@@ -68,8 +68,8 @@ nightly: long faults chaos drill scale  ## All that `make test` is too short for
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "scheduler and not long"
 
-drill: setup  ## The outage drill: late files, Airflow down, a cluster down; then nothing is missing and nothing doubled
-	$(PYTEST) tests/dags/test_outage_drill.py
+drill: setup  ## Drills with a real scheduler: an outage, a month of backfills, kill -9; then nothing is missing and nothing doubled
+	$(PYTEST) tests/dags -m long --timeout 3600
 
 chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; with KILLS=40, as many kills of real Spark too
 	$(CHAOS) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))

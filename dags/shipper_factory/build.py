@@ -7,12 +7,14 @@ import datetime as dt
 import hashlib
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -32,6 +34,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks what h
 
 from shipper.asked import skippable
 from shipper.config import load_all, load_cluster, load_pipeline, load_pipeline_alone
+from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME as PLATFORM
@@ -55,6 +58,19 @@ _BROKEN, _BROKEN_TAG = "configuration broken", "broken-config"
 
 
 @dataclass(frozen=True)
+class Ready:
+    """A pipeline without a fault."""
+
+    pipeline: Pipeline
+    pools: Mapping[str, str]
+    """Cluster → the pool of Airflow's that its ships take a slot of, of clusters that name one."""
+
+    @property
+    def dag_id(self) -> str:
+        return self.pipeline.name
+
+
+@dataclass(frozen=True)
 class Broken:
     """Something that cannot become a pipeline's DAG, and why: one message for each fault."""
 
@@ -64,17 +80,16 @@ class Broken:
     """As it was when its file could last be read."""
 
 
-def read_catalog(config_dir: Path, only: str | None = None) -> list[Pipeline | Broken]:
+def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Broken]:
     """Never raises. With ``only``, a DAG's id, its pipeline alone is read if it can be. What secrets and other references stand for need
     not be known here: the steps know it."""
     if only is not None:
         try:
             pipeline = load_pipeline(config_dir, only, EVERYTHING)
-            for cluster in pipeline.clusters:
-                load_cluster(config_dir, cluster, EVERYTHING)
-            return [pipeline]
+            clusters = {name: load_cluster(config_dir, name, EVERYTHING) for name in pipeline.clusters}
+            return [Ready(pipeline, _pools(pipeline, clusters))]
         except Exception:  # whatever it is, reading everything shows it, as it did when the DAG was made
-            return [entry for entry in read_catalog(config_dir) if dag_id_of(entry) == only]
+            return [entry for entry in read_catalog(config_dir) if entry.dag_id == only]
     try:
         config = load_all(config_dir, EVERYTHING)
     except Exception as error:
@@ -85,13 +100,13 @@ def read_catalog(config_dir: Path, only: str | None = None) -> list[Pipeline | B
     for name in config.pipelines:
         copies.keep(name)
     return [
-        *config.pipelines.values(),
+        *(Ready(pipeline, _pools(pipeline, config.clusters)) for pipeline in config.pipelines.values()),
         *(Broken(free(stem), tuple(map(str, found)), copies.find(stem)) for stem, found in config.broken.items()),
     ]
 
 
-def dag_id_of(entry: Pipeline | Broken) -> str:
-    return entry.dag_id if isinstance(entry, Broken) else entry.name
+def _pools(pipeline: Pipeline, clusters: Mapping[str, Cluster]) -> dict[str, str]:
+    return {name: pool for name in pipeline.clusters if (pool := clusters[name].airflow_pool)}
 
 
 def describe(error: Exception) -> str:
@@ -167,14 +182,16 @@ def _looks(path: Path) -> tuple[int, int] | None:
 def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
     """A DAG for every pipeline, and one for everything that cannot be read or built."""
     for entry in read_catalog(config_dir, only):
-        broken, pipeline = (entry, entry.last_good) if isinstance(entry, Broken) else (None, entry)
+        broken = entry if isinstance(entry, Broken) else None
+        pipeline = entry.last_good if isinstance(entry, Broken) else entry.pipeline
         try:
             if pipeline is None or (broken and broken.dag_id != pipeline.name):
                 raise _NothingToShow
-            dag = pipeline_dag(pipeline, config_dir, broken.faults if broken else ())
+            pools = {} if isinstance(entry, Broken) else entry.pools
+            dag = pipeline_dag(pipeline, config_dir, broken.faults if broken else (), pools)
             dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own, without types
         except Exception as error:  # one pipeline must not take down the others
-            dag = broken_dag(broken or Broken(dag_id_of(entry), (describe(error),)))
+            dag = broken_dag(broken or Broken(entry.dag_id, (describe(error),)))
         yield dag
 
 
@@ -182,8 +199,11 @@ class _NothingToShow(Exception):
     """There is no earlier state of a broken pipeline that could stand in its place."""
 
 
-def pipeline_dag(pipeline: Pipeline, config_dir: Path, faults: Sequence[str] = ()) -> DAG:
-    """With ``faults``, ``pipeline`` is what its file said before it was broken: every task is there, and fails with them."""
+def pipeline_dag(
+    pipeline: Pipeline, config_dir: Path, faults: Sequence[str] = (), pools: Mapping[str, str] = MappingProxyType({})
+) -> DAG:
+    """With ``faults``, ``pipeline`` is what its file said before it was broken: every task is there, and fails with them. ``pools``: see
+    :class:`Ready`."""
     schedule = pipeline.schedule
     check_notifiers(pipeline, config_dir)
     dag = DAG(
@@ -196,7 +216,7 @@ def pipeline_dag(pipeline: Pipeline, config_dir: Path, faults: Sequence[str] = (
         max_active_runs=1,
         default_args={"owner": pipeline.owner, "retry_delay": _RETRY_DELAY},
         tags=["shipper", *(f"cluster:{name}" for name in pipeline.clusters), *([_BROKEN_TAG] if faults else [])],
-        doc_md="\n".join([*([_faults(faults)] if faults else []), docs.page(pipeline, None if faults else config_dir)]),
+        doc_md="\n".join([*([_faults(faults)] if faults else []), docs.page(pipeline, None if faults else config_dir, pools)]),
         auto_register=False,  # one that turns out to be broken must not be found in the module all the same
         params=_params(pipeline),
         deadline=_deadline(pipeline, config_dir),
@@ -210,7 +230,7 @@ def pipeline_dag(pipeline: Pipeline, config_dir: Path, faults: Sequence[str] = (
         }
         for spec in pipeline_tasks(pipeline.clusters):
             with groups[spec.cluster] if spec.cluster else nullcontext():
-                task = _operator(spec, pipeline, config_dir, tuple(faults))
+                task = _operator(spec, pipeline, config_dir, tuple(faults), pools)
             for task_id in spec.after:
                 dag.get_task(task_id) >> task
             # A copy of the DAG's, to which Airflow turns anyway. To serialise it for every task was four fifths of a parse: each is held
@@ -252,7 +272,9 @@ def _faults(faults: Sequence[str]) -> str:
     return f"# The configuration is broken\n\nNothing is shipped until it is mended; `shipper validate` checks it.\n\n{text}\n"
 
 
-def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tuple[str, ...]) -> BaseOperator:
+def _operator(
+    spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tuple[str, ...], pools: Mapping[str, str]
+) -> BaseOperator:
     options: dict[str, Any] = {"task_id": spec.name, "retries": spec.retries}
     give_up_after = pipeline.schedule.give_up_after_seconds if pipeline.schedule else None
     if spec.name == DELIVERED:
@@ -262,6 +284,8 @@ def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tupl
         return ResolveWindow(pipeline=pipeline, config_dir=config_dir, give_up_after_seconds=give_up_after, **options)
     if spec.one_at_a_time:
         options["max_active_tis_per_dag"] = 1
+        if spec.cluster is not None and spec.cluster in pools:
+            options |= {"pool": pools[spec.cluster], "doc_md": _of_pool(pools[spec.cluster])}
     if spec.name == GATE_DELIVERY:
         # Data of a window is there for others when its gate says so.
         asset = Asset(f"shipper://{spec.cluster}/{pipeline.name}")
@@ -274,6 +298,13 @@ def _operator(spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tupl
     task = ShipperStep(pipeline=pipeline, config_dir=config_dir, step=spec.step, faults=faults, **options)
     # A teardown runs even when somebody stops the run by marking it failed; one that fails leaves no green run.
     return task.as_teardown(on_failure_fail_dagrun=True) if spec.always else task
+
+
+def _of_pool(pool: str) -> str:
+    return (
+        f"Takes a slot of the pool `{pool}`, which the cluster's file names (`airflow_pool`). If it stays *scheduled*, other ships have all slots, "
+        f"or there is no such pool: `airflow pools set {shlex.quote(pool)} 4 'ships to a cluster'` makes one of four slots."
+    )
 
 
 def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from shipper.config.checks import GateCheck
@@ -18,8 +19,8 @@ _ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 _LONGEST = 20_000
 
 
-def page(pipeline: Pipeline, config_dir: Path | None) -> str:
-    """Markdown. Without ``config_dir`` it goes without the file."""
+def page(pipeline: Pipeline, config_dir: Path | None, pools: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Markdown. Without ``config_dir`` it goes without the file. ``pools``: cluster → Airflow's pool, of clusters that name one."""
     source, gates = pipeline.source, pipeline.gates
     rows = {
         "schedule": _schedule(pipeline),
@@ -27,7 +28,10 @@ def page(pipeline: Pipeline, config_dir: Path | None) -> str:
         "routes": "<br>".join(
             f"`{route.topic}`" + (f" when `{_cell(route.when)}`" if route.when else "") for _, route in pipeline.all_routes()
         ),
-        "clusters": ", ".join(f"`{name}`" for name in pipeline.clusters),
+        "clusters": ", ".join(
+            f"`{name}`" + (f" (its ships take a slot of Airflow's pool `{_cell(pools[name])}`)" if name in pools else "")
+            for name in pipeline.clusters
+        ),
         "gate before": "<br>".join(map(_check, gates.source)),
         "gate after": "<br>".join(map(_check, gates.delivery)),
         "reports": f"`{pipeline.runs_uri}`, below `{pipeline.name}/`: a folder for each window, in it one for each run, with `report.html` and "

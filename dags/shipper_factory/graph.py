@@ -83,6 +83,15 @@ def last_closed(schedule: Schedule, moment: dt.datetime) -> Window:
     return Ticks(schedule).last_closed(moment)
 
 
+def with_width(interval: tuple[dt.datetime, dt.datetime], schedule: Schedule | None) -> tuple[dt.datetime, dt.datetime]:
+    """On the day on which clocks skip the schedule's hour, Airflow gives a run by hand an interval that ends where it begins; meant is the window
+    that ends there."""
+    if schedule is None or interval[0] < interval[1]:
+        return interval
+    closed = last_closed(schedule, dt.datetime.fromtimestamp(interval[1].timestamp(), dt.UTC))
+    return closed.start, closed.end
+
+
 def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
     """When the last file that belongs to a window has settled: a run that plans earlier would leave it out, and the next
     window's run, which looks into other folders, would not find it."""

@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from shipper.config.pipeline import Pipeline
 from shipper.errors import WindowError
 from shipper.runner import PLAN, REPORT, Job, JobOptions, new_run_id
-from shipper_factory.graph import RESOLVE_WINDOW, last_closed, opens_at, resolve_window
+from shipper_factory.graph import RESOLVE_WINDOW, last_closed, opens_at, resolve_window, with_width
 from shipper_factory.links import ReportLink, WindowLink, report_url, window_url
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ResolveWindow(BaseSensorOperator):
             self._refuse(f"{fault}. Nothing was sent; trigger it again")
         first, end = context.get("data_interval_start"), context.get("data_interval_end")
         try:
-            interval = (first, end) if first and end else None
+            interval = with_width((first, end), self.pipeline.schedule) if first and end else None
             window = resolve_window(
                 params.get("window_start"), params.get("window_end"), interval, lambda: self._last_closed(context["dag_run"])
             )

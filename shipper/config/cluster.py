@@ -144,6 +144,9 @@ class Cluster(Model):
     bandwidth × round trip; more than the link has costs memory only."""
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
     """Most bytes per second on the wire that one run sends to the cluster, all tasks together."""
+    airflow_pool: str | None = Field(default=None, min_length=1, max_length=256, examples=["kafka_frankfurt"])
+    """Pool of Airflow's of which each ship to the cluster takes a slot, so that its slots are the most pipelines that ship there at once. It must
+    exist: `airflow pools set kafka_frankfurt 4 'ships to frankfurt'`. By default Airflow's `default_pool`, like all other tasks."""
     ledger: Ledger = Ledger()
     schema_registry: SchemaRegistry | None = Field(default=None, repr=False)
     """For pipelines with `records.avro`."""

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,14 @@ from airflow.dag_processing.dagbag import BundleDagBag
 folder = conf.get("core", "dags_folder")
 bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="dags-folder")
 tags = {name: sorted(dag.tags) for name, dag in bag.dags.items()}
-print(json.dumps({"folder": folder, "errors": {k: v.strip().splitlines()[-1:] for k, v in bag.import_errors.items()}, "dags": tags}))
+try:
+    from airflow.models import Pool
+    there = {pool.pool for pool in Pool.get_pools()}
+    missing = {name: sorted({task.pool for task in dag.tasks} - there) for name, dag in bag.dags.items()}
+except Exception:
+    missing = {}
+errors = {k: v.strip().splitlines()[-1:] for k, v in bag.import_errors.items()}
+print(json.dumps({"folder": folder, "errors": errors, "dags": tags, "pools_missing": missing}))
 """
 
 
@@ -271,6 +279,13 @@ def airflow(pipeline: Pipeline | None, limit_seconds: float) -> Iterator[Finding
         )
     else:
         yield ok("Airflow", f"{found['folder']} makes the DAG {pipeline.name}")
+    wanted = found["pools_missing"] if pipeline is None else {pipeline.name: found["pools_missing"].get(pipeline.name, [])}
+    for pool in sorted({pool for pools in wanted.values() for pool in pools}):
+        waiting = ", ".join(sorted(name for name, pools in wanted.items() if pool in pools))
+        yield failed(
+            "Airflow", f"there is no pool {pool} (`airflow_pool` of a cluster), so ships of {waiting} would never begin",
+            f"`airflow pools set {shlex.quote(pool)} 4 'ships to a cluster'`, with as many slots as pipelines may ship there at once",
+        )  # fmt: skip
 
 
 def disks(config_dir: Path, pipeline: Pipeline | None) -> Iterator[Finding]:

@@ -17,6 +17,9 @@ from shipper.config.rules import CRON_PRESETS
 from shipper.config.schedule import Schedule
 from shipper.windows.window import Window
 
+#: More than clocks are ever changed by.
+_NEAR = dt.timedelta(hours=3)
+
 
 class Ticks:
     """Of one schedule. All moments that go in and come out are UTC."""
@@ -55,12 +58,28 @@ class Ticks:
             window = Window(window.end, self.after(window.end))
 
     def _tick(self, moment: dt.datetime, *, forward: bool) -> dt.datetime:
-        local = moment.astimezone(self._zone).replace(tzinfo=None)
-        times = croniter(self._expression, start_time=local)
-        found: dt.datetime = times.get_next(dt.datetime) if forward else times.get_prev(dt.datetime)
+        local = self._on_the_wall(moment)
         if self._every_hour:
+            times = croniter(self._expression, start_time=local)
+            found: dt.datetime = times.get_next(dt.datetime) if forward else times.get_prev(dt.datetime)
             return moment.astimezone(dt.UTC) + (found - local)
-        return self._as_utc(found)
+        # Near a change of clocks what comes next on the wall need not come next: from half past three on the wall one goes back to half past
+        # two, which was not there and counts as half past three. So begin on the other side of the change, and go on until it is past.
+        times = croniter(self._expression, start_time=self._beyond_a_change(moment, local, forward=forward))
+        while True:
+            tick = self._as_utc(times.get_next(dt.datetime) if forward else times.get_prev(dt.datetime))
+            if tick > moment if forward else tick < moment:
+                return tick
+
+    def _on_the_wall(self, moment: dt.datetime) -> dt.datetime:
+        return moment.astimezone(self._zone).replace(tzinfo=None)
+
+    def _beyond_a_change(self, moment: dt.datetime, local: dt.datetime, *, forward: bool) -> dt.datetime:
+        """``local``, unless clocks change within some hours of it."""
+        before, after = (self._on_the_wall(moment + hours) for hours in (-_NEAR, _NEAR))
+        if after - before == 2 * _NEAR:
+            return local
+        return min(before, local) if forward else max(after, local)
 
     def _as_utc(self, local: dt.datetime) -> dt.datetime:
         before, after = (local.replace(tzinfo=self._zone, fold=fold) for fold in (0, 1))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import DAGS, Config
+from dag_world import CLUSTER, DAGS, Config
 
 from shipper.config import load_pipeline
 from shipper.driver import doctor_machine
@@ -162,6 +162,20 @@ def test_a_dag_is_as_the_pipeline_says(config: Config) -> None:
     serialized(dag)
 
 
+def test_ships_take_a_slot_of_their_clusters_pool_and_nothing_else_does(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to near\n")
+    config.pipeline("web")
+    tasks = bag().dags["web"].task_dict
+    assert "airflow pools set 'to near'" in tasks["to_near.ship"].doc_md
+    pools = {task_id: task.pool for task_id, task in tasks.items()}
+    assert pools.pop("to_near.ship") == "to near"
+    assert set(pools.values()) == {"default_pool"}
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "web")
+    alone = bag().dags["web"]
+    assert alone.task_dict["to_near.ship"].pool == "to near"
+    assert "pool `to near`" in alone.doc_md
+
+
 def test_without_a_schedule_a_pipeline_runs_by_hand_only(config: Config) -> None:
     config.pipeline("web", schedule="null")
     dag = bag().dags["web"]
@@ -247,10 +261,17 @@ def test_a_task_of_a_broken_pipeline_finds_its_dag(config: Config, monkeypatch: 
 
 def test_the_doctor_sees_what_airflow_sees(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a Python of its own, with the DAG folder that Airflow is configured with."""
+    config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to near\n")
     config.pipeline("web")
     web = load_pipeline(config.folder, "web")
-    (seen,) = doctor_machine.airflow(web, 120)
+    seen, waits = doctor_machine.airflow(web, 120)
     assert (seen.status, "makes the DAG web" in seen.says) == ("ok", True), seen
+    assert (waits.status, "no pool to near" in waits.says, "ships of web would never begin" in waits.says) == (
+        "failed",
+        True,
+        True,
+    )
+    assert "airflow pools set 'to near'" in waits.remedy
     (absent,) = doctor_machine.airflow(web.model_copy(update={"name": "app"}), 120)
     assert (absent.status, "makes no DAG app" in absent.says) == ("failed", True), absent
     broken = tmp_path / "broken"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pendulum
 import pytest
 from dag_world import Config
+from shipper_factory.graph import last_closed, with_width
 from test_dag_bag import bag, serialized
 
 from shipper.config.schedule import Schedule
@@ -74,6 +77,57 @@ def test_a_schedule_that_needs_the_plugin_says_so_where_it_is_not(config: Config
     dags = bag().dags
     assert "install shipper" in dags["web"].doc_md
     assert "broken-config" not in dags["app"].tags
+
+
+BERLIN = "cron: '{cron}', timezone: Europe/Berlin"
+
+
+@pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
+@pytest.mark.parametrize("night", ["2026-03-29", "2026-10-25"])
+def test_on_the_days_on_which_clocks_are_changed_no_hour_is_left_out_or_run_twice(config: Config, night: str, start: str) -> None:
+    before = dt.datetime.fromisoformat(f"{night}T00:00Z") - 10 * HOUR
+    due = runs_due(config, f"{{{BERLIN.format(cron='0 * * * *')}{start}}}", last_end=before)
+    assert due[:48] == [(before + n * HOUR, before + (n + 1) * HOUR) for n in range(48)]
+
+
+@pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
+@pytest.mark.parametrize(("night", "hours"), [("2026-03-29", [24, 23, 24]), ("2026-10-25", [24, 25, 24])])
+@pytest.mark.parametrize("at", [dt.time(0), dt.time(2, 30)])
+def test_a_day_is_as_long_as_it_is_there(config: Config, night: str, hours: list[int], at: dt.time, start: str) -> None:
+    """Also where it begins at half past two, which is not there in spring and there twice in autumn."""
+    zone = ZoneInfo("Europe/Berlin")
+    day = dt.datetime.combine(dt.date.fromisoformat(night) - dt.timedelta(days=1 if at == dt.time(0) else 2), at, zone)
+    due = runs_due(config, f"{{{BERLIN.format(cron=f'{at.minute} {at.hour} * * *')}{start}}}", last_end=day.astimezone(dt.UTC))
+    found = [(end - begin).total_seconds() / 3600 for begin, end in due[:4]]
+    assert all(end == begin for (_, end), (begin, _) in pairwise(due)), "each begins where the one before it ends"
+    assert sum(found) == sum(hours) + 24
+    assert at != dt.time(0) or found[:3] == hours
+
+
+def clocks_change_near(moment: dt.datetime) -> bool:
+    """In the hour itself Airflow goes by what the clock on the wall shows, which is no order."""
+    before, after = ((moment + hours * HOUR).astimezone(ZoneInfo("Europe/Berlin")) for hours in (-1, 1))
+    return before.utcoffset() != after.utcoffset()
+
+
+@pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
+@pytest.mark.parametrize("cron", ["0 * * * *", "0 0 * * *", "30 2 * * *"])
+def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one(config: Config, cron: str, start: str) -> None:
+    """Every half hour of both days on which clocks are changed, and of those around them. On the days on which an hour of the schedule is skipped,
+    Airflow's interval has no width."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    config.pipeline("web", schedule=f"{{{BERLIN.format(cron=cron)}{start}}}")
+    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    of = Schedule(cron=cron, timezone="Europe/Berlin")
+    for night in ("2026-03-29", "2026-10-25"):
+        for half_hours in range(120):
+            moment = dt.datetime.fromisoformat(f"{night}T00:01Z") + (half_hours - 24) * HOUR / 2
+            theirs = dag.timetable.infer_manual_data_interval(run_after=pendulum.instance(moment))
+            ours = last_closed(of, moment)
+            assert ours.end <= moment < Ticks(of).after(ours.end), moment
+            if not clocks_change_near(moment):
+                assert (ours.start, ours.end) == with_width((theirs.start, theirs.end), of), moment
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"])

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from dag_world import DAGS
-from shipper_tools.demo.airflow import Airflow
+from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
 

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from dag_world import DAGS, Config, FakeSpark, told
+from dag_world import CLUSTER, DAGS, Config, FakeSpark, told
 from otlp import Received, receiver
 from rich.console import Console
-from shipper_tools.demo.airflow import Airflow, AirflowError
 from shipper_tools.demo.watch import follow
+from shipper_tools.dev.airflow import Airflow, AirflowError
 
 from shipper.report.markup import window as window_in_words
 
@@ -87,13 +88,23 @@ def test_schedule_backfill_trigger_and_stop(
     yesterday, before = today - DAY, today - 2 * DAY
     config.write("pipelines/sad.yaml", "pipeline: sad\n")
     schedule = f'{{cron: "0 0 * * *", start: "{yesterday.isoformat()}", catchup: true, deliver_within: 30s}}'
+    config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to_near\n")
     config.pipeline("web", schedule, f"notify: {json.dumps(notify)}\n")
     wait_for(lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "sad"})
     assert standalone.call("GET", "importErrors")["total_entries"] == 0
 
     standalone.cli("dags", "unpause", "web", "--yes")
+    # A ship waits for ever for a pool that is not there, and its page says so.
+    wait_for(lambda: dag_runs(standalone))
+    of_ship = f"dags/web/dagRuns/{quote(dag_runs(standalone)[0]['dag_run_id'])}/taskInstances/to_near.ship"
+    wait_for(lambda: standalone.call("GET", of_ship)["state"] == "scheduled")
+    blocked = standalone.call("GET", f"{of_ship}/dependencies")["dependencies"]
+    assert "Tasks using non-existent pool 'to_near' will not be scheduled" in [each["reason"] for each in blocked]
+    standalone.call("POST", "pools", {"name": "to_near", "slots": 1})
     runs = wait_for_runs(standalone, 1)
     assert [run["state"] for run in runs] == ["success"]
+    tasks = standalone.call("GET", "dags/web/dagRuns/~/taskInstances")["task_instances"]
+    assert [task["task_id"] for task in tasks if task["pool"] == "to_near"] == ["to_near.ship"]
     assert shipped_windows(spark) == Counter({window(yesterday): 1})
     # Each task's process sends its metrics on its way out.
     wait_for(lambda: 7 in otlp.of("airflow.shipper.records_delivered", pipeline="web", cluster="near"))

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shipper.config.rules import check_source_placeholders
+from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
+from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window, source_paths, to_ms
 
 HOUR = dt.timedelta(hours=1)
@@ -109,3 +111,37 @@ def test_a_window_that_is_none_says_why(text, says):
 def test_too_many_folders_are_refused():
     with pytest.raises(WindowError, match="more than"):
         source_paths("{window_start:%Y%m%d%H%M%S}", parse_window("2026-01-01/2026-12-01"))
+
+
+#: A schedule that fires in every hour goes by elapsed time, as Airflow has it: where clocks are changed by half an hour that is no order.
+BY_THE_CLOCK = ["30 2 * * *", "0 0 * * *", "15,45 1-3 * * *", "0 */2 * * *", "10 2 * * 0"]
+SCHEDULES = [
+    (zone, cron) for zone in ("Europe/Berlin", "America/New_York") for cron in (*BY_THE_CLOCK, "0 * * * *", "*/20 * * * *")
+]
+SCHEDULES += [(zone, cron) for zone in ("Australia/Lord_Howe", "Africa/Casablanca", "America/St_Johns") for cron in BY_THE_CLOCK]
+moments = st.datetimes(dt.datetime(2026, 3, 1), dt.datetime(2026, 11, 10), timezones=st.just(dt.UTC))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(SCHEDULES), moments)
+def test_a_tick_before_is_before_and_one_after_is_after(schedule, moment):
+    ticks = Ticks(Schedule(timezone=schedule[0], cron=schedule[1]))
+    assert ticks.before(moment) < moment < ticks.after(moment)
+    assert ticks.window_of(moment).start <= moment < ticks.window_of(moment).end
+
+
+NIGHTS = {"Europe/Berlin": ["2026-03-29", "2026-10-25"], "Australia/Lord_Howe": ["2026-10-03", "2026-04-04"]}
+
+
+@pytest.mark.parametrize(("zone", "cron"), [schedule for schedule in SCHEDULES if schedule[0] in NIGHTS])
+def test_every_moment_of_the_nights_on_which_clocks_are_changed_is_in_one_window(zone, cron):
+    ticks = Ticks(Schedule(cron=cron, timezone=zone))
+    for night in {"Europe/Berlin": ["2026-03-29", "2026-10-25"], "Australia/Lord_Howe": ["2026-10-03", "2026-04-04"]}.get(
+        zone, []
+    ):
+        begin = dt.datetime.fromisoformat(f"{night}T00:00Z") - 12 * HOUR
+        windows = list(ticks.windows(begin, begin + 48 * HOUR))
+        for minutes in range(0, 48 * 60, 10):
+            moment = begin + dt.timedelta(minutes=minutes)
+            [holds] = [window for window in windows if window.start <= moment < window.end]
+            assert ticks.window_of(moment) == holds

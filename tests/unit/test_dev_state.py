@@ -16,7 +16,7 @@ import pytest
 from shipper_tools.dev import ports, state
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.ports import free_port, why_unusable
-from shipper_tools.dev.process import spawn, stop
+from shipper_tools.dev.process import spawn, stop, stop_family
 from shipper_tools.dev.state import ServerState
 
 from shipper.processes import ProcessId, exclusive
@@ -98,6 +98,38 @@ def test_a_process_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -
     server.stop(grace_seconds=0.2)
 
     assert server.exit_code() == -signal.SIGKILL
+
+
+#: Starts two that sleep, one of them in a session of its own as Airflow's tasks start theirs, and says their numbers.
+PARENT = f"""
+import subprocess, time
+for apart in (False, True):
+    print(subprocess.Popen({SLEEP!r}, start_new_session=apart).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
+    server = spawn([sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
+    wait_for(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
+    children = [ProcessId.of(int(pid)) for pid in (tmp_path / "out").read_text().split()]
+
+    stop_family(server.id, grace_seconds=5)
+
+    assert [each.alive() for each in (server.id, *children)] == [False, False, False]
+
+
+def test_what_a_server_that_died_has_left_in_its_session_is_ended(tmp_path: Path) -> None:
+    server = spawn([sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
+    wait_for(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
+    inside, apart = (ProcessId.of(int(pid)) for pid in (tmp_path / "out").read_text().split())
+    stop(server.id, grace_seconds=5)
+    server.stop(grace_seconds=0)
+
+    stop_family(server.id, grace_seconds=5)
+
+    assert (inside.alive(), apart.alive()) == (False, True)
+    stop(apart, grace_seconds=0)
 
 
 def test_a_server_is_out_of_reach_of_the_terminals_ctrl_c(tmp_path: Path) -> None:

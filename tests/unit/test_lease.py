@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 from shipper.errors import ClusterRefuses
 from shipper.ledger import lease as module
 from shipper.ledger.lease import HeldLease
+from shipper.ledger.records import Lease
 
 
 class Ledger:
@@ -37,6 +38,21 @@ def test_an_attempt_that_was_taken_over_leaves_the_lease_to_its_successor(later:
         lease.generation = 7
         ledger.generation = later
     assert (ledger.written[-1] is None) == released
+
+
+def test_who_waits_for_a_lease_says_so_once_for_each_that_holds_it() -> None:
+    """And not each time that it asks."""
+    holders = [Lease(run, "there", 1, held=True, seconds=0.03) for run in ("first",) * 5 + ("second",) * 5]
+
+    class Held(Ledger):
+        def control(self) -> SimpleNamespace:
+            holder = holders.pop(0) if holders else None
+            return SimpleNamespace(generation=self.generation, holder=lambda run_id: holder)
+
+    said: list[str] = []
+    with HeldLease(Held(), "the-run", 30.0, 60.0, said.append):  # type: ignore[arg-type]
+        pass
+    assert [words.split()[3] for words in said] == ["first", "second"]
 
 
 def test_a_fault_of_any_kind_ends_neither_the_renewing_nor_the_looking_for_a_later_run() -> None:

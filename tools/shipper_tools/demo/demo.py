@@ -31,9 +31,9 @@ from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
-from shipper_tools.demo.airflow import READY_WITHIN_SECONDS, Airflow
 from shipper_tools.demo.config import BUCKET, CLUSTER, PIPELINE, SECRET_VARIABLE, TOPICS, write_config
 from shipper_tools.demo.watch import find_dag, follow, scheduled_run, wait_for
+from shipper_tools.dev.airflow import READY_WITHIN_SECONDS, Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.s3 import SECRET_KEY, S3Server

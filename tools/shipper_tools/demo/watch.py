@@ -10,7 +10,7 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from shipper_tools.demo.airflow import Airflow, AirflowError
+from shipper_tools.dev.airflow import Airflow, AirflowError
 
 T = TypeVar("T")
 

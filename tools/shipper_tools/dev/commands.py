@@ -14,6 +14,7 @@ from rich.table import Table
 from shipper.errors import UsageError
 from shipper.terminal import visible
 from shipper_tools.dev import servers
+from shipper_tools.dev.airflow import SAVED_TO_DAG_SECONDS
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client
@@ -36,7 +37,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 
 @app.command(
-    epilog="Examples: `shipper dev up` · `shipper dev up kafka spark` · `shipper dev up kafka --port 19092` (0: any free port)"
+    epilog="Examples: `shipper dev up` · `shipper dev up kafka airflow` · `shipper dev up kafka --port 19092` (0: any free port)"
 )
 def up(
     names: Annotated[list[ServerName] | None, typer.Argument(help="Which servers.", show_default="kafka s3")] = None,
@@ -46,9 +47,12 @@ def up(
             min=0,
             max=65535,
             help="Where clients connect; 0 takes any free port.",
-            show_default="kafka 9092, secured 9093, s3 9000, hdfs 8020, spark 7077",
+            show_default="kafka 9092, secured 9093, s3 9000, hdfs 8020, spark 7077, airflow 8080",
         ),
     ] = None,
+    config: Annotated[
+        Path, typer.Option("--config", envvar="SHIPPER_CONFIG", help="Of Airflow: the folder whose pipelines are its DAGs.")
+    ] = Path("config"),
     secure: Annotated[
         bool, typer.Option("--secure", help="Kafka with TLS, a user and ACLs (SASL_SSL), and a cluster file to use it.")
     ] = False,
@@ -57,6 +61,7 @@ def up(
     """Start servers on loopback and leave them running.
 
     By default a Kafka and an S3 server: a target and a source. The S3 server's access key is `shipper`, its secret key `shipper-development-only`.
+    Airflow has the DAGs of this checkout, no login, and PostgreSQL as its database where that is installed.
     A server that runs already is left as it is. Data are kept in .dev/ (or $SHIPPER_DEV_HOME) and are there again after
     the next start. The first time, the jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
     """
@@ -66,7 +71,9 @@ def up(
     if secure and ServerName.KAFKA not in chosen:
         raise typer.BadParameter("--secure is for kafka.")
     home = dev_home()
-    started = [servers.bring_up(name, home, port, _say, secure=secure and name == ServerName.KAFKA) for name in chosen]
+    started = [
+        servers.bring_up(name, home, port, _say, secure=secure and name == ServerName.KAFKA, config=config) for name in chosen
+    ]
     if as_json:
         _print_json(started)
     else:
@@ -75,6 +82,11 @@ def up(
             if "secure" in server.addresses:
                 _print(
                     f"To use it: cp {_short(server.directory / 'secure.yaml')} config/clusters/, and `clusters: [secure]` in a pipeline"
+                )
+            if server.name == ServerName.AIRFLOW:
+                _print(
+                    f"No login: who reaches the port is its administrator. A pipeline that is saved in {_short(config.absolute())} is a DAG "
+                    f"within {SAVED_TO_DAG_SECONDS} s, paused at first. Its commands: AIRFLOW_HOME={_short(server.directory)} airflow …"
                 )
 
 
@@ -175,7 +187,7 @@ def _document(server: ServerState) -> dict[str, object]:
 
 
 def _addresses(server: ServerState) -> str:
-    return ", ".join(server.addresses.values())
+    return ", ".join(address for name, address in server.addresses.items() if name != "config")
 
 
 def _pids(server: ServerState) -> str:

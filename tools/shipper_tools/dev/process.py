@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from shipper.processes import ProcessId
+from shipper.processes import ProcessId, session_members
 
 #: Waits until nobody holds the other end of its stdin any more, then sees that the server has ended. psutil's kill spares a stranger who
 #: has got the number since.
@@ -27,6 +27,34 @@ def stop(process: ProcessId, grace_seconds: float) -> None:
     if not _gone_within(process, grace_seconds):
         send(process, signal.SIGKILL)
         _gone_within(process, 10.0)
+
+
+def stop_family(process: ProcessId, grace_seconds: float) -> None:
+    """Ends a process that leads a session, all of that session, and all that these have started in sessions of their own, as :func:`stop`
+    does. What a process that died left behind is found by the session alone."""
+    family = _family(process)
+    stop(process, grace_seconds)
+    family |= _family(process)  # what it started meanwhile
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.terminate()
+    for member in psutil.wait_procs(family, timeout=grace_seconds)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    psutil.wait_procs(family, timeout=10.0)
+
+
+def _family(process: ProcessId) -> set[psutil.Process]:
+    """All but itself; nobody, if its number is another's by now."""
+    found: set[psutil.Process] = set()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if not process.alive() and psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+            return found
+    for pid in (process.pid, *session_members(process.pid)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member = psutil.Process(pid)
+            found |= {member, *member.children(recursive=True)}
+    return {member for member in found if member.pid != process.pid}
 
 
 def send(process: ProcessId, number: signal.Signals) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from shipper.jars import Say
 from shipper.processes import exclusive
 from shipper_tools.dev import state
+from shipper_tools.dev.airflow_server import AirflowServer
 from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
@@ -22,18 +23,23 @@ from shipper_tools.dev.state import ServerState
 if TYPE_CHECKING:
     from shipper_tools.dev.secure import SecureKafka
 
+_Server = KafkaServer | S3Server | HdfsServer | SparkServer | AirflowServer
+
 
 class ServerName(StrEnum):
     KAFKA = "kafka"
     S3 = "s3"
     HDFS = "hdfs"
     SPARK = "spark"
+    AIRFLOW = "airflow"
 
 
 #: What `dev up` starts when nothing is named: a source and a target.
 DEFAULT = (ServerName.KAFKA, ServerName.S3)
 #: Where the example configuration expects them.
-_PORTS: Mapping[ServerName, int] = {ServerName.KAFKA: 9092, ServerName.S3: 9000, ServerName.HDFS: 8020, ServerName.SPARK: 7077}
+_PORTS: Mapping[ServerName, int] = {
+    ServerName.KAFKA: 9092, ServerName.S3: 9000, ServerName.HDFS: 8020, ServerName.SPARK: 7077, ServerName.AIRFLOW: 8080,
+}  # fmt: skip
 _SECURE_PORT = 9093
 _NAMED_IN: Mapping[ServerName, str] = {
     ServerName.KAFKA: "config/clusters", ServerName.S3: "`source.s3`", ServerName.HDFS: "`source.path`", ServerName.SPARK: "`runner.master`",
@@ -45,13 +51,15 @@ def secure_folder(home: Path) -> Path:
     return home / "kafka-secure"
 
 
-def bring_up(name: ServerName, home: Path, port: int | None, say: Say, *, secure: bool = False) -> ServerState:
+def bring_up(
+    name: ServerName, home: Path, port: int | None, say: Say, *, secure: bool = False, config: Path = Path("config")
+) -> ServerState:
     """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual one, 0 for any. ``secure``: of Kafka, the
-    one with TLS, a user and ACLs.
+    one with TLS, a user and ACLs. ``config``: whose pipelines Airflow runs.
 
     Raises:
         PortTaken: somebody else listens there. Nothing was started.
-        DevServerError: it runs on another port than the one asked for, or did not start.
+        DevServerError: it runs on another port than the one asked for, or for another configuration, or did not start.
     """
     with exclusive(home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")):
         known = state.load(home, name)
@@ -60,20 +68,23 @@ def bring_up(name: ServerName, home: Path, port: int | None, say: Say, *, secure
             if secure != ("secure" in known.addresses):
                 what = "without --secure" if secure else "with --secure"
                 raise DevServerError(f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay.")
+            if known.addresses.get("config", str(config.absolute())) != str(config.absolute()):
+                what = f"with the configuration {known.addresses['config']}"
+                raise DevServerError(f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay.")
             say(f"{name} runs already")
             return known
         if known is not None:
             known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
         secured = _secured(home, port, say) if secure else None
-        server = secured.server if secured else _server(name, home, (_PORTS[name] if port is None else port) or None, say)
+        server = secured.server if secured else _server(name, home, (_PORTS[name] if port is None else port) or None, say, config)
         try:
             server.launch()
         except PortTaken as taken:
+            too = f" and name that one in {_NAMED_IN[name]} too" if name in _NAMED_IN else ""
             raise PortTaken(
                 f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` in another folder), or "
-                f"choose another port with `shipper dev up {name} --port PORT` (0: any free one) and name that one in "
-                f"{_NAMED_IN[name]} too."
+                f"choose another port with `shipper dev up {name} --port PORT` (0: any free one){too}."
             ) from taken
         addresses = secured.addresses if secured else server.addresses
         started = ServerState(name, addresses, secure_folder(home) if secured else home / name, server.processes)
@@ -102,9 +113,11 @@ def _secured(home: Path, port: int | None, say: Say) -> SecureKafka:
     return SecureKafka(secure_folder(home), number, say)
 
 
-def _server(name: ServerName, home: Path, port: int | None, say: Say) -> KafkaServer | S3Server | HdfsServer | SparkServer:
+def _server(name: ServerName, home: Path, port: int | None, say: Say, config: Path) -> _Server:
     if name == ServerName.SPARK:
         return SparkServer(home / name, port)
+    if name == ServerName.AIRFLOW:
+        return AirflowServer(home / name, port, config, say)
     kinds: dict[ServerName, type[KafkaServer | S3Server | HdfsServer]] = {
         ServerName.KAFKA: KafkaServer, ServerName.S3: S3Server, ServerName.HDFS: HdfsServer,
     }  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shipper.processes import ProcessId
 from shipper_tools.dev.errors import DevServerError
-from shipper_tools.dev.process import stop
+from shipper_tools.dev.process import stop_family
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class ServerState:
         return all(process.alive() for process in self.processes)
 
     def stop(self, grace_seconds: float) -> None:
-        """End its processes, the last one first, each within ``grace_seconds``."""
+        """End its processes, the last one first, each within ``grace_seconds`` and with what it started."""
         for process in reversed(self.processes):
-            stop(process, grace_seconds)
+            stop_family(process, grace_seconds)
 
 
 def dev_home(environ: Mapping[str, str] = os.environ) -> Path:

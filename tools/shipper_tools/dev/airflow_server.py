@@ -1,0 +1,84 @@
+"""The Airflow of ``shipper dev up airflow``: standalone, with the DAGs of a checkout and the pipelines of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from shipper.errors import UsageError
+from shipper.jars import Say
+from shipper.processes import ProcessId
+from shipper_tools.dev.airflow import READY_WITHIN_SECONDS, Airflow
+from shipper_tools.dev.ports import free_port
+from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
+
+_DAGS = Path(__file__).resolve().parents[3] / "dags"
+
+
+class AirflowServer:
+    """Its database is a PostgreSQL of its own where one can be started, else SQLite. Runs, connections and variables are there again after the
+    next start.
+
+    Args:
+        directory: `AIRFLOW_HOME`. Made if it is not there; the database is below it.
+        port: of its page. None takes a free one.
+        config: the configuration whose pipelines become DAGs.
+        say: gets a line for people where there is no PostgreSQL.
+    """
+
+    def __init__(self, directory: Path, port: int | None, config: Path, say: Say) -> None:
+        self.directory = directory.absolute()
+        self._port = port or free_port()
+        self._config = config.absolute()
+        self._say = say
+        self._postgres: PostgresServer | None = None
+        self._airflow: Airflow | None = None
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """As the dev commands remember it: the page, and whose pipelines are in it."""
+        return {"airflow": self._airflow.url if self._airflow else "", "config": str(self._config)}
+
+    @property
+    def processes(self) -> tuple[ProcessId, ...]:
+        """The database's, if it is a server, and the one that leads Airflow's."""
+        return tuple(each for server in (self._postgres, self._airflow) if server for each in server.processes)
+
+    def launch(self) -> None:
+        """The database is up; Airflow is starting.
+
+        Raises:
+            UsageError: there is no Airflow, no folder of DAGs, or no such configuration.
+            PortTaken: somebody else listens there.
+            ServerDied: the database did not start.
+        """
+        if not (_DAGS / "shipper_dags.py").exists():
+            raise UsageError(f"Airflow needs the project's dags folder, and there is none at {_DAGS}: run it in a clone.")
+        if not self._config.is_dir():
+            raise UsageError(f"There is no configuration at {self._config}; `--config DIR` names another.")
+        try:
+            self._airflow = Airflow(
+                self.directory, _DAGS, {"SHIPPER_CONFIG": str(self._config)}, port=self._port, database=self._database()
+            )
+            self._airflow.launch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_ready(self) -> None:
+        """Half a minute the first time. Raises AirflowError."""
+        assert self._airflow is not None
+        self._airflow.wait_ready(READY_WITHIN_SECONDS)
+
+    def stop(self) -> None:
+        for server in (self._airflow, self._postgres):
+            if server is not None:
+                server.stop()
+
+    def _database(self) -> str | None:
+        if why := why_no_postgres():
+            self._say(f"Airflow's database is SQLite: {why}. Use the REST API for backfills; the command may find SQLite locked.")
+            return None
+        self._postgres = PostgresServer(self.directory / "postgres")
+        self._postgres.start()
+        return self._postgres.url
