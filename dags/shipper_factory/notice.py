@@ -168,7 +168,7 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
     if bounds is None:
         send(spec, notice, context)
     else:
-        _tell_once(spec, Path(config_dir), notice, [_window(bounds)], context)
+        _tell_once(spec, Path(config_dir), notice, _window(bounds), context)
 
 
 def _as_last_read(config_dir: Path, name: str) -> Pipeline:
@@ -201,21 +201,22 @@ def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], boun
     return found and f"{found}."
 
 
-def _tell_once(
-    pipeline: Pipeline, config_dir: Path, notice: Notice, windows: Sequence[Window], context: Mapping[str, Any]
-) -> None:
-    """That these windows are late, if nobody was told of one of them. Where that cannot be known it is told."""
+def _tell_once(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]) -> None:
+    """That the window is late, if nobody was told. Where that cannot be known it is told."""
     from shipper.report.late import Told
 
     told = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name)
     try:
-        if set(windows) <= told.of("late"):
+        if window in told.of("late"):
             log.info("told before: %s", notice.title)
             return
     except Exception:
         log.exception("nobody knows whether this was told before")
     if send(pipeline, notice, context):
-        told.add("late", windows, dt.datetime.now(dt.UTC))
+        try:
+            told.add("late", [window], dt.datetime.now(dt.UTC))
+        except Exception:
+            log.exception("that this was told cannot be noted: it may be told again")
 
 
 def _remember_and_look_back(

@@ -166,7 +166,7 @@ class ShipperStep(BaseOperator):
         job = self._job(context)
         folder = folder_of(job)
         self.report_url, self.window_url = report_url(job, folder), window_url(job)
-        self.log.info("%s of window %s/%s; results in %s", self.step, job.window_start, job.window_end, folder.uri)
+        self.log.info("%s of window %s%s; results in %s", self.step, _window_of(job), _attempt(context["ti"]), folder.uri)
         started = dt.datetime.now(dt.UTC)
         self._child = Child(job, given(job.config_dir, job.pipeline.name))
         exit_code = self._child.run(self._pass_on, self._seconds_left(context))
@@ -248,6 +248,18 @@ class ShipperStep(BaseOperator):
         """A line of the child's log at the level that its first words name."""
         level = _LEVEL.search(line[:60])
         self.log.log(_LEVELS.get(level[1], logging.ERROR) if level else logging.INFO, "%s", line)
+
+
+def _window_of(job: Job) -> str:
+    from shipper.windows.window import Window
+
+    return str(Window(job.window_start.astimezone(dt.UTC), job.window_end.astimezone(dt.UTC)))
+
+
+def _attempt(ti: Any) -> str:
+    """Nothing of a first one."""
+    number = getattr(ti, "try_number", 1) or 1
+    return f", attempt {number}" if number > 1 else ""
 
 
 class BrokenConfig(BaseOperator):

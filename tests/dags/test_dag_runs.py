@@ -256,10 +256,13 @@ def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(spa
     assert spark.steps.count("report") == 1
 
 
-def test_a_retry_may_succeed(spark: FakeSpark) -> None:
+def test_a_retry_may_succeed(spark: FakeSpark, capsys: pytest.CaptureFixture[str]) -> None:
     spark.script(ship_near=["killed", "silent", "ok"])
     dag_run = run()
     assert dag_run.state == "success"
+    of = "of window 2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"
+    printed = "".join(capsys.readouterr())
+    assert [f"ship:near {of}{more}; results in " in printed for more in ("", ", attempt 2", ", attempt 3")] == [True] * 3
     assert spark.steps.count("ship:near") == 3
     assert len({call["run_id"] for call in spark.calls}) == 1
 
@@ -358,7 +361,7 @@ def test_a_scheduled_run_waits_until_the_last_files_of_its_window_have_settled()
 
     now, hour = dt.datetime.now(dt.UTC), dt.timedelta(hours=1)
     pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"]})
-    task = ResolveWindow(task_id="resolve_window", pipeline=pipeline)
+    task = ResolveWindow(task_id="resolve_window", pipeline=pipeline, config_dir=Path("config"))
 
     def done(end: dt.datetime, **params: str) -> bool:
         run = SimpleNamespace(conf=params)
