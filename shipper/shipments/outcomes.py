@@ -48,7 +48,7 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentRecords:
     """What one ship sent."""
 
     seconds: float
@@ -90,7 +90,7 @@ class Outcome:
     """Begin of the first earlier window of which the run found or made everything complete; None: it passed no gate."""
     uncovered: tuple[str, ...] = ()
     """START/END of windows in that time of which something is not there."""
-    sent: Sent | None = None
+    sent: SentRecords | None = None
     """None: no ship began."""
 
     @property
@@ -140,12 +140,12 @@ def _outcome(report: RunReport, account: Account, judged: Verdict, deliver_withi
     )
 
 
-def _sent(account: Account) -> Sent | None:
+def _sent(account: Account) -> SentRecords | None:
     ship = account.ship
     if ship is None:
         return None
     topics = sorted((one for one in account.topics if one.delivered or one.parked), key=lambda one: -one.delivered)
-    return Sent(
+    return SentRecords(
         seconds=ship.ship_seconds,
         records=account.sent + ship.by_earlier_attempts,
         bytes=sum(one.delivered_bytes for one in account.topics),

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from shipper.kafka.connection import Ear, KafkaFault, call
+from shipper.kafka.connection import KafkaFault, LogListener, call
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import _TransactionalProducer
 
@@ -60,8 +60,8 @@ def test_a_fatal_error_whose_cause_was_lost_is_a_fault_like_any_other() -> None:
 def test_what_librdkafka_tries_again_by_itself_is_not_said(caplog: pytest.LogCaptureFixture, debug: bool) -> None:
     """A transaction coordinator that is still reading its log answers so for a moment: nobody need do anything."""
     caplog.set_level(logging.DEBUG)
-    ear, said = Ear(debug=debug), "127.0.0.1:9092/1: Coordinator load in progress: retrying"
-    ear.log(logging.WARNING, "%s [%s] %s", "GETPID", "rdkafka#producer-1", said)
+    listener, said = LogListener(debug=debug), "127.0.0.1:9092/1: Coordinator load in progress: retrying"
+    listener.log(logging.WARNING, "%s [%s] %s", "GETPID", "rdkafka#producer-1", said)
     assert [record.levelno for record in caplog.records] == ([logging.DEBUG] if debug else [])
-    ear.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", "127.0.0.1:9092/1: Connection refused")
-    assert (ear.lost, caplog.records[-1].levelno) == (True, logging.ERROR)
+    listener.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", "127.0.0.1:9092/1: Connection refused")
+    assert (listener.lost, caplog.records[-1].levelno) == (True, logging.ERROR)
