@@ -54,7 +54,7 @@ class LaneSettings:
         return replace(self, transactional=True)
 
 
-class Sent(NamedTuple):
+class SentBytes(NamedTuple):
     """What a producer sent until a moment, a second ago at most, retries included."""
 
     record_bytes: int = 0
@@ -62,8 +62,8 @@ class Sent(NamedTuple):
     wire_bytes: int = 0
     """Compressed, with all of the protocol."""
 
-    def plus(self, other: Sent) -> Sent:
-        return Sent(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
+    def plus(self, other: SentBytes) -> SentBytes:
+        return SentBytes(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
 
 
 class RecordColumns(Protocol):
@@ -91,7 +91,7 @@ class LaneProducer:
         self._transactional = settings.transactional
         self._log_listener = LogListener(debug="debug" in settings.connection)
         self._client_errors = ClientErrors()
-        self.sent = Sent()
+        self.sent = SentBytes()
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
@@ -139,7 +139,7 @@ class LaneProducer:
         partition, `tx_bytes` of the producer)."""
         found = json.loads(text)
         partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
-        self.sent = Sent(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
+        self.sent = SentBytes(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
 
     def connect(self, until: Until, *topics: str) -> None:
         """Brings a connection up, by asking for the topics' metadata, which the first record then need not wait for. Raises KafkaFault.

@@ -26,7 +26,7 @@ from confluent_kafka import KafkaException
 
 from shipper.kafka.connection import KafkaFault, Until, call, slice_of
 from shipper.kafka.outcomes import Action, ruling_on
-from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, Sent
+from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, SentBytes
 
 log = logging.getLogger("shipper.transaction")
 
@@ -209,12 +209,12 @@ class Transactions:
         self._producer: _TransactionalProducer | None = None
         self._opening = 0
         self._begun = self._committing = False
-        self._sent_before = Sent()
+        self._sent_before = SentBytes()
         self.openings = 0
         """How often a producer was opened."""
 
     @property
-    def sent(self) -> Sent:
+    def sent(self) -> SentBytes:
         """By all producers so far."""
         producer = self._producer
         return self._sent_before.plus(producer.sent) if producer else self._sent_before

@@ -28,7 +28,7 @@ from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.kafka.outcomes import Action, ruling_on
-from shipper.kafka.producer import LaneProducer, LaneSettings, Sent
+from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.worker.payload import Chunk
@@ -190,7 +190,7 @@ class Lane(threading.Thread):
                 self.state = LaneState.CLOSED
             self._pool.lane_ended()
 
-    def sent(self) -> Sent:
+    def sent(self) -> SentBytes:
         return self._transactions.sent
 
     def _until(self) -> float:

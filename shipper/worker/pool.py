@@ -27,7 +27,7 @@ from functools import reduce
 from types import TracebackType
 from typing import Any
 
-from shipper.kafka.producer import Sent
+from shipper.kafka.producer import SentBytes
 from shipper.kafka.topics import TopicLookup, Topics
 from shipper.kafka.transaction import RightToShip
 from shipper.worker.lane import Lane, LaneOptions, LaneState, Settle
@@ -185,9 +185,9 @@ class LanePool:
         """Topic → records that were parked at some time, whatever became of them."""
         return self._parking.parked_records
 
-    def sent(self) -> Sent:
+    def sent(self) -> SentBytes:
         """By librdkafka's count, a second ago."""
-        return reduce(Sent.plus, (lane.sent() for lane in self._lanes), Sent())
+        return reduce(SentBytes.plus, (lane.sent() for lane in self._lanes), SentBytes())
 
     def sample(self) -> LaneSample:
         return LaneSample(

@@ -12,7 +12,7 @@ import pytest
 from shipper.errors import Superseded
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
-from shipper.kafka.producer import LaneSettings, Sent
+from shipper.kafka.producer import LaneSettings, SentBytes
 from shipper.kafka.transaction import RightToShip, Transactions
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ class Scripted:
     events: list[str]
 
     def __init__(self, settings: LaneSettings, transactional_id: str) -> None:
-        self.sent = Sent(1, 1)
+        self.sent = SentBytes(1, 1)
         self.lost = False
         self.made.append(self)
 
@@ -120,7 +120,7 @@ def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[S
     producers.made[0].lost = True
     transactions.begin(soon)
     assert producers.events[-6:] == ["commit", "discard", "connect", "init", "read", "begin"]
-    assert (transactions.openings, transactions.sent) == (2, Sent(2, 2))
+    assert (transactions.openings, transactions.sent) == (2, SentBytes(2, 2))
 
 
 def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(producers: type[Scripted]) -> None:
