@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from dag_world import DAGS, Config, FakeSpark
-from shipper_tools.demo.airflow import Airflow
+from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.ports import free_port
 from shipper_tools.samples.shipments import run_report
 from test_scheduler import wait_for
