@@ -314,7 +314,10 @@ def _of_ended_run(ended: RunEnded, context: Context, run: Mapping[str, Any] | No
 
     pipeline, told, page = ended.pipeline, None, None
     if report is not None:
-        told, page = message(report), report.page
+        try:
+            told, page = message(report), report.page
+        except Exception:
+            log.exception("the run's report cannot be put into words; the notice goes without them")
     failed = _failed_tasks(context)
     event = "failure" if ended.failed or failed or told is None else told.ending
     if told is not None and told.ending == event:
