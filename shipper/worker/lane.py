@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge
+from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, WaitedInVain
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.kafka.outcomes import Action, ruling_on
@@ -209,7 +209,8 @@ class Lane(threading.Thread):
             self._transactions.open(self._until)
         except KafkaFault as fault:
             since = f". It was to be opened anew, since {self._why}" if self._why else ""
-            raise _kind(fault)(f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}") from fault
+            kind = WaitedInVain if time.monotonic() > self._deadline and _kind(fault) is DeliveryError else _kind(fault)
+            raise kind(f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}") from fault
         self._count_openings()
 
     def _count_openings(self) -> None:
@@ -325,7 +326,7 @@ class Lane(threading.Thread):
         if ruling.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
         elif time.monotonic() > self._deadline and (self._writes_ledger or ruling.action is not Action.PARK):
-            raise DeliveryError(
+            raise WaitedInVain(
                 f"{labels}: not delivered within {self._options.deadline_seconds:g} s (`delivery.metadata_wait`): {why}. "
                 "Run again when the cluster is well: only what is left will be sent."
             ) from fault

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ShipperError, TopicMissing
+from shipper.errors import ShipperError, TopicMissing, WaitedInVain
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.transaction import RightToShip
@@ -102,8 +102,8 @@ def ship_task(
             lanes.finish()
     except ShipperError as error:
         lanes.abandon()
-        # A topic that stayed unusable for the whole wait would only be waited for once more.
-        if error.retriable and not isinstance(error, TopicMissing) and tries_before < _LAST_ATTEMPT:
+        # What stayed away for the whole wait, a topic or the cluster, would only be waited for once more.
+        if error.retriable and not isinstance(error, TopicMissing | WaitedInVain) and tries_before < _LAST_ATTEMPT:
             raise TaskError(sealed(error, order.seal)) from error
         receipt.error, receipt.error_kind = error.message, type(error).__name__
     except BaseException:

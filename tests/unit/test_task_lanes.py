@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
+from shipper.config.cluster import Cluster
+from shipper.errors import WaitedInVain
+from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_attempt
 from shipper.ledger.records import Attempt
 from shipper.types import LogRecord
+from shipper.worker import pool
 from shipper.worker import task as module
 from shipper.worker.attempt import TaskAttempt
+from shipper.worker.order import ShipOrder
 from shipper.worker.payload import Chunk
 from shipper.worker.receipt import Receipt
 from shipper.worker.task import TaskLanes
@@ -81,3 +86,22 @@ def test_a_chunk_is_equal_to_itself_alone() -> None:
     assert one != other
     assert other not in [one]
     assert len({one, other}) == 2
+
+
+def test_a_cluster_that_stays_away_for_the_whole_wait_is_not_waited_for_by_another_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A real lane, and nobody at the cluster's address. Spark would try the task three times more."""
+    monkeypatch.setattr(pool, "_LEARN_SECONDS", 0.1)
+    monkeypatch.setattr(TaskAttempt, "connect", lambda self: None)
+    monkeypatch.setattr(TaskAttempt, "announce", lambda self, ended=False: None)
+    cluster = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
+    settings = LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, cluster="far")
+    order = ShipOrder(
+        pipeline="web", cluster="far", run_id="r", window="w", digest="d", generation=1, chunks_end=0, ledger_topic="_shipper.web",
+        settings=settings, limits={}, lanes=1, batch_bytes=1000, chunk_size_bytes=1000, deadline_seconds=1.0, topics=("t",), splits={},
+    )  # fmt: skip
+    receipt = module.ship_task(order, cluster, iter(()), task=0, attempt=1, tries_before=0)
+    assert receipt.error_kind == "WaitedInVain", receipt.error
+    assert "lane web.far.0.0 cannot be opened" in (receipt.error or "")
+    assert WaitedInVain("").retriable, "the ship may be tried again"
