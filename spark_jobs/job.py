@@ -13,7 +13,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.rules import sql_column
 from shipper.driver.dispositions import is_counted
 from shipper.driver.engine import Scan, ShipJob
-from shipper.driver.pieces import file_pieces
+from shipper.driver.pieces import file_pieces, partition_bytes
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK
 from shipper.worker.order import ShipOrder
@@ -23,8 +23,6 @@ from spark_jobs.sink import Sink
 
 _ARROW_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED, _LONG_LINES_BATCH_BYTES = 2**31 - 1, 16_000_000
-#: Files that are not cut are as large as they are; small ones share a task up to so much.
-_MOST_PARTITION_BYTES = 128 * 2**20
 #: Bits 0–21, 22–43 and 44–63 of a checksum.
 _PART, _SHIFTS = 2**22 - 1, (0, 22, 44)
 
@@ -45,10 +43,10 @@ class SparkJob(ShipJob):
 
     def run(self, scan: Scan) -> None:
         self._size_arrow_batches()
-        partition_bytes = min(self._pipeline.split_size_bytes, _MOST_PARTITION_BYTES)
+        together = partition_bytes(self._pieces, self._pipeline.tasks, self._pipeline.split_size_bytes)
         failed: Exception | None = None
         try:
-            with reading(self._spark, self._pieces, self._limits, partition_bytes=partition_bytes) as read:
+            with reading(self._spark, self._pieces, self._limits, partition_bytes=together) as read:
                 try:
                     self._write(read.frame, scan)
                 except Exception as error:
