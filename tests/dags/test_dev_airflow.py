@@ -17,7 +17,7 @@ import psycopg2
 import pytest
 from dag_world import Config
 from shipper_tools.dev import servers, state
-from shipper_tools.dev.airflow import SAVED_TO_DAG_SECONDS
+from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
 pytestmark = [pytest.mark.airflow, pytest.mark.scheduler, pytest.mark.long, pytest.mark.timeout(1200)]

@@ -30,10 +30,6 @@ from shipper_tools.dev.process import stop_family
 
 READY_WITHIN_SECONDS = 150.0
 STOP_WITHIN_SECONDS = 20.0
-#: Between two looks at the pipelines' files.
-REFRESH_SECONDS = 5
-#: After how long a file that was saved is a DAG, or the DAG another: that, and the time to read it, on a small machine.
-SAVED_TO_DAG_SECONDS = 15
 
 
 class AirflowError(DevServerError):
@@ -199,8 +195,6 @@ def _settings(home: Path, dags: Path, port: int, database: str) -> dict[str, str
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "4",
         "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-        # What is stored of a DAG follows its file at once.
-        "CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
         "DATABASE__SQL_ALCHEMY_CONN": database,
         "API__HOST": LOOPBACK,
         "API__PORT": str(port),
@@ -208,8 +202,8 @@ def _settings(home: Path, dags: Path, port: int, database: str) -> dict[str, str
         "API__WORKERS": "1",
         "LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         "LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
-        "DAG_PROCESSOR__REFRESH_INTERVAL": str(REFRESH_SECONDS),
-        "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": str(REFRESH_SECONDS),
+        "DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
         "USAGE_DATA_COLLECTION__ENABLED": "False",
         **_keys(home / "keys.json"),
     }

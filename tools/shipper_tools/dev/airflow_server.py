@@ -12,6 +12,14 @@ from shipper_tools.dev.airflow import READY_WITHIN_SECONDS, Airflow
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
+#: Between two looks at the pipelines' files; and what is stored of a DAG follows its file at once, not half a minute later.
+_PROMPT = {
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
+    "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
+}
+#: After how long a file that was saved is a DAG, or the DAG another: that, and the time to read it, on a small machine.
+SAVED_TO_DAG_SECONDS = 15
 _DAGS = Path(__file__).resolve().parents[3] / "dags"
 
 
@@ -57,9 +65,8 @@ class AirflowServer:
         if not self._config.is_dir():
             raise UsageError(f"There is no configuration at {self._config}; `--config DIR` names another.")
         try:
-            self._airflow = Airflow(
-                self.directory, _DAGS, {"SHIPPER_CONFIG": str(self._config)}, port=self._port, database=self._database()
-            )
+            environment = {"SHIPPER_CONFIG": str(self._config), **_PROMPT}
+            self._airflow = Airflow(self.directory, _DAGS, environment, port=self._port, database=self._database())
             self._airflow.launch()
         except BaseException:
             self.stop()
