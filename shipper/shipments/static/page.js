@@ -210,7 +210,8 @@ function drawAxis() {
   const { start, end } = data, axis = by("axis"), days = (end - start) / DAY;
   const step = days <= 1 ? 4 * 3600 : days <= 3 ? 12 * 3600 : days <= 7 ? DAY : days <= 30 ? 5 * DAY : 15 * DAY;
   axis.replaceChildren();
-  for (let at = Math.ceil(start / step) * step; at < end - step / 3; at += step) {
+  const room = (end - start) * (days <= 3 ? 0.16 : 0.08); // of a label
+  for (let at = Math.ceil(start / step) * step; at <= end - room; at += step) {
     const label = make("span", {}, days <= 3 ? moment(at).slice(5, 16) : moment(at).slice(5, 10));
     label.style.left = `${(100 * (at - start)) / (end - start)}%`;
     axis.append(label);
