@@ -58,7 +58,7 @@ def reports(config: Config, runs: Path, name: str) -> None:
 @pytest.fixture
 def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Airflow]:
     for name in ("web", "audit"):
-        config.pipeline(name)
+        config.pipeline(name, '{cron: "0 * * * *", start: 2026-11-01, catchup: false}')
         reports(config, tmp_path / "runs", name)
     passwords = tmp_path / "passwords.json"
     passwords.write_text(json.dumps(dict.fromkeys(PEOPLE, "a password")))
@@ -288,8 +288,15 @@ def backfill(admin: Person, spark: FakeSpark, pictures: Path) -> None:
     said.get_by_label("Last window begins (UTC)").fill("2026-11-01T04:00")
     said.get_by_text("3 runs would be made").wait_for()
     admin.picture(pictures, "airflow-backfill")
-    said.get_by_role("button", name="Start the backfill").click()
-    said.get_by_text("Airflow has taken it").wait_for()
+    start, taken = said.get_by_role("button", name="Start the backfill"), said.get_by_text("Airflow has taken it")
+
+    def started() -> bool:
+        """SQLite may be locked by the scheduler: Airflow says so (503), and the person tries again."""
+        start.click()
+        taken.or_(said.locator(".refused")).first.wait_for()
+        return bool(taken.is_visible())
+
+    wait_for(started)
 
     def shipped() -> bool:
         return {call["window"][:13] for call in spark.calls if call["step"] == "ship:near"} >= {
