@@ -85,19 +85,23 @@ def replay(
         if not topic_prefix and not yes:
             _confirm(spec)
         keep_replay(runs_uri, pipeline, wanted)
-    job = runner.Job(
+    job = _job(spec, config, wanted, tuple(derived.clusters))
+    folder = RunFolder(runs_uri, derived.name, wanted.window_start, wanted.window_end, job.run_id)
+    raise typer.Exit(_run(job, folder, wanted, as_json=as_json))
+
+
+def _job(spec: Pipeline, config: Path, wanted: Replay, clusters: tuple[str, ...]) -> runner.Job:
+    return runner.Job(
         spec,
         config,
         wanted.window_start,
         wanted.window_end,
         runner.new_run_id(),
-        tuple(runner.step_names(tuple(derived.clusters))),
+        tuple(runner.step_names(clusters)),
         replay=wanted.model_dump_json(),
         files=json.dumps(wanted.files) if wanted.files else None,
         brief=True,
     )
-    folder = RunFolder(runs_uri, derived.name, wanted.window_start, wanted.window_end, job.run_id)
-    raise typer.Exit(_run(job, folder, wanted, as_json=as_json))
 
 
 def _asked(
