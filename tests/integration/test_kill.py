@@ -253,7 +253,7 @@ def test_two_runs_at_once_share_the_work_without_doubling_any(tmp_path, kafka):
         for _ in range(2)
     ]
     outcomes = [(run.communicate(timeout=300), run.returncode) for run in runs]
-    assert [code for _, code in outcomes] == [0, 0], outcomes
+    assert [code for _, code in outcomes] == [0, 0], "\n".join(said for (_, said), _ in outcomes)
     assert any("which holds the lease" in stderr for (_, stderr), _ in outcomes) or any(
         "nothing to ship" in e for (_, e), _ in outcomes
     )

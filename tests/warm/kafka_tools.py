@@ -1,21 +1,24 @@
 """Kafka's own tools in a JVM that stays, for the independent reader: it starts three of them for each read, a second of CPU each.
 
-What runs is what `shipper_tools.dev.kafka_tools` runs, class and arguments. A tool that fails ends its JVM; it is then run again as always,
-in one of its own, and says what it has to say.
+What runs is what `shipper_tools.dev.kafka_tools` runs, class and arguments. A tool that fails is run again as always, in a JVM of its own, and
+says what it has to say; but for the consumer, which moves on in the topic.
 """
 
 from __future__ import annotations
 
 import contextlib
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from py4j.java_collections import JavaArray
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 from pyspark.find_spark_home import _find_spark_home
 from shipper_tools.dev import console_consumer, kafka_tools
+from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka import JARS, QUICK_JVM
@@ -47,8 +50,10 @@ class WarmTools:
                 return self._run(main_class, args, timeout_seconds)
             except _RefusedError:
                 pass
-            except (Py4JError, OSError):
+            except (Py4JError, OSError) as error:
                 self.end()
+                if main_class.endswith("ConsoleConsumer"):  # it may have committed what it read, and nobody would read that again
+                    raise DevServerError(f"the warm {main_class} failed: {error}") from error
             finally:
                 self._lock.release()
         return run_kafka_tool(main_class, args, timeout_seconds=timeout_seconds, given=given)
@@ -59,9 +64,21 @@ class WarmTools:
         words = gateway.new_array(java.java.lang.String, len(args))
         for place, word in enumerate(args):
             words[place] = word
-        out, err = java.java.io.ByteArrayOutputStream(), java.java.io.ByteArrayOutputStream()
-        java.java.lang.System.setOut(java.java.io.PrintStream(out, True))
-        java.java.lang.System.setErr(java.java.io.PrintStream(err, True))
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = Path(folder) / "out", Path(folder) / "err"
+            # A topic may be larger than the JVM's memory.
+            java.java.lang.System.setOut(
+                java.java.io.PrintStream(java.java.io.BufferedOutputStream(java.java.io.FileOutputStream(str(out))))
+            )
+            java.java.lang.System.setErr(java.java.io.PrintStream(str(err)))
+            self._call(gateway, main_class, words)
+            java.java.lang.System.out.close()
+            java.java.lang.System.err.close()
+            self._calls += 1
+            return ToolOutput(out.read_bytes(), err.read_text(errors="replace"))
+
+    def _call(self, gateway: JavaGateway, main_class: str, words: JavaArray) -> None:
+        java = gateway.jvm
         tool = java.java.lang.Class.forName(main_class)
         # Its `main` ends the JVM in any case.
         name = "mainNoExit" if main_class.endswith("GetOffsetShell") else "main"
@@ -71,8 +88,6 @@ class WarmTools:
         method.setAccessible(True)
         if method.invoke(None, given) not in (None, 0):
             raise _RefusedError
-        self._calls += 1
-        return ToolOutput(bytes(out.toByteArray()), err.toString())
 
     def _started(self, timeout_seconds: float) -> JavaGateway:
         if self._calls >= _MOST_CALLS:
