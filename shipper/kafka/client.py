@@ -183,7 +183,7 @@ class ClusterClient(ClusterAdmin):
                 faults.append(fault_of(error, message.topic()))
 
         producer = self._log_producer(topic)
-        sent = 0
+        sent, give_up_at = 0, time.monotonic() + self._timeout
         for key, value in records:
             while True:
                 try:
@@ -191,6 +191,13 @@ class ClusterClient(ClusterAdmin):
                     break
                 except BufferError:  # its queue takes 100,000; each record leaves it acknowledged, or failed after the timeout
                     producer.poll(_POLL_SECONDS)
+                except KafkaException as error:  # refused before it was queued
+                    fault = fault_of(error.args[0], topic)
+                    if fault.name != "_UNKNOWN_PARTITION" or time.monotonic() > give_up_at:
+                        faults.append(fault)
+                        break
+                    producer.poll(_POLL_SECONDS)  # a topic made a moment ago may be known without its partitions
+                    producer.list_topics(topic, self._timeout)
             sent += 1
             if faults:
                 break

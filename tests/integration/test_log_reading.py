@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 from shipper_tools.dev.ports import free_port
 
@@ -125,3 +126,16 @@ def test_a_wrong_password_is_named_within_seconds(tmp_path: Path) -> None:
         settings = LaneSettings(connection(wrong), 100_000, "none", 30_000)
         with pytest.raises(KafkaFault, match="_AUTHENTICATION"):
             OpenLane(settings, "lane", "topic")
+
+
+def test_a_record_that_is_refused_before_it_is_sent_is_named_and_a_partition_that_comes_is_waited_for(log: Log) -> None:
+    with pytest.raises(ClusterError, match=f"cannot write to {log.topic}: MSG_SIZE_TOO_LARGE"):
+        log.write(b"v" * 3_000_000)
+    log.write(b"small")  # brings the topic's metadata, with one partition
+    admin = AdminClient({"bootstrap.servers": log.cluster.bootstrap})
+    grown = threading.Timer(
+        1.0, lambda: [one.result() for one in admin.create_partitions([NewPartitions(log.topic, 2)]).values()]
+    )
+    grown.start()
+    assert log.writer.append(log.topic, 1, [(b"key", b"of the second")]) == [0]
+    grown.join()
