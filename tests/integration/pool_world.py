@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from confluent_kafka import Consumer, TopicPartition
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.cluster import Cluster
@@ -15,6 +14,8 @@ from shipper.kafka.producer import LaneSettings
 from shipper.worker.lane import LaneOptions, Settle
 from shipper.worker.payload import Chunk
 from shipper.worker.pool import LanePool
+
+from .committed import read_committed
 
 LEDGER = "ledger"
 
@@ -49,21 +50,6 @@ class Pool(LanePool):
     def __init__(self, options: LaneOptions, producer_ids: list[str], settle: Settle) -> None:
         self.delivered: list[Chunk] = []
         super().__init__(options, producer_ids, settle, self.delivered.extend)
-
-
-def read_committed(bootstrap: str, topic: str, partition: int) -> list[bytes]:
-    settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
-    consumer = Consumer(settings | {"isolation.level": "read_committed", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found = []
-    try:
-        while (message := consumer.poll(20)) is not None:
-            if message.error():
-                return found
-            found.append(message.value())
-    finally:
-        consumer.close()
-    raise AssertionError(f"{topic}-{partition} has no end")
 
 
 def chunk(topic: str, name: str, records: int = 100, size: int = 20, sequence: int | None = None) -> Chunk:

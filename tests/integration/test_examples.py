@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from tests import warm
+from tests.integration.committed import read_committed
 from tests.integration.world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -99,28 +100,10 @@ EXPECTED: dict[str, Callable[[], Topics]] = {
 
 def read_all(bootstrap: str, topics: Sequence[str]) -> Topics:
     """Every committed value, by a plain consumer."""
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "of-the-test",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
+    there = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
+    return {
+        topic: [value for part in there[topic].partitions for value in read_committed(bootstrap, topic, part)] for topic in topics
     }
-    consumer, found = Consumer({**settings, "isolation.level": "read_committed"}), {topic: [] for topic in topics}
-    try:
-        there = consumer.list_topics(timeout=30).topics
-        unread = {(topic, partition) for topic in topics for partition in there[topic].partitions}
-        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in unread])
-        while unread:
-            message = consumer.poll(30)
-            assert message is not None, f"nothing more came of {unread}"
-            if error := message.error():
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                unread.discard((message.topic(), message.partition()))
-            else:
-                found[message.topic()].append(message.value())
-        return found
-    finally:
-        consumer.close()
 
 
 def commands(example: str) -> list[list[str]]:

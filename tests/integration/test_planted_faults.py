@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from shipper_tools.dev.kafka import KafkaServer
 
@@ -24,6 +24,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.windows.window import parse_window
 from spark_jobs.engine import SparkEngine
 
+from .committed import read_messages
 from .world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -117,19 +118,7 @@ class Shipped:
 
     def read(self, topic: str, partition: int) -> list[Any]:
         """Messages of one partition, by a client of the test's own."""
-        settings = {
-            "group.id": "test",
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-        }
-        consumer = Consumer(self.client | settings)
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        found: list[Any] = []
-        while (message := consumer.poll(20)) is not None and message.error() is None:
-            found.append(message)
-        consumer.close()
-        return found
+        return list(read_messages(self.world.bootstrap, topic, partition))
 
     def delete_up_to(self, topic: str, partition: int, offset: int) -> None:
         admin = AdminClient(self.client)  # it must outlive its futures

@@ -13,7 +13,8 @@ from shipper.errors import NoSuchPartition, RecordTooLarge, TopicMissing
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits
 from shipper.worker.payload import Chunk
 
-from .pool_world import Ledger, Pool, chunk, read_committed, wait_until
+from .committed import read_committed
+from .pool_world import Ledger, Pool, chunk, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 

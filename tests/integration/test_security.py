@@ -30,7 +30,8 @@ from shipper.ledger.rights import Right, rights
 from shipper.report.results import ShipResult
 from shipper.worker.lane import LaneOptions
 
-from .pool_world import Pool, chunk, read_committed, wait_until
+from .committed import read_committed
+from .pool_world import Pool, chunk, wait_until
 from .world import World, lines_of
 
 pytestmark = [pytest.mark.kafka]

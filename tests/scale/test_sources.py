@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
@@ -70,7 +70,8 @@ class Numbered:
         ended = 0
         while ended < len(parts):
             for message in consumer.consume(10_000, timeout=1.0):
-                if message.error() is not None:
+                if (error := message.error()) is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
                     ended += 1
                 else:
                     n = int(message.value()[:10])
