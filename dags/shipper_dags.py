@@ -1,4 +1,4 @@
-"""The one file that Airflow parses: a DAG for every pipeline in ``$SHIPPER_CONFIG`` (default: the ``config`` beside ``dags``).
+"""The one file that Airflow finds DAGs in: a DAG for every pipeline in ``$SHIPPER_CONFIG`` (default: the ``config`` beside ``dags``).
 
 Parsing reads YAML and nothing else: no network, no database, no Spark. A file that cannot be read becomes a DAG that
 says so; the others are not harmed. A task's own parse loads the one pipeline that it belongs to.
@@ -6,13 +6,9 @@ says so; the others are not harmed. A task's own parse loads the one pipeline th
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from airflow.sdk import get_parsing_context
 from shipper_factory.build import build_dags
+from shipper_factory.place import config_dir
 
-_CONFIG_DIR = Path(os.environ.get("SHIPPER_CONFIG") or Path(__file__).resolve().parents[1] / "config").absolute()
-
-for _dag in build_dags(_CONFIG_DIR, only=get_parsing_context().dag_id):
+for _dag in build_dags(config_dir(), only=get_parsing_context().dag_id):
     globals()[_dag.dag_id] = _dag

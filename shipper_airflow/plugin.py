@@ -8,7 +8,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from shipper_airflow.timetable import EveryWindow
+from shipper_airflow.timetable import EveryWindow, Windows
 
 _PREFIX = "/shipper"
 
@@ -29,7 +29,7 @@ def _href(query: str = "") -> str:
 
 class ShipperPlugin(AirflowPlugin):
     name = "shipper"
-    timetables = [EveryWindow]  # noqa: RUF012  # as Airflow declares it
+    timetables = [EveryWindow, Windows]  # noqa: RUF012  # as Airflow declares it
     fastapi_apps = [{"app": shipments, "url_prefix": _PREFIX, "name": "shipper"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {"name": "Shipments", "href": _href(), "destination": "nav", "url_route": "shipments", "category": "browse"},

@@ -1,13 +1,33 @@
-"""The schedule of a pipeline that has no `schedule.start`."""
+"""Schedules of pipelines, as Airflow's scheduler knows them."""
 
 from __future__ import annotations
 
+import datetime as dt
+from typing import Any
+
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
+from airflow.utils.types import DagRunType
+from pendulum import DateTime
 
 
-class EveryWindow(CronDataIntervalTimetable):
-    """Begins with the latest window that has closed when Airflow first sees the DAG, and then leaves none out.
+class Windows(CronDataIntervalTimetable):
+    """A run of the schedule, or of a backfill, is named by its window: Airflow's own name tells when the run could begin, and its lists show
+    nothing else of it."""
+
+    def generate_run_id(
+        self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
+    ) -> str:
+        if data_interval is None or run_type not in (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB):
+            named: str = super().generate_run_id(run_type=run_type, run_after=run_after, data_interval=data_interval, **extra)
+            return named
+        start, end = (moment.astimezone(dt.UTC) for moment in (data_interval.start, data_interval.end))
+        return f"{run_type.value}__{start:%Y-%m-%dT%H:%MZ}--{end:%Y-%m-%dT%H:%MZ}"
+
+
+class EveryWindow(Windows):
+    """Of a pipeline without `schedule.start`: begins with the latest window that has closed when Airflow first sees the DAG, and then leaves
+    none out.
 
     Airflow's own choice is between the two: with ``catchup`` the first run is the one at the start date, however long ago; without it, each
     outage leaves out all windows but the last. So the DAG says ``catchup=False``, and this says otherwise once there was a run.

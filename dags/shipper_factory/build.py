@@ -4,13 +4,10 @@ pipeline as Airflow's operators."""
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import os
 import re
 import shlex
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -33,16 +30,16 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks what h
 )
 
 from shipper.asked import skippable
-from shipper.config import load_all, load_cluster, load_pipeline, load_pipeline_alone
+from shipper.config import load_all, load_cluster, load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
-from shipper.config.platform import NAME as PLATFORM
 from shipper.config.schedule import Schedule
 from shipper.config.units import RATE_PATTERN
 from shipper.errors import ConfigError, ShipperError
 from shipper.runner import GATE_DELIVERY, REPORT, help_of
 from shipper_factory import docs
+from shipper_factory.faults import LastGood, keep_faults
 from shipper_factory.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks
 from shipper_factory.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
 from shipper_factory.operators import BrokenConfig, ResolveWindow, ShipperStep
@@ -126,61 +123,9 @@ def _free_ids(taken: set[str]) -> Callable[[str], str]:
     return free
 
 
-class LastGood:
-    """Pipelines as they were when their files could last be read: copies beside Airflow's own files, on this machine alone.
-
-    A pipeline whose file is broken for a moment (half of it saved, a merge gone wrong) keeps its DAG with the tasks that it had. A DAG without
-    them would make Airflow remove these tasks from runs in progress and end their processes. Nothing is shipped by a copy: a task that
-    begins while the file is broken fails and says what is wrong with it.
-    """
-
-    def __init__(self, config_dir: Path) -> None:
-        home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
-        digest = hashlib.sha256(str(config_dir.absolute()).encode()).hexdigest()[:12]
-        self._config_dir = config_dir
-        self._copies = home / "shipper" / "last_good" / digest
-
-    def _copy_of(self, name: str) -> Path:
-        """A configuration's folder with this pipeline alone: its file, and the platform's as it was then."""
-        return self._copies / name
-
-    def keep(self, name: str) -> None:
-        """Copies the pipeline's file and the platform's if they are others than the copies. Where nothing can be written there is no copy."""
-        with suppress(OSError):
-            for file in (f"pipelines/{name}.yaml", PLATFORM):
-                _keep(self._config_dir / file, self._copy_of(name) / file)
-
-    def find(self, name: str) -> Pipeline | None:
-        """None if there is no copy, or no longer one that can be read."""
-        try:
-            return load_pipeline_alone(self._copy_of(name), name, EVERYTHING)
-        except (ConfigError, OSError):
-            return None
-
-
-def _keep(source: Path, copy: Path) -> None:
-    there = _looks(source)
-    if _looks(copy) == there:
-        return
-    if there is None:
-        return copy.unlink()
-    copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = copy.with_name(f"{copy.name}.{os.getpid()}")
-    shutil.copy2(source, partial)
-    partial.replace(copy)
-
-
-def _looks(path: Path) -> tuple[int, int] | None:
-    """None: there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_size, found.st_mtime_ns
-
-
 def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
     """A DAG for every pipeline, and one for everything that cannot be read or built."""
+    faults: dict[str, tuple[str, ...]] = {}
     for entry in read_catalog(config_dir, only):
         broken = entry if isinstance(entry, Broken) else None
         pipeline = entry.last_good if isinstance(entry, Broken) else entry.pipeline
@@ -191,8 +136,13 @@ def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
             dag = pipeline_dag(pipeline, config_dir, broken.faults if broken else (), pools)
             dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own, without types
         except Exception as error:  # one pipeline must not take down the others
-            dag = broken_dag(broken or Broken(entry.dag_id, (describe(error),)))
+            broken = broken or Broken(entry.dag_id, (describe(error),))
+            dag = broken_dag(broken)
+        if broken:
+            faults[entry.dag_id] = broken.faults
         yield dag
+    if only is None:
+        keep_faults(config_dir, faults)
 
 
 class _NothingToShow(Exception):
@@ -240,17 +190,19 @@ def pipeline_dag(
 
 
 def _timetable(schedule: Schedule) -> Any:
-    """Airflow's own, where it can say what the pipeline wants. Raises ConfigError if shipper's is wanted and not registered."""
-    if schedule.start or not schedule.catchup:
-        return CronDataIntervalTimetable(schedule.cron, timezone=schedule.timezone)
-    if not entry_points(group="airflow.plugins", name="shipper"):
+    """Shipper's own, whose runs are named by their windows; where Airflow does not find that, Airflow's, if it can say what the pipeline wants.
+    Raises ConfigError if it cannot."""
+    catches_up = schedule.catchup and not schedule.start
+    if entry_points(group="airflow.plugins", name="shipper"):
+        from shipper_airflow.timetable import EveryWindow, Windows
+
+        return (EveryWindow if catches_up else Windows)(schedule.cron, timezone=schedule.timezone)
+    if catches_up:
         raise ConfigError(
             "a schedule without `start` needs shipper's timetable, which Airflow finds in the installed package only: install shipper (`pip "
             "install`) where Airflow's scheduler, API server and DAG processor run, or give `schedule.start`"
         )
-    from shipper_airflow.timetable import EveryWindow
-
-    return EveryWindow(schedule.cron, timezone=schedule.timezone)
+    return CronDataIntervalTimetable(schedule.cron, timezone=schedule.timezone)
 
 
 def broken_dag(broken: Broken) -> DAG:

@@ -176,7 +176,7 @@ def _as_last_read(config_dir: Path, name: str) -> Pipeline:
     try:
         return load_pipeline(config_dir, name)
     except ConfigError:
-        from shipper_factory.build import LastGood
+        from shipper_factory.faults import LastGood
 
         if spec := LastGood(config_dir).find(name):
             return spec

@@ -50,7 +50,8 @@ try:
     missing = {name: sorted({task.pool for task in dag.tasks} - there) for name, dag in bag.dags.items()}
 except Exception:
     missing = {}
-errors = {k: v.strip().splitlines()[-1:] for k, v in bag.import_errors.items()}
+# That one says what is wrong in the configuration, and the DAGs' tags say so, too.
+errors = {k: v.strip().splitlines()[-1:] for k, v in bag.import_errors.items() if not k.endswith("shipper_faults.py")}
 print(json.dumps({"folder": folder, "errors": errors, "dags": tags, "pools_missing": missing}))
 """
 
@@ -265,7 +266,12 @@ def airflow(pipeline: Pipeline | None, limit_seconds: float) -> Iterator[Finding
     for file, words in found["errors"].items():
         yield failed("Airflow", f"{file} cannot be imported: {''.join(words)}", "`airflow dags list-import-errors` says more")
     if pipeline is None or found["errors"]:
-        if not found["errors"]:
+        broken = sorted(name for name, tags in found["dags"].items() if "broken-config" in tags)
+        if broken:
+            yield failed(
+                "Airflow", f"the configuration of {', '.join(broken)} is broken", "`shipper validate` where Airflow runs"
+            )
+        elif not found["errors"]:
             yield ok("Airflow", f"{found['folder']}: {len(found['dags'])} DAGs")
     elif pipeline.name not in found["dags"]:
         yield failed(

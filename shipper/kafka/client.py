@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
-from shipper.kafka.connection import KafkaFault, fault_of, made
+from shipper.kafka.connection import KafkaFault, LogListener, fault_of, made
 from shipper.kafka.outcomes import is_refusal, ruling_on
 from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
@@ -223,7 +223,8 @@ class ClusterClient(ClusterAdmin):
             if self._producer is None:
                 timeout_ms = int(self._timeout * 1000)
                 settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
-                self._producer = made(Producer, self._name, self._connection, {**settings, **self._ours}, log)
+                listener = LogListener(debug="debug" in self._connection)
+                self._producer = made(Producer, self._name, self._connection, {**settings, **self._ours}, listener)
                 try:
                     for _ in range(2):  # brings a connection up: see LaneProducer.connect
                         self._producer.list_topics(topic, self._timeout)

@@ -20,8 +20,14 @@ def bag() -> Any:
     from airflow.dag_processing.dagbag import BundleDagBag
 
     loaded = BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
-    assert loaded.import_errors == {}
+    assert {Path(name).name for name in loaded.import_errors} <= {"shipper_faults.py"}, loaded.import_errors
     return loaded
+
+
+def faults() -> str:
+    """What Airflow's list of import errors says."""
+    bag()  # the DAGs' file leaves what it finds to the other one
+    return "".join(bag().import_errors.values())
 
 
 def serialized(dag: Any) -> dict[str, Any]:
@@ -41,6 +47,11 @@ def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config: Con
     assert "sorce" in dags["sad_file"].doc_md
     assert "broken-config" in dags["sad_file"].tags
     assert not any("broken-config" in dags[name].tags for name in ("web", "app"))
+    said = faults()
+    assert "sad_file:" in said
+    assert "sorce" in said
+    (config.folder / "pipelines" / "sad file.yaml").unlink()
+    assert faults() == ""
 
 
 def test_a_broken_file_does_not_take_the_place_of_a_pipeline(config: Config) -> None:
@@ -120,11 +131,11 @@ def test_roles_reach_the_dag(config: Config) -> None:
 
 def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as one with a cron expression that shipper takes and Airflow does not."""
-    from airflow.sdk import CronDataIntervalTimetable
-    from airflow.sdk.exceptions import AirflowTimetableInvalid
+    from airflow.exceptions import AirflowTimetableInvalid
+    from airflow.timetables.interval import CronDataIntervalTimetable
 
     def refuse(timetable: CronDataIntervalTimetable) -> None:
-        if timetable.expression == "7 * * * *":
+        if timetable.summary == "7 * * * *":
             raise AirflowTimetableInvalid("not at seven")
 
     monkeypatch.setattr(CronDataIntervalTimetable, "validate", refuse)

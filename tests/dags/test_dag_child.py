@@ -91,7 +91,7 @@ def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path: Path) 
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert code == -signal.SIGTERM
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     wait_until_dead(pids[0])
 
 

@@ -70,6 +70,12 @@ def wait_for_runs(airflow: Airflow, count: int) -> list[dict[str, Any]]:
     return runs
 
 
+def import_errors(airflow: Airflow) -> dict[str, str]:
+    """File → what is wrong with it, in red above Airflow's list of DAGs."""
+    found = airflow.call("GET", "importErrors")["import_errors"]
+    return {Path(error["filename"]).name: error["stack_trace"] for error in found}
+
+
 def window(start: dt.datetime) -> str:
     return f"{start.isoformat()}/{(start + DAY).isoformat()}"
 
@@ -91,7 +97,10 @@ def test_schedule_backfill_trigger_and_stop(
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to_near\n")
     config.pipeline("web", schedule, f"notify: {json.dumps(notify)}\n")
     wait_for(lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "sad"})
-    assert standalone.call("GET", "importErrors")["total_entries"] == 0
+    wait_for(lambda: import_errors(standalone))
+    ((file, said),) = import_errors(standalone).items()
+    assert (file, "pipelines/sad.yaml" in said) == ("shipper_faults.py", True), said
+    (config.folder / "pipelines" / "sad.yaml").unlink()
 
     standalone.cli("dags", "unpause", "web", "--yes")
     # A ship waits for ever for a pool that is not there, and its page says so.
@@ -103,6 +112,7 @@ def test_schedule_backfill_trigger_and_stop(
     standalone.call("POST", "pools", {"name": "to_near", "slots": 1})
     runs = wait_for_runs(standalone, 1)
     assert [run["state"] for run in runs] == ["success"]
+    assert runs[0]["dag_run_id"] == f"scheduled__{yesterday:%Y-%m-%dT%H:%MZ}--{today:%Y-%m-%dT%H:%MZ}"
     tasks = standalone.call("GET", "dags/web/dagRuns/~/taskInstances")["task_instances"]
     assert [task["task_id"] for task in tasks if task["pool"] == "to_near"] == ["to_near.ship"]
     assert shipped_windows(spark) == Counter({window(yesterday): 1})
@@ -153,6 +163,7 @@ def test_schedule_backfill_trigger_and_stop(
     assert {task["state"] for task in at_work if task["task_id"] in ("to_near.ship", "plan")} == {"running", "success"}
     config.write("pipelines/web.yaml", whole)
     wait_for(lambda: "broken" not in standalone.call("GET", "dags/web")["dag_display_name"])
+    wait_for(lambda: not import_errors(standalone))
 
     (told_late,) = wait_for(lambda: late(title))
     assert told_late.startswith(f"{title}Late: not finished within 30s")

@@ -279,7 +279,7 @@ def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: Kafka
         took = time.monotonic() - began
     finally:
         os.kill(broker.pid, signal.SIGCONT)
-    assert took < 6
+    assert took < 15, "4 s, and what a busy machine takes; the transaction would have had 30"
     known = ledger.keys()
     assert {c.ledger_key for c in pool.delivered} <= known
     assert not {c.ledger_key for c in delivery.not_delivered} & known

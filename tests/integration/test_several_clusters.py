@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import os
+import re
+import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +25,7 @@ from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.report.results import RunReport, ShipResult
 
-from .test_kill import numbered_lines
+from .test_kill import Ship, numbered_lines
 from .world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -164,3 +169,42 @@ def test_a_dead_a_narrow_and_a_throttled_cluster_cost_the_fourth_nothing(tmp_pat
     }  # fmt: skip
     assert (dead.read(world.topic()), narrow.read(world.topic())) == (expected, expected)
     assert there == (near.ends(world.topic()), throttled.ends(world.topic()))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("targets", [("dying", "near")], indirect=True)
+def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(tmp_path: Path, targets: dict[str, Target]) -> None:
+    """Not after one for each attempt that Spark gives a task. The other cluster has everything, and the dead one gets the rest when it is back."""
+    dying, near = targets["dying"], targets["near"]
+    world = World(tmp_path / "world", near.server.bootstrap)
+    for target in targets.values():
+        target.write_cluster(world)
+    write_pipeline(world, ["dying", "near"])
+    dying.make_topic(world.topic())
+    dying.link.shape(bytes_per_second=300_000)
+    expected = numbered_lines(world, files=4, lines=60_000)
+    world.steps_done("r", "plan", "gate_source")
+    ship = Ship(world, "r", "ship:dying", "ship:near")
+    try:
+        deadline = time.monotonic() + 120
+        while sum(dying.ends(world.topic())) < 1_000 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.kill(dying.server.pid, signal.SIGKILL)
+        died_at = dt.datetime.now(dt.UTC)
+        assert ship.wait() == 1
+    finally:
+        ship.signal_all(signal.SIGKILL)
+    written = {name: next((world.root / "runs").rglob(f"ship.{name}.json")) for name in targets}
+    found = {name: ShipResult.model_validate_json(path.read_text()) for name, path in written.items()}
+    took = (found["dying"].finished_at - died_at).total_seconds()
+    print(f"given up {took:.1f} s after it died: {found['dying'].error}")
+    assert re.search(r"within 20 s \(`delivery.metadata_wait`\)|lane \S+ cannot be opened", found["dying"].error or "")
+    assert not found["dying"].final, "another run may do it"
+    assert took < 110, "20 s of waiting, a transaction's timeout, and what it takes to hear nothing of lease and ledger"
+    assert found["near"].delivered == expected.total()
+
+    dying.link.shape(bytes_per_second=0)
+    dying.server.start()
+    run(world, code=0)
+    assert dying.read(world.topic()) == expected
+    assert near.read(world.topic()) == expected

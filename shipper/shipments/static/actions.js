@@ -106,7 +106,7 @@ function proposeRun(about, dry) {
       if (!some.length) return null;
       if (some.length < about.clusters.length) conf.clusters = some;
     }
-    return [api(about, `dags/${encodeURIComponent(about.pipeline)}/dagRuns`), { logical_date: null, conf, note: "From the Shipments page" }];
+    return [api(about, `dags/${encodeURIComponent(about.pipeline)}/dagRuns`), { logical_date: null, conf, note: `Window ${span(about.start, about.end)}, from the Shipments page` }];
   };
   propose({
     title, says: [`Starts a run of the DAG ${about.pipeline} over this window.`, effect, waits], fields: clusters ? [clusters] : [], request,

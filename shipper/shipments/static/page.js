@@ -13,33 +13,42 @@ function stretch() {
 
 async function load() {
   const mine = (asked += 1);
-  const { start, end } = stretch();
+  const { query, address } = question(stretch().end);
+  const kept = ahead.address === address ? { ...ahead } : null;
   by("grid").setAttribute("aria-busy", "true");
   try {
-    const found = await gridOf(start, end);
-    if (mine !== asked) return; // a later question is under way
-    data = found;
-    say(null);
-    fillClusters();
-    render();
+    // What was fetched ahead is there at once; when it is no longer fresh, what is so now follows it.
+    if (kept) arrived(await kept.answer, mine);
+    if (!kept || Date.now() - kept.at > FRESH_MS) arrived(await ask("api/grid", query), mine);
+    setTimeout(() => { if (mine === asked) lookAhead(stretch().end - Number(view.range) * DAY); }, 300);
   } catch (error) {
     if (mine === asked) say(error.message);
   }
-  by("grid").removeAttribute("aria-busy");
+  if (mine === asked) by("grid").removeAttribute("aria-busy");
 }
 
-// Who points at a button is about to press it: then the page that it leads to is on its way already. It is kept for a moment, and asked for once.
+function arrived(found, mine) {
+  if (mine !== asked) return; // a later question is under way
+  data = found;
+  say(null);
+  fillClusters();
+  render();
+}
+
+function question(end) {
+  const query = { start: iso(end - Number(view.range) * DAY), end: iso(end), cluster: view.cluster };
+  return { query, address: JSON.stringify(query) };
+}
+
+// The page of history before the one that is shown is fetched when that is there, and the one that a button leads to when somebody points at it.
+const FRESH_MS = 10000;
 const ahead = { address: "", answer: null, at: 0 };
-function gridOf(start, end, { early = false } = {}) {
-  const query = { start: iso(start), end: iso(end), cluster: view.cluster }, address = JSON.stringify(query);
-  if (ahead.answer && ahead.address === address && Date.now() - ahead.at < 10000) {
-    const { answer } = ahead;
-    if (!early) ahead.answer = null;
-    return answer;
-  }
+function lookAhead(end, { fresh = false } = {}) {
+  const { query, address } = question(end);
+  if (ahead.address === address && !(fresh && Date.now() - ahead.at > FRESH_MS)) return;
   const answer = ask("api/grid", query);
-  if (early) { Object.assign(ahead, { address, answer, at: Date.now() }); answer.catch(() => { ahead.answer = null; }); }
-  return answer;
+  Object.assign(ahead, { address, answer, at: Date.now() });
+  answer.catch(() => { if (ahead.answer === answer) ahead.address = ""; });
 }
 
 function say(problem) {
@@ -353,7 +362,7 @@ function begin() {
     by(id).addEventListener("click", () => { view.end = there(); keep(); load(); });
     for (const about of ["pointerenter", "focus"]) by(id).addEventListener(about, () => {
       const end = there();
-      if (end !== null && !by(id).disabled) gridOf(end - Number(view.range) * DAY, end, { early: true });
+      if (end !== null && !by(id).disabled) lookAhead(end, { fresh: true });
     });
   }
   by("now").addEventListener("click", () => { view.end = null; keep(); load(); });

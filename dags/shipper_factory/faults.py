@@ -1,0 +1,99 @@
+"""What is wrong in the configuration, and what its files said when they were right: both beside Airflow's own files, on this machine alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from shipper.config import load_pipeline_alone
+from shipper.config.environment import EVERYTHING
+from shipper.config.pipeline import Pipeline
+from shipper.config.platform import NAME as PLATFORM
+from shipper.errors import ConfigError
+
+
+class BrokenConfigurationError(Exception):
+    """Some of its files cannot become a DAG."""
+
+
+def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None:
+    """For :func:`raise_faults`. ``faults``: DAG → messages; none: all is well."""
+    with suppress(OSError):
+        path = _folder_of(config_dir) / ".faults.json"
+        if not faults:
+            return path.unlink(missing_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        partial.write_text(json.dumps(faults), encoding="utf-8")
+        partial.replace(path)
+
+
+def raise_faults(config_dir: Path) -> None:
+    """Raises BrokenConfigurationError with what the latest parse of the DAGs found, if it found something."""
+    try:
+        faults: dict[str, list[str]] = json.loads((_folder_of(config_dir) / ".faults.json").read_text(encoding="utf-8"))
+    except OSError:
+        return
+    what = "\n\n".join("\n".join([f"{dag_id}:", *found]) for dag_id, found in sorted(faults.items()))
+    raise BrokenConfigurationError(f"nothing is shipped by these until they are mended; `shipper validate` checks them\n\n{what}")
+
+
+def _folder_of(config_dir: Path) -> Path:
+    home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
+    return home / "shipper" / "last_good" / hashlib.sha256(str(config_dir.absolute()).encode()).hexdigest()[:12]
+
+
+class LastGood:
+    """Pipelines as they were when their files could last be read: copies beside Airflow's own files, on this machine alone.
+
+    A pipeline whose file is broken for a moment (half of it saved, a merge gone wrong) keeps its DAG with the tasks that it had. A DAG without
+    them would make Airflow remove these tasks from runs in progress and end their processes. Nothing is shipped by a copy: a task that
+    begins while the file is broken fails and says what is wrong with it.
+    """
+
+    def __init__(self, config_dir: Path) -> None:
+        self._config_dir = config_dir
+        self._copies = _folder_of(config_dir)
+
+    def _copy_of(self, name: str) -> Path:
+        """A configuration's folder with this pipeline alone: its file, and the platform's as it was then."""
+        return self._copies / name
+
+    def keep(self, name: str) -> None:
+        """Copies the pipeline's file and the platform's if they are others than the copies. Where nothing can be written there is no copy."""
+        with suppress(OSError):
+            for file in (f"pipelines/{name}.yaml", PLATFORM):
+                _keep(self._config_dir / file, self._copy_of(name) / file)
+
+    def find(self, name: str) -> Pipeline | None:
+        """None if there is no copy, or no longer one that can be read."""
+        try:
+            return load_pipeline_alone(self._copy_of(name), name, EVERYTHING)
+        except (ConfigError, OSError):
+            return None
+
+
+def _keep(source: Path, copy: Path) -> None:
+    there = _looks(source)
+    if _looks(copy) == there:
+        return
+    if there is None:
+        return copy.unlink()
+    copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = copy.with_name(f"{copy.name}.{os.getpid()}")
+    shutil.copy2(source, partial)
+    partial.replace(copy)
+
+
+def _looks(path: Path) -> tuple[int, int] | None:
+    """None: there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
