@@ -51,7 +51,7 @@ unit: setup  ## Fast tests: no servers
 	$(PYTEST) $(SIDE_BY_SIDE) tests/unit tests/property
 
 dags: setup  ## DAG tests with Airflow, without a scheduler
-	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "not scheduler"
+	$(PYTEST) -n $(or $(WORKERS),2) --dist loadfile tests/dags -m "not scheduler"
 
 integration: setup  ## Real Kafka, real Spark, through the commands that users have
 	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration -m "not long"

@@ -4,6 +4,7 @@ pipeline as Airflow's operators."""
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -189,11 +190,17 @@ def pipeline_dag(
     return dag
 
 
+@functools.cache
+def _plugin_is_installed() -> bool:
+    """To look takes 10 ms, and a configuration may have hundreds of pipelines."""
+    return bool(entry_points(group="airflow.plugins", name="shipper"))
+
+
 def _timetable(schedule: Schedule) -> Any:
     """Shipper's own, whose runs are named by their windows; where Airflow does not find that, Airflow's, if it can say what the pipeline wants.
     Raises ConfigError if it cannot."""
     catches_up = schedule.catchup and not schedule.start
-    if entry_points(group="airflow.plugins", name="shipper"):
+    if _plugin_is_installed():
         from shipper_airflow.timetable import EveryWindow, Windows
 
         return (EveryWindow if catches_up else Windows)(schedule.cron, timezone=schedule.timezone)

@@ -103,7 +103,7 @@ class Child:
 
     def _end(self) -> None:
         if self._process.poll() is None:
-            stop_job(self._process, self._runner)
+            stop_job(self._process, self._runner, grace_seconds=GRACE_SECONDS)
         self._kill_group()
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -68,7 +68,8 @@ class TimeIsUpError(Exception):
     pass
 
 
-def test_whatever_interrupts_the_task_ends_the_whole_process_group(tmp_path: Path) -> None:
+def test_whatever_interrupts_the_task_ends_the_whole_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shipper_factory.step.GRACE_SECONDS", 1.0)  # of what is left when the process has ended
     pids: list[int] = []
 
     def interrupt(line: str) -> None:

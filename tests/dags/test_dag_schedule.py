@@ -87,7 +87,7 @@ def test_who_does_not_want_to_catch_up_gets_the_latest_window_only(config: Confi
 
 
 def test_a_schedule_that_needs_the_plugin_says_so_where_it_is_not(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shipper_factory.build.entry_points", lambda **_: ())
+    monkeypatch.setattr("shipper_factory.build._plugin_is_installed", lambda: False)
     config.pipeline("web", schedule='"0 * * * *"')
     config.pipeline("app")
     dags = bag().dags

@@ -101,8 +101,16 @@ def shipping(world: World, more_than: int) -> psutil.Process:
 def part(airflow: Airflow, name: str) -> psutil.Process:
     """``scheduler`` or ``dag-processor``, as `standalone` started it."""
     (leader,) = airflow.processes
-    (found,) = [each for each in psutil.Process(leader.pid).children() if name in " ".join(each.cmdline())]
+    (found,) = [each for each in psutil.Process(leader.pid).children() if name in _command(each)]
     return found
+
+
+def _command(process: psutil.Process) -> str:
+    """Nothing, of one that was killed."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def family(side: psutil.Process) -> list[psutil.Process]:

@@ -29,7 +29,8 @@ from shipper_tools.dev.ports import LOOPBACK, free_port, why_unusable
 from shipper_tools.dev.process import stop_family
 
 READY_WITHIN_SECONDS = 150.0
-STOP_WITHIN_SECONDS = 20.0
+#: Its API server takes some five. Its scheduler never ends by itself: it waits for idle workers, who wait for their queue (3.3, LocalExecutor).
+STOP_WITHIN_SECONDS = 8.0
 
 
 class AirflowError(DevServerError):
