@@ -51,16 +51,6 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(tmp_path / "world", kafka.bootstrap, name="daily")
 
 
-@pytest.fixture
-def airflow(world: World) -> Iterator[Airflow]:
-    environment = {"SHIPPER_CONFIG": str(world.root / "config")}
-    with (
-        PostgresServer(world.root / "postgres", die_with_parent=True) as postgres,
-        Airflow(world.root / "airflow", DAGS, environment, database=postgres.url) as server,
-    ):
-        yield server
-
-
 class Month:
     """A daily pipeline whose schedule begins a few days ago, with files of a month."""
 
@@ -84,6 +74,22 @@ class Month:
             lines = [f"{day:%m-%d} {name} {number}".encode() for number in range(50)]
             self.world.write_log(f"{day:%Y-%m-%d}/{name}", b"\n".join([*lines, b""]))
             self.lines.update(lines)
+
+
+@pytest.fixture
+def month(world: World) -> Month:
+    """Before Airflow starts: that stores another version of a DAG half a minute after the first at the earliest."""
+    return Month(world)
+
+
+@pytest.fixture
+def airflow(world: World, month: Month) -> Iterator[Airflow]:
+    environment = {"SHIPPER_CONFIG": str(world.root / "config")}
+    with (
+        PostgresServer(world.root / "postgres", die_with_parent=True) as postgres,
+        Airflow(world.root / "airflow", DAGS, environment, database=postgres.url) as server,
+    ):
+        yield server
 
 
 def wait_for(what: Callable[[], Any], within_seconds: float) -> Any:
@@ -140,8 +146,7 @@ def asked_of(world: World, days: list[dt.datetime]) -> Counter[str | None]:
     return found
 
 
-def test_a_month_of_backfills_beside_the_schedule_leaves_every_line_once(world: World, airflow: Airflow) -> None:
-    month = Month(world)
+def test_a_month_of_backfills_beside_the_schedule_leaves_every_line_once(world: World, month: Month, airflow: Airflow) -> None:
     days = [month.start + n * DAY for n in range(DAYS)]
     wait_for(lambda: airflow.call("GET", "dags")["total_entries"], within_seconds=180)
     airflow.cli("dags", "unpause", "daily", "--yes")
@@ -156,6 +161,8 @@ def test_a_month_of_backfills_beside_the_schedule_leaves_every_line_once(world: 
     scheduled = wait_for(lambda: all_over(airflow, "scheduled", ON_SCHEDULE), within_seconds=300)
     print(f"forwards: {len(backfilled)} runs beside {len(scheduled)} of the schedule in {time.monotonic() - began:.0f} s")
     assert len(backfilled) + len(scheduled) == DAYS
+    named = {f"{kind}__{day:%Y-%m-%dT%H:%MZ}--{day + DAY:%Y-%m-%dT%H:%MZ}" for kind in ("backfill", "scheduled") for day in days}
+    assert {run["dag_run_id"] for run in (*backfilled, *scheduled)} <= named
     assert 2 <= most_at_once(spans(backfilled)) <= 4
     assert most_at_once(spans(scheduled)) == 1
     assert min(spans(backfilled)) < max(spans(scheduled)), "the schedule went on meanwhile"

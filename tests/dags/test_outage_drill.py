@@ -49,7 +49,8 @@ class Drill:
 
     def __init__(self, world: World, windows: int) -> None:
         self.world = world
-        self.start = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0) - windows * HOUR
+        # The last of them ended two minutes ago, so that no other ends before the drill does.
+        self.start = dt.datetime.now(dt.UTC).replace(second=0, microsecond=0) - dt.timedelta(minutes=2) - windows * HOUR
         self.lines: Counter[bytes] = Counter()
         environment = {
             "SHIPPER_CONFIG": str(world.root / "config"),
@@ -58,7 +59,7 @@ class Drill:
         }
         self.airflow = Airflow(world.root / "airflow", DAGS, environment)
         world.write_pipeline(
-            schedule={"cron": "0 * * * *", "start": self.start.isoformat()},
+            schedule={"cron": f"{self.start.minute} * * * *", "start": self.start.isoformat()},
             source={"path": "logs/{window_start:%Y-%m-%d}/{window_start:%-H}/", "settle": "90s"},
             clusters=["near", "far"],
             runner={"driver_memory": "1g", "python": sys.executable},

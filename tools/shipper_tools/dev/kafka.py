@@ -119,6 +119,7 @@ class KafkaServer:
         self._java_options = tuple(java_options)
         self._cluster_id = cluster_id or new_cluster_id()
         self._far_bound = free_port() if far_port else None
+        self._controller_port: int | None = None
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
         self._die_with_parent = die_with_parent
@@ -254,11 +255,12 @@ class KafkaServer:
 
     def _write_settings(self) -> None:
         (self.directory / "logs").mkdir(parents=True, exist_ok=True)
-        controller = free_port()
+        if self._controller_port is None or why_unusable(self._controller_port):
+            self._controller_port = free_port()
         listeners = {
-            "listeners": f"BROKER://{LOOPBACK}:{self.port},CONTROLLER://{LOOPBACK}:{controller}",
+            "listeners": f"BROKER://{LOOPBACK}:{self.port},CONTROLLER://{LOOPBACK}:{self._controller_port}",
             "advertised.listeners": f"BROKER://{LOOPBACK}:{self.port}",
-            "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
+            "controller.quorum.voters": f"1@{LOOPBACK}:{self._controller_port}",
         }
         if self.far_port:
             listeners["listeners"] += f",FAR://{self.far_listener}"
