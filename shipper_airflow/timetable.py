@@ -12,13 +12,13 @@ from pendulum import DateTime
 
 
 class Windows(CronDataIntervalTimetable):
-    """A run of the schedule, or of a backfill, is named by its window: Airflow's own name tells when the run could begin, and its lists show
-    nothing else of it."""
+    """A run of the schedule is named by its window: Airflow's own name tells when the run could begin, and its lists show nothing else of it.
+    (A backfill's run has the window's begin in its name; Airflow 3.3 asks no timetable for that.)"""
 
     def generate_run_id(
         self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
     ) -> str:
-        if data_interval is None or run_type not in (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB):
+        if data_interval is None or run_type != DagRunType.SCHEDULED:
             named: str = super().generate_run_id(run_type=run_type, run_after=run_after, data_interval=data_interval, **extra)
             return named
         start, end = (moment.astimezone(dt.UTC) for moment in (data_interval.start, data_interval.end))

@@ -50,7 +50,7 @@ def runs_due(config: Config, schedule: str, last_end: dt.datetime | None) -> lis
 
 
 @pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
-def test_runs_of_the_schedule_and_of_backfills_are_named_by_their_windows(config: Config, schedule: str) -> None:
+def test_runs_of_the_schedule_are_named_by_their_windows(config: Config, schedule: str) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
     from airflow.timetables.base import DataInterval
     from airflow.utils.types import DagRunType
@@ -61,7 +61,6 @@ def test_runs_of_the_schedule_and_of_backfills_are_named_by_their_windows(config
     window = DataInterval(end - HOUR, end)
     named = {kind.value: timetable.generate_run_id(run_type=kind, run_after=end, data_interval=window) for kind in DagRunType}
     assert named["scheduled"] == "scheduled__2026-11-22T05:00Z--2026-11-22T06:00Z"
-    assert named["backfill"] == "backfill__2026-11-22T05:00Z--2026-11-22T06:00Z"
     assert named["manual"].startswith("manual__2026-11-22T"), "of which there may be several"
 
 
