@@ -42,7 +42,7 @@ from shipper.cli.run_options import (
     WindowText,
     new_job,
 )
-from shipper.cli.show import show_gate, show_plan, show_run
+from shipper.cli.show import show_cause, show_gate, show_plan, show_run
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
@@ -340,6 +340,7 @@ def run(
         raise StepResultError(f"the run {runner.how_it_ended(code)} and left no report in {folder.uri}; {_WHY_ABOVE}")
     if as_json:
         print_json(result.model_dump(mode="json"))
+        show_cause(result, err)
     else:
         show_run(result, out, err)
     raise typer.Exit(code)

@@ -13,7 +13,7 @@ import typer
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.named_files import named_files
-from shipper.cli.show import show_run
+from shipper.cli.show import show_cause, show_run
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay import Replay, replayed
@@ -150,6 +150,7 @@ def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -
         raise StepResultError(f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}; {again}")
     if as_json:
         print_json(result.model_dump(mode="json"))
+        show_cause(result, err)
     else:
         show_run(result, out, err)
     if code:

@@ -108,9 +108,14 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
         for note in ship.notes:
             out.say(f"{ship.cluster}: {note}")
     _show_closed(result, err)
+    show_cause(result, err)
+    out.say(f"report: {result.page}")
+
+
+def show_cause(result: RunReport, err: Terminal) -> None:
+    """Why it failed. Also beside JSON: standard error is what cron sends by mail."""
     if result.first_cause:
         err.say(f"FAILED  {result.first_cause}", "bold red")
-    out.say(f"report: {result.page}")
 
 
 def _rate(ship: ShipResult) -> str:
