@@ -19,7 +19,7 @@ from shipper.config.rules import PathTime, original, pattern_of_source, regex_gr
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
 from shipper.types import Header
-from shipper.worker.marks import MARK
+from shipper.worker.marks import END, MARK
 from spark_jobs.avro import AvroValues, header, struct_as_json
 from spark_jobs.redact import redaction
 
@@ -101,7 +101,9 @@ def records(
         value = _with_header(pipeline, header(mapping.avro, schema_ids, lambda: _topic_shown(pipeline)))
     if mapping.drop:
         value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
-    columns = [F.col("split"), value.alias("value"), F.xxhash64(value).alias("checksum")]
+    # Of what is no line nothing goes into Spark's sum of them.
+    checksum = F.when(~F.col(sql_column(MARK)).eqNullSafe(END), F.xxhash64(value))
+    columns = [F.col("split"), value.alias("value"), checksum.alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
         columns.append((F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
     if mapping.key is not None:

@@ -15,7 +15,7 @@ from shipper.driver.dispositions import is_counted
 from shipper.driver.engine import Scan, ShipJob
 from shipper.driver.pieces import file_pieces, partition_bytes
 from shipper.report.plan_result import PlannedFile
-from shipper.worker.marks import BROKEN, MARK
+from shipper.worker.marks import BROKEN, END, MARK
 from shipper.worker.order import ShipOrder
 from spark_jobs.frame import records
 from spark_jobs.reader import LineLimits, reading
@@ -46,7 +46,7 @@ class SparkJob(ShipJob):
         together = partition_bytes(self._pieces, self._pipeline.tasks, self._pipeline.split_size_bytes)
         failed: Exception | None = None
         try:
-            with reading(self._spark, self._pieces, self._limits, partition_bytes=together) as read:
+            with reading(self._spark, self._pieces, self._limits, partition_bytes=together, ends=True) as read:
                 try:
                     self._write(read.frame, scan)
                 except Exception as error:
@@ -60,7 +60,9 @@ class SparkJob(ShipJob):
 
     def _write(self, frame: DataFrame, scan: Scan) -> None:
         pipeline, observed, dispositions = self._pipeline, Observation("lines"), Observation("dispositions")
-        frame = frame.observe(observed, F.count_if(~F.col(sql_column(MARK)).eqNullSafe(BROKEN)).alias("read"))
+        frame = frame.observe(
+            observed, F.count_if(F.coalesce(~F.col(sql_column(MARK)).isin(BROKEN, END), F.lit(True))).alias("read")
+        )
         frame, checksums = _with_checksum(
             records(frame, pipeline, dispositions, self._cluster.reserved_topics, self._schema_ids), pipeline
         )

@@ -87,10 +87,12 @@ class Reading:
 
 
 @contextmanager
-def reading(spark: SparkSession, pieces: Sequence[FilePiece], limits: LineLimits, *, partition_bytes: int) -> Iterator[Reading]:
+def reading(
+    spark: SparkSession, pieces: Sequence[FilePiece], limits: LineLimits, *, partition_bytes: int, ends: bool = False
+) -> Iterator[Reading]:
     """Columns: value (the record), file_path, file_name, split, and MARK (marks.py). A piece that cannot be read to its end ends with a row that is
-    marked as BROKEN, and then the next one is read. Rows are in the order of the pieces; neighbours share a task
-    up to ``partition_bytes``. The frame can be read as long as the ``with`` block runs."""
+    marked as BROKEN, and then the next one is read. Rows are in the order of the pieces; neighbours share a task up to ``partition_bytes``. With
+    ``ends`` each piece that could be read ends with a row that is marked as END. The frame can be read as long as the ``with`` block runs."""
     source: Any = spark._jvm.shipper.lines.LineSource  # type: ignore[union-attr]
     content = bytearray(packed.number(len(pieces)))
     for piece in pieces:
@@ -100,7 +102,7 @@ def reading(spark: SparkSession, pieces: Sequence[FilePiece], limits: LineLimits
         for number in (file.size_bytes, file.modified_ms, piece.start, piece.end, piece.split, piece.most_lines):
             content += packed.number(number)
     id = source.begin(
-        spark._jsparkSession, content, limits.max_line, limits.keep, bytearray(limits.framing.packed()), partition_bytes
+        spark._jsparkSession, content, limits.max_line, limits.keep, bytearray(limits.framing.packed()), partition_bytes, ends
     )
     with afterwards(lambda: source.end(id)):
         yield Reading(spark, id)

@@ -2,6 +2,10 @@
 
 Rows of a split arrive one after the other and in file order; its ordinals count them. A slice is cut when it has
 enough bytes, but only when the next row is there: so it is always known whether the split ends with it.
+
+That a split ends is said by a row of its own (marks.END), and by nothing else. When something fails in Java (the reader, an expression of the
+pipeline's) or the task is stopped, Spark closes the stream to Python, and Arrow takes that for a stream without more batches: what came last is then
+the beginning of a split like any other, and the task fails or is gone a moment later.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.worker.marks import BROKEN, unmarked
+from shipper.worker.marks import BROKEN, END, unmarked
 
 #: Dropped lines travel without bytes; a file of nothing else must not become one slice.
 _MOST_ROWS = 2_000_000
@@ -59,14 +63,19 @@ def split_slices(
     batches: Iterator[pa.RecordBatch], slice_bytes: int, splits: Container[int] = frozenset()
 ) -> Iterator[SplitSlice]:
     """Cuts the stream. A slice has about ``slice_bytes`` of values, and one row at least, unless it is broken. ``splits``: those that
-    there are; without them no row is marked."""
+    there are; without them no row is marked, and nothing ends."""
     part: SplitSlice | None = None
     for batch in batches:
         for number, start, end in _runs(batch.column("split")):
             split, mark = unmarked(number, splits)
             if part is not None and part.split != split:
-                yield replace(part, ends_split=True)
+                yield part
                 part = None
+            if mark == END:
+                if part is not None:
+                    yield replace(part, ends_split=True)
+                part = None
+                continue
             if mark == BROKEN:
                 yield replace(part or SplitSlice(split, 0), broken=True)
                 part = None
@@ -84,7 +93,7 @@ def split_slices(
                 part.bytes += size
                 start += count
     if part is not None:
-        yield replace(part, ends_split=True)
+        yield part
 
 
 def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:

@@ -17,8 +17,11 @@ TOO_LONG = 1
 BROKEN = 2
 #: Stands for a whole file that is quarantined. Its value is empty.
 UNREADABLE = 3
+#: What was read of the piece is all of it. No line. Only a frame that is shipped has such rows.
+END = 4
 
 _LOWEST = -(1 << 63)
+_SECOND = 1 << 62
 
 
 class Unmarked(NamedTuple):
@@ -37,4 +40,6 @@ def unmarked(number: int, splits: Container[int]) -> Unmarked:
             return Unmarked(~number ^ _LOWEST, BROKEN)
         if number ^ _LOWEST in splits:
             return Unmarked(number ^ _LOWEST, UNREADABLE)
+        if number ^ _SECOND in splits:
+            return Unmarked(number ^ _SECOND, END)
     return Unmarked(number, None)

@@ -250,6 +250,7 @@ def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.Reco
             yield _batch(numbered, number, split.file.path, split.start, ordinals)
             made += len(ordinals)
             time.sleep(max(0.0, began + made / numbered.records_per_second - time.monotonic()))
+        yield _end(numbered, number)
 
 
 def _batch(numbered: Numbered, split: int, path: str, start: int, ordinals: range) -> pa.RecordBatch:
@@ -262,6 +263,18 @@ def _batch(numbered: Numbered, split: int, path: str, start: int, ordinals: rang
     }
     if len(numbered.topics) > 1:
         columns["topic"] = pa.array([numbered.topic_of(ordinal) for ordinal in ordinals], pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _end(numbered: Numbered, split: int) -> pa.RecordBatch:
+    """The row that says that the split ends, as the reader makes it."""
+    columns = {
+        "split": pa.array([split ^ 1 << 62], pa.int64()),
+        "value": pa.nulls(1, pa.binary()),
+        "checksum": pa.nulls(1, pa.int64()),
+    }
+    if len(numbered.topics) > 1:
+        columns["topic"] = pa.nulls(1, pa.int32())
     return pa.RecordBatch.from_pydict(columns)
 
 

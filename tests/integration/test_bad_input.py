@@ -1,10 +1,11 @@
 """Bad input: one paragraph that names the file, field or cluster and the remedy, an exit code, and nothing sent."""
 
+import json
 import os
 
 import pytest
 
-from .world import World, lines_of
+from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -146,6 +147,20 @@ def as_an_ordinary_user():
         return []
     capabilities = "-dac_override,-dac_read_search"
     return ["setpriv", f"--bounding-set={capabilities}", f"--inh-caps={capabilities}"]
+
+
+def test_a_file_in_whose_middle_an_expression_fails_is_not_whole(world):
+    """Spark closes the stream to Python then, which looks there as if there were no more lines."""
+    world.write_log("a.log", b"".join(b"line %d\n" % number for number in range(5_000)))
+    world.write_pipeline(
+        records={"value": "if(value = 'line 4000', raise_error('no more'), value)"},
+        runner={"driver_memory": "1g", "conf": {"spark.sql.execution.arrow.maxRecordsPerBatch": "100"}},
+    )
+    world.fails(code=1, says="USER_RAISED_EXCEPTION")
+    done = world.shipper("plan", world.name, "--window", WINDOW, "--json")
+    (cluster,) = json.loads(done.stdout)["clusters"]
+    assert cluster["records_there"] <= 4_000
+    assert cluster["complete_files"] == 0, "nobody has seen its end"
 
 
 def test_a_ledger_topic_with_the_wrong_settings_is_refused(world):

@@ -85,14 +85,14 @@ def order(bundle: BundleOrder | None, *, bom: bool, there: dict[str, list[tuple[
 
 def cut(lines: list[bytes], given: ShipOrder) -> tuple[Receipt, list[Chunk]]:
     columns: dict[str, Any] = {
-        "split": pa.array([7] * len(lines), pa.int64()),
-        "value": pa.array(lines, pa.binary()),
-        "checksum": pa.array([xxhash.xxh64_intdigest(line, 42) for line in lines], pa.uint64()).view(pa.int64()),
+        "split": pa.array([7] * len(lines) + [7 ^ 1 << 62], pa.int64()),
+        "value": pa.array([*lines, None], pa.binary()),
+        "checksum": pa.array([xxhash.xxh64_intdigest(line, 42) for line in lines] + [0], pa.uint64()).view(pa.int64()),
     }
     receipt, chunks = Receipt(0), list[Chunk]()
     limits = RecordLimits("none", TopicLimits({"t": 1_000_000}))
     shipment = TaskShipment(given, limits, receipt, submit=chunks.extend, at_commit=lambda value: value)
-    for part in split_slices(iter([pa.record_batch(columns)]), given.chunk_size_bytes):
+    for part in split_slices(iter([pa.record_batch(columns)]), given.chunk_size_bytes, {7}):
         shipment.ship(part)
     shipment.finish()
     return receipt, chunks

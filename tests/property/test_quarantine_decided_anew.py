@@ -76,11 +76,13 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
     dispositions = [RULE if dropped else REASON if ordinal in bad else None for ordinal, (_, _, dropped) in enumerate(lines)]
     batch = pa.record_batch(
         {
-            "split": pa.array([7] * len(lines), pa.int64()),
-            "value": pa.array([None if line[2] else line[0] for line in lines], pa.binary()),
-            "checksum": pa.array([spark_hash(line[0]) - 2**64 * (spark_hash(line[0]) >> 63) for line in lines], pa.int64()),
-            "topic": pa.array([line[1] for line in lines], pa.int32()),
-            "disposition": pa.array(dispositions, pa.int8()),
+            "split": pa.array([7] * len(lines) + [7 ^ 1 << 62], pa.int64()),
+            "value": pa.array([None if line[2] else line[0] for line in lines] + [None], pa.binary()),
+            "checksum": pa.array(
+                [spark_hash(line[0]) - 2**64 * (spark_hash(line[0]) >> 63) for line in lines] + [None], pa.int64()
+            ),
+            "topic": pa.array([line[1] for line in lines] + [None], pa.int32()),
+            "disposition": pa.array([*dispositions, None], pa.int8()),
         }
     )
     order = ShipOrder(
@@ -100,7 +102,7 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
 
     limits = RecordLimits("none", TopicLimits(order.limits))
     task = TaskShipment(order, limits, ran.receipt, submit=submit, at_commit=lambda value: value)
-    for part in split_slices(iter([batch]), piece):
+    for part in split_slices(iter([batch]), piece, {7}):
         task.ship(part)
     task.finish()
     return ran

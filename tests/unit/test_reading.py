@@ -8,23 +8,26 @@ from shipper.driver.unreadable import cannot_be_read, wrong_sizes
 from shipper.errors import SourceError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.cut import split_slices
-from shipper.worker.marks import BROKEN, TOO_LONG, UNREADABLE, unmarked
+from shipper.worker.marks import BROKEN, END, TOO_LONG, UNREADABLE, unmarked
 from shipper.worker.receipt import Receipt, SplitReceipt
 
 LOWEST = -(1 << 63)
-SPLITS = {7, 8, 1 << 62, -5}
+SPLITS = {7, 8, 1 << 61, -5}
 
 
 def marked(split, mark):
-    return {TOO_LONG: ~split, BROKEN: ~split ^ LOWEST, UNREADABLE: split ^ LOWEST}[mark]
+    return {TOO_LONG: ~split, BROKEN: ~split ^ LOWEST, UNREADABLE: split ^ LOWEST, END: split ^ 1 << 62}[mark]
 
 
 def test_a_mark_and_its_split_are_known_from_one_number():
     for split in SPLITS:
         assert unmarked(split, SPLITS) == (split, None)
-        for mark in (TOO_LONG, BROKEN, UNREADABLE):
+        for mark in (TOO_LONG, BROKEN, UNREADABLE, END):
             assert unmarked(marked(split, mark), SPLITS) == (split, mark)
     assert unmarked(99, SPLITS) == (99, None)
+
+
+END_OF_7, END_OF_8 = marked(7, END), marked(8, END)
 
 
 def batch(*rows):
@@ -37,9 +40,9 @@ def cut(*batches, size=1000):
 
 
 def test_a_line_that_is_too_long_is_one_of_its_split():
-    rows = batch((7, b"a"), (~7, b"be"), (7, b"c"), (~8, b"be"), (8, b"d"))
+    rows = batch((7, b"a"), (~7, b"be"), (7, b"c"), (END_OF_7, None), (~8, b"be"), (8, b"d"), (END_OF_8, None))
     assert cut(rows) == [(7, 0, 3, {TOO_LONG: [1]}, False, True), (8, 0, 2, {TOO_LONG: [0]}, False, True)]
-    assert cut(batch((7, b"a")), batch((~7, b"b")), size=1) == [
+    assert cut(batch((7, b"a")), batch((~7, b"b"), (END_OF_7, None)), size=1) == [
         (7, 0, 1, {}, False, False),
         (7, 1, 1, {TOO_LONG: [0]}, False, True),
     ]
@@ -47,9 +50,21 @@ def test_a_line_that_is_too_long_is_one_of_its_split():
 
 def test_a_split_that_breaks_off_has_no_end_and_the_next_one_does():
     broken = marked(7, BROKEN)
-    assert cut(batch((7, b"a"), (broken, None), (8, b"b"))) == [(7, 0, 1, {}, True, False), (8, 0, 1, {}, False, True)]
-    assert cut(batch((8, b"a"), (broken, None))) == [(8, 0, 1, {}, False, True), (7, 0, 0, {}, True, False)]
+    assert cut(batch((7, b"a"), (broken, None), (8, b"b"), (END_OF_8, None))) == [
+        (7, 0, 1, {}, True, False),
+        (8, 0, 1, {}, False, True),
+    ]
+    assert cut(batch((8, b"a"), (END_OF_8, None), (broken, None))) == [(8, 0, 1, {}, False, True), (7, 0, 0, {}, True, False)]
     assert cut(batch((7, b"aa"), (7, b"b"), (broken, None)), size=1) == [(7, 0, 1, {}, False, False), (7, 1, 1, {}, True, False)]
+
+
+def test_a_stream_that_is_cut_off_ends_no_split():
+    """Arrow takes a stream that Spark closed on an error for one without more batches."""
+    assert cut(batch((7, b"a"), (7, b"b"))) == [(7, 0, 2, {}, False, False)]
+    assert cut(batch((7, b"a")), batch((8, b"b"))) == [(7, 0, 1, {}, False, False), (8, 0, 1, {}, False, False)]
+    assert cut(batch((7, b"a")), batch((END_OF_7, None), (END_OF_8, None))) == [(7, 0, 1, {}, False, True)], (
+        "of 8 there is no line"
+    )
 
 
 def planned(format="plain", size=100, **more):

@@ -307,7 +307,7 @@ public final class Folder {
         Piece all = new Piece(
                 file.getPath().toString(), "", "", format, "", file.getLen(), file.getModificationTime(), 0, file.getLen(), 0, Long.MAX_VALUE);
         ByteArrayOutputStream found = new ByteArrayOutputStream();
-        try (PieceRecords rows = PieceRecords.open(all, new LineSource.Limits(count, count, null), conf)) {
+        try (PieceRecords rows = PieceRecords.open(all, new LineSource.Limits(count, count, null, false), conf)) {
             while (found.size() < count && rows.next()) {
                 found.write(rows.bytes(), 0, Math.min(rows.size(), count));
                 found.write('\n');

@@ -17,8 +17,8 @@ record ReaderFactory(
         String[] columns, LineSource.Limits limits, CollectionAccumulator<Report> reports, SerializableConfiguration conf)
         implements PartitionReaderFactory {
 
-    /** A row's mark, and what its split is combined with so that whoever has only that knows it as well (spark_jobs/reader.py). */
-    static final byte TOO_LONG = 1, BROKEN = 2, UNREADABLE = 3;
+    /** A row's mark, and what its split is combined with so that whoever has only that knows it as well (shipper/worker/marks.py). */
+    static final byte TOO_LONG = 1, BROKEN = 2, UNREADABLE = 3, END = 4;
     /** A fault of the file system, such as a connection lost, is worth as many tries of the task. */
     private static final int TRIES = 3;
 
@@ -37,6 +37,8 @@ record ReaderFactory(
         private PieceRecords records;
         private long count;
         private boolean marked;
+        /** That the piece ends here is still to be said. */
+        private boolean ends;
 
         Reader(Piece[] pieces) {
             this.pieces = pieces;
@@ -60,12 +62,18 @@ record ReaderFactory(
 
         @Override
         public boolean next() throws IOException {
+            if (ends) {
+                ends = false;
+                ended();
+                return true;
+            }
             while (records != null || at + 1 < pieces.length) {
                 try {
                     if (records == null) {
                         Piece piece = pieces[++at];
                         if (piece.format().equals("unreadable")) {
                             if (standsForFile(piece)) {
+                                ends = limits.ends();
                                 return true;
                             }
                             continue;
@@ -78,6 +86,10 @@ record ReaderFactory(
                         return true;
                     }
                     end(null);
+                    if (limits.ends()) {
+                        ended();
+                        return true;
+                    }
                 } catch (IOException | RuntimeException error) {
                     if (mayPass(error)) {
                         throw error;
@@ -155,6 +167,14 @@ record ReaderFactory(
         /** The row that says: what was read of this piece is not all of it. */
         private void broken() {
             mark(pieces[at], null, ~pieces[at].split() ^ Long.MIN_VALUE, BROKEN);
+        }
+
+        /**
+         * The row that says: this is all of the piece. That no row follows says nothing: what fails on the way here, this reader or an expression of
+         * the pipeline's, ends the stream to Python as if there were no more.
+         */
+        private void ended() {
+            mark(pieces[at], null, pieces[at].split() ^ 1L << 62, END);
         }
 
         private void end(Exception problem) {
