@@ -34,4 +34,4 @@ def test_an_airflow_without_it_has_sqlite_and_says_what_that_cannot(programs: Pa
     said: list[str] = []
     server = airflow_server.AirflowServer(tmp_path / "airflow", None, tmp_path, said.append)
     assert server._database() is None
-    assert [("no PostgreSQL is installed" in line, "REST API for backfills" in line) for line in said] == [(True, True)]
+    assert [("no PostgreSQL is installed" in line, "ask again after a 503" in line) for line in said] == [(True, True)]

@@ -84,7 +84,9 @@ class AirflowServer:
 
     def _database(self) -> str | None:
         if why := why_no_postgres():
-            self._say(f"Airflow's database is SQLite: {why}. Use the REST API for backfills; the command may find SQLite locked.")
+            self._say(
+                f"Airflow's database is SQLite: {why}. A backfill may find it locked: by the REST API, ask again after a 503."
+            )
             return None
         self._postgres = PostgresServer(self.directory / "postgres")
         self._postgres.start()
