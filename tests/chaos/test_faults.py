@@ -207,10 +207,15 @@ def test_a_topic_is_deleted_in_an_open_transaction(new_pipe: New, recreated: boo
 def test_a_hijacked_transactional_id_is_taken_back(new_pipe: New):
     pipe = new_pipe(files=(0, 8))
     ship = begun(pipe)
+    ship.signal_all(
+        signal.SIGSTOP
+    )  # else the lane takes its id back each time before the thief, who tries twice a second, has it
+    assert pipe.in_ledger() < 16_000
     thief = Producer({"bootstrap.servers": pipe.site.kafka.bootstrap, "transactional.id": pipe.lane_id()})
     thief.init_transactions(30)
     thief.begin_transaction()
     thief.produce(pipe.topic, b"stolen")
+    ship.signal_all(signal.SIGCONT)
     ship.succeeds()
     with pytest.raises(KafkaException):
         thief.commit_transaction(30)
