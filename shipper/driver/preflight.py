@@ -13,6 +13,7 @@ from shipper.driver.tuning import (
     SHORT_CHUNK_BYTES,
     SHORT_LANES,
     LinkProfile,
+    RateCap,
     Tuning,
     TuningOverrides,
     tune,
@@ -23,6 +24,7 @@ from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.writing import lane_settings
+from shipper.worker.rate import PACED_SHARE
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Preflight:
     limits: Mapping[str, int]
     """Topic → max.message.bytes."""
     rtt_seconds: float
+    rate_limit_bytes: int | None
+    """Bytes per second on the wire, of all tasks."""
 
     @property
     def transactional(self) -> bool:
@@ -87,12 +91,14 @@ def preflight(
         )
     limit = min((limits[topic] for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES)
     link = LinkProfile(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
-    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, overrides)
+    rate_limit = min((limit for limit in (delivery.rate_limit, cluster.rate_limit) if limit), default=None)
+    cap = RateCap(rate_limit, delivery.transaction_timeout_seconds * PACED_SHARE) if rate_limit else None
+    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, overrides, cap)
     # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still one request.
     batch_bytes = tuning.batch_bytes + tuning.batch_bytes // 8
     transactional = is_transactional(client, cluster, pipeline, some_topic)
     settings = lane_settings(cluster, pipeline, batch_bytes, transactional=transactional)
-    return Preflight(settings, tuning, limits, rtt_seconds)
+    return Preflight(settings, tuning, limits, rtt_seconds, rate_limit)
 
 
 def is_transactional(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str) -> bool:

@@ -115,11 +115,11 @@ class Progress:
         say(self.stalled.message)
 
     def _seconds_per_commit(self) -> float:
-        """At the rate limit, if all lanes fill their transactions side by side."""
+        """At the rate limit, where the lanes of a task take turns."""
         order = self._order
         if not order.rate_limit_bytes:
             return 0.0
-        return order.tasks * order.lanes * order.chunk_size_bytes / max(1.0, order.ratio) / order.rate_limit_bytes
+        return order.tasks * order.chunk_size_bytes / max(1.0, order.ratio) / order.rate_limit_bytes
 
     def _line(self, seconds: float) -> None:
         try:

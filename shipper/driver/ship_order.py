@@ -53,7 +53,7 @@ def ship_order(
         tasks=pipeline.tasks,
         in_order=delivery.ordering == "file",
         stall_seconds=delivery.stall_seconds,
-        rate_limit_bytes=min((limit for limit in (delivery.rate_limit, cluster.rate_limit) if limit), default=None),
+        rate_limit_bytes=ready.rate_limit_bytes,
         ratio=plan.sample_ratio,
         spark=context.engine.version,
         schema_ids=schema_ids,

@@ -29,6 +29,8 @@ _TASK_BYTES_PER_SECOND = 80_000_000
 #: Compression of a batch varies around the sample's; a batch that is too large costs a transaction.
 _RATIO_MARGIN = 0.6
 _MOST_LANES = 128
+#: Under a cap. Less would cost more round trips than it brings the records sooner.
+_LEAST_CHUNK_BYTES = 100_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,15 @@ class LinkProfile:
     """Uncompressed bytes per byte on the wire, of a sample."""
     limit_bytes: int
     """Smallest max.message.bytes of the topics."""
+
+
+@dataclass(frozen=True)
+class RateCap:
+    """`rate_limit`: how much may be sent, and how long a transaction may wait for it while it is open."""
+
+    bytes_per_second: int
+    """On the wire, of all tasks."""
+    most_seconds: float
 
 
 @dataclass(frozen=True)
@@ -67,13 +78,27 @@ class Tuning:
         return self.lanes * self.batch_bytes
 
 
-def tune(link: LinkProfile, tasks: int, memory_bytes: int, overrides: TuningOverrides = TuningOverrides()) -> Tuning:
-    """Sizes for each of ``tasks`` tasks so that the link is full. ``memory_bytes``: most bytes of chunks under way in a task."""
+def tune(
+    link: LinkProfile,
+    tasks: int,
+    memory_bytes: int,
+    overrides: TuningOverrides = TuningOverrides(),
+    cap: RateCap | None = None,
+) -> Tuning:
+    """Sizes for each of ``tasks`` tasks so that the link is full, or what a cap leaves of it. ``memory_bytes``: most bytes of chunks under way in a
+    task."""
     short = link.rtt_seconds < SHORT_LINK_SECONDS
     fits = int(max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN))
     batch = overrides.batch_bytes or min(SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, overrides.chunk_bytes or fits)
     rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
+    most = memory_bytes
+    if cap is not None:
+        # The last task at work has all of the cap, but none may hold a transaction open for longer than its share of it takes.
+        rate = min(rate, cap.bytes_per_second * link.ratio)
+        most = max(_LEAST_CHUNK_BYTES, int(cap.bytes_per_second * link.ratio / tasks * cap.most_seconds))
+        batch = overrides.batch_bytes or min(batch, most)
     chunk = overrides.chunk_bytes or max(batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch)
+    chunk = overrides.chunk_bytes or max(batch, min(chunk, most))
     lanes = overrides.lanes or max(1, min(_lanes(link, rate, batch, chunk), memory_bytes // chunk))
     if not overrides.chunk_bytes and lanes * chunk > memory_bytes:
         chunk = max(batch, memory_bytes // lanes)

@@ -32,7 +32,7 @@ from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.worker.payload import Chunk
-from shipper.worker.rate import NoLimit, RateLimit
+from shipper.worker.rate import PACED_SHARE, NoLimit, RateLimit
 from shipper.worker.receipt import LaneWork
 
 log = logging.getLogger("shipper.lane")
@@ -199,6 +199,13 @@ class Lane(threading.Thread):
     def _commit_until(self) -> float:
         return min(self._deadline, self._pool.give_up_at)
 
+    def _wait_until(self, at: float) -> None:
+        """For a cap on the rate. It does not count as time that was tried. Ends when the lane is to stop."""
+        began = time.monotonic()
+        while (left := min(at, self._pool.stop_at) - time.monotonic()) > 0:
+            time.sleep(min(left, 0.5))
+        self._deadline += time.monotonic() - began
+
     def _stop_if_asked(self) -> None:
         if time.monotonic() >= self._pool.stop_at:
             raise LaneStopped
@@ -276,13 +283,20 @@ class Lane(threading.Thread):
         the broker spin, and what is flushed soon is still in the processor's cache (measured: 0.83 CPU s per million lines
         with 0.5 MB at a time, 1.2 with 8 MB). The ledger records come last, when the records are there: with the first batch they
         would save two round trips, but a transaction that is ended by mistake (docs/adr/0006) would then leave a ledger that
-        promises what was never sent."""
+        promises what was never sent.
+
+        What a cap on the rate has it wait for, it waits for before the transaction begins, but for a part of the transaction's timeout: an open
+        transaction that waits for the other lanes' turns, too, would be ended by the broker and sent again, for ever."""
         self.state = LaneState.SENDING
         self._writes_ledger = False
+        rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
+        pace, sent = self._options.rate.book(sum(size for _, size in rounds)), 0
+        self._wait_until(pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE))
         producer = self._transactions.begin(self._until)
         self._count_openings()
-        for batch in self._batches(chunks):
-            self._options.rate.wait_for(sum(part.bytes for part in batch), self._until)
+        for batch, size in rounds:
+            self._wait_until(pace.after(sent))
+            sent += size
             with producer.faults():
                 for part in batch:
                     self.work.buffer_wait_seconds += producer.write(part.chunk, part.first, part.end, self._until)

@@ -36,7 +36,8 @@ class Ledger:
 
     def options(self, deadline_seconds: float = 60, **changes: object) -> LaneOptions:
         guarantee = changes.pop("transactional", True)
-        settings = LaneSettings(connection(self.cluster), changes.pop("batch", 100_000), "zstd", 30_000, guarantee)  # type: ignore[arg-type]
+        batch, timeout_ms = changes.pop("batch", 100_000), changes.pop("transaction_timeout_ms", 30_000)
+        settings = LaneSettings(connection(self.cluster), batch, "zstd", timeout_ms, guarantee)  # type: ignore[arg-type]
         return LaneOptions(settings, LEDGER, 0, deadline_seconds, **changes)  # type: ignore[arg-type]
 
     def values(self, topic: str, partitions: int = 1) -> list[bytes]:

@@ -329,6 +329,20 @@ def test_a_rate_limit_holds_over_all_lanes(ledger: Ledger) -> None:
     assert rate < 400_000 * 1.1
 
 
+def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_turn(ledger: Ledger) -> None:
+    """Side by side, four transactions of 6 s each are open for 25 s: longer than the broker lets them, so that they were sent again, for
+    ever. In turns each is open for a quarter of its timeout at most."""
+    ledger.create(turns=4)
+    options = ledger.options(batch=50_000, rate=RateLimit(lambda: 80_000), transaction_timeout_ms=10_000)
+    with Pool(options, [f"turns.{n}" for n in range(4)], ledger.keys) as pool:
+        pool.open(["turns"])
+        for n in range(4):
+            pool.submit([chunk("turns", f"t{n}", records=5000, size=100)])
+        pool.drain()
+        assert pool.reopened == 0
+    assert len(ledger.values("turns", 4)) == 20_000
+
+
 def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:
     ledger.create(clean=1)
     ledger.keys()  # whose consumer stays

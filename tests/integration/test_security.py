@@ -249,3 +249,5 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     again = world.shipper("run", world.name, "--window", "2026-11-01/2026-11-02")
     assert again.returncode == 0, again.stderr[-3000:]
     assert world.there(secured) == lines_of(content), "nothing lost, nothing twice"
+    results = [ShipResult.model_validate_json(each.read_text()) for each in world.root.glob("runs/**/ship.far.json")]
+    assert [each.lane_reopened for each in results if not each.error] == [0], "under a cap, too, nothing is sent twice"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_LANES, LinkProfile, TuningOverrides, tune
+from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_LANES, LinkProfile, RateCap, TuningOverrides, tune
 
 _links = st.builds(
     LinkProfile,
@@ -31,6 +31,19 @@ def test_in_flight_covers_bandwidth_times_round_trip(rtt_seconds: float, ratio: 
     found = tune(link, tasks, 1_000_000_000)
     rate = min(20e6 * ratio, tasks * 80e6)
     assert tasks * found.in_flight_bytes >= min(rate, 1e9) * rtt_seconds
+
+
+@given(_links, st.integers(1, 32), st.integers(1, 10**9), st.floats(2, 200))
+def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
+    link: LinkProfile, tasks: int, bytes_per_second: int, most_seconds: float
+) -> None:
+    found = tune(link, tasks, 192_000_000, cap=RateCap(bytes_per_second, most_seconds))
+    free = tune(link, tasks, 192_000_000)
+    assert found.chunk_bytes <= max(100_000, bytes_per_second * link.ratio / tasks * most_seconds)
+    assert found.batch_bytes <= min(free.batch_bytes, found.chunk_bytes)
+    rate = min(bytes_per_second * link.ratio, link.bandwidth_bytes_per_second * link.ratio / tasks, 80e6)
+    no_more = found.lanes == 128 or (found.lanes + 1) * found.chunk_bytes > 192_000_000
+    assert no_more or found.in_flight_bytes >= rate * link.rtt_seconds
 
 
 def test_what_is_set_by_hand_stays() -> None:

@@ -89,7 +89,7 @@ def test_commits_are_progress_though_nothing_is_read_and_other_pipelines_commits
 
 
 def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait() -> None:
-    """Two tasks of two lanes with 1,000 bytes each at 1 kB/s: 4 s until they commit."""
+    """Two tasks with 1,000 bytes in a transaction at 1 kB/s: 2 s until their lanes, that take turns, commit once more."""
     job = Job(order(0.2, rate=1000))
     with job.progress:
         assert not job.stopped.wait(3)

@@ -37,7 +37,7 @@ def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config: Path) ->
     (config / "clusters" / "local.yaml").write_text(LOCAL + "properties: {sasl.password: hunter2}\n")
     cluster = load_cluster(config, "local")
     settings = LaneSettings(connection(cluster), 1000, "none", 10_000)
-    ready = Preflight(settings, Tuning(1, 1000, 1000, "why"), {}, 0.1)
+    ready = Preflight(settings, Tuning(1, 1000, 1000, "why"), {}, 0.1, None)
     order = ShipOrder(
         "p", "local", "r", "w", "d", 1, 0, "_shipper.p", settings, {}, 1, 1000, 1000, 1.0, topics=(), splits={},
     )  # fmt: skip
