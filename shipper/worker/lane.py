@@ -20,6 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
@@ -32,7 +33,7 @@ from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.worker.payload import Chunk
-from shipper.worker.rate import PACED_SHARE, NoLimit, RateLimit
+from shipper.worker.rate import PACED_SHARE, NoLimit, RateLimit, wait_until
 from shipper.worker.receipt import LaneWork
 
 log = logging.getLogger("shipper.lane")
@@ -200,10 +201,14 @@ class Lane(threading.Thread):
         return min(self._deadline, self._pool.give_up_at)
 
     def _wait_until(self, at: float) -> None:
-        """For a cap on the rate. It does not count as time that was tried. Ends when the lane is to stop."""
+        """Or until the lane is to stop."""
+        wait_until(lambda: min(at, self._pool.stop_at))
+
+    @contextmanager
+    def _untimed(self) -> Iterator[None]:
+        """What is waited for a cap on the rate does not count as time that was tried."""
         began = time.monotonic()
-        while (left := min(at, self._pool.stop_at) - time.monotonic()) > 0:
-            time.sleep(min(left, 0.5))
+        yield
         self._deadline += time.monotonic() - began
 
     def _stop_if_asked(self) -> None:
@@ -290,12 +295,14 @@ class Lane(threading.Thread):
         self.state = LaneState.SENDING
         self._writes_ledger = False
         rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
-        pace, sent = self._options.rate.book(sum(size for _, size in rounds)), 0
-        self._wait_until(pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE))
+        with self._untimed():
+            pace, sent = self._options.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at), 0
+            self._wait_until(pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE))
         producer = self._transactions.begin(self._until)
         self._count_openings()
         for batch, size in rounds:
-            self._wait_until(pace.after(sent))
+            with self._untimed():
+                self._wait_until(pace.after(sent))
             sent += size
             with producer.faults():
                 for part in batch:

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from shipper.worker.rate import NoLimit, Pace, RateLimit
 
 
+def never() -> float:
+    return math.inf
+
+
 def test_transactions_take_turns_and_are_sent_evenly() -> None:
     limit = RateLimit(lambda: 1000.0)
-    first, second = limit.book(10_000), limit.book(5_000)
-    assert second.begins == first.begins + 10.0
-    assert [first.after(sent) - first.begins for sent in (0, 2_500, 10_000)] == [0.0, 2.5, 10.0]
-    assert second.seconds == 5.0
+    first, second = limit.turn(500, never), limit.turn(10_000, never)
+    assert second.begins == first.begins + 0.5 <= time.monotonic()
+    assert [second.after(sent) - second.begins for sent in (0, 2_500, 10_000)] == [0.0, 2.5, 10.0]
+
+
+def test_a_turn_has_the_rate_of_when_it_comes() -> None:
+    rates = iter([1000.0, 2000.0])
+    limit = RateLimit(lambda: next(rates))
+    assert [limit.turn(500, never).seconds for _ in range(2)] == [0.5, 0.25]
+
+
+def test_who_is_to_stop_waits_no_longer_for_its_turn() -> None:
+    limit = RateLimit(lambda: 1.0)
+    limit.turn(1_000_000, never)
+    stop_at = time.monotonic() + 0.5
+    with ThreadPoolExecutor() as lanes:
+        paces = list(lanes.map(lambda _: limit.turn(1, lambda: stop_at), range(3)))
+    assert len(paces) == 3
 
 
 def test_a_transaction_that_would_be_open_for_too_long_begins_later() -> None:
@@ -27,13 +47,13 @@ def test_a_transaction_that_would_be_open_for_too_long_begins_later() -> None:
 
 def test_a_pause_is_not_made_up_for_by_a_burst() -> None:
     limit = RateLimit(lambda: 1000.0)
-    limit.book(1)
+    limit.turn(1, never)
     time.sleep(0.5)
-    assert limit.book(1000).begins >= time.monotonic() - 0.2
+    assert limit.turn(1000, never).begins >= time.monotonic() - 0.2
 
 
 @pytest.mark.parametrize("size", [0, 1000])
 def test_without_a_cap_everything_may_go_at_once(size: int) -> None:
-    pace = NoLimit().book(size)
+    pace = NoLimit().turn(size, never)
     assert pace.begin_at(0.0) < time.monotonic()
     assert pace.after(size) < time.monotonic()
