@@ -180,6 +180,7 @@ def replay(
     found = Replayed()
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as found.generation:
         paths = {repaired.place.file for repaired in wanted}
+        ledger.barrier(CHUNKS)
         known = in_quarantine(ledger.records(paths, wait_seconds=settings.transaction_timeout_ms / 1000 + 15))
         chunks = _chunks(known, cluster.name, wanted)
         left = []

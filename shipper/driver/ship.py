@@ -40,7 +40,7 @@ from shipper.ledger.codec import encode_chunk, encode_void
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, Void
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Void
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, as_gated
@@ -360,6 +360,7 @@ class ClusterShip:
         named = _some([f"{topic} ({count:,} records)" for topic, count in unsent.items()])
         say(f"{self._cluster.name}: another pass for {named}")
         self._result.notes.append(f"Another pass over the files was needed for parked records of {named}.")
+        self._ledger.barrier(CHUNKS)
         taken = self._read_on(taken, self._preflight.settings.transaction_timeout_ms / 1000)
         return self._scan(self._pending(taken), taken)
 

@@ -86,18 +86,25 @@ class ClusterClient(ClusterAdmin):
         for error in filter(None, (future.exception() for future in begun)):
             log.info("not connected yet: %s", error)
 
-    def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> list[LogRecord]:
+    def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0) -> list[LogRecord]:
         """Committed records from ``start`` on; see :meth:`batches`."""
-        return list(itertools.chain.from_iterable(self.batches(topic, partition, start, wait_seconds=wait_seconds)))
+        return list(
+            itertools.chain.from_iterable(self.batches(topic, partition, start, wait_seconds=wait_seconds, least_end=least_end))
+        )
 
-    def batches(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Generator[list[LogRecord]]:
+    def batches(
+        self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0
+    ) -> Generator[list[LogRecord]]:
         """Committed records from ``start`` on, some thousands at a time. The last-read position is not kept anywhere.
 
         With ``wait_seconds`` it reads up to the READ_UNCOMMITTED end offset as of now, waiting for open transactions in
         front of it, and raises OutcomeUnknown if nothing more could be read for so long. With None it takes what is
         readable at once, which is what a plan wants.
+
+        What a leader answers that was replaced and does not know yet is old, its end too. ``least_end``: the end is no less than that, as
+        whoever wrote a record there knows. It holds with ``wait_seconds``.
         """
-        for messages in self._messages(topic, partition, start, wait_seconds=wait_seconds):
+        for messages in self._messages(topic, partition, start, wait_seconds=wait_seconds, least_end=least_end):
             yield [LogRecord(_offset(m), m.timestamp()[1], m.key() or b"", m.value()) for m in messages]
 
     def headed(self, topic: str) -> Iterator[list[HeadedRecord]]:
@@ -108,14 +115,16 @@ class ClusterClient(ClusterAdmin):
             for messages in self._messages(topic, partition, start, wait_seconds=None):
                 yield [HeadedRecord(partition, _offset(m), m.timestamp()[1], m.key(), m.value(), _headers(m)) for m in messages]
 
-    def _messages(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Iterator[list[Message]]:
+    def _messages(
+        self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0
+    ) -> Iterator[list[Message]]:
         reader = self._reader(topic, partition)
         patience = self._timeout if wait_seconds is None else wait_seconds
         with reader.lock:
             reader.consumer.consume(_MOST_MESSAGES, 0)  # what happened to its connection since the last read
             reader.consumer.assign([TopicPartition(topic, partition, start)])
             try:
-                yield from self._drain(reader.consumer, topic, partition, patience, stop_at_lso=wait_seconds is None)
+                yield from self._drain(reader.consumer, topic, partition, patience, least_end, stop_at_lso=wait_seconds is None)
             finally:
                 reader.consumer.unassign()
 
@@ -126,9 +135,10 @@ class ClusterClient(ClusterAdmin):
             return self._readers[topic, partition]
 
     def _drain(
-        self, consumer: Consumer, topic: str, partition: int, patience: float, *, stop_at_lso: bool
+        self, consumer: Consumer, topic: str, partition: int, patience: float, least_end: int, *, stop_at_lso: bool
     ) -> Iterator[list[Message]]:
-        """The first answer is one to a question asked now, so its high watermark lies behind all that was acknowledged before."""
+        """The first answer is one to a question asked now, so its high watermark lies behind all that was acknowledged before, if who answers is
+        the leader still."""
         name, where = f"{topic}-{partition}", TopicPartition(topic, partition)
         position, target = -1, -1
         deadline = time.monotonic() + self._timeout
@@ -146,7 +156,7 @@ class ClusterClient(ClusterAdmin):
                 else:
                     raise ClusterError(f"cluster {self._name}: cannot read {name}: {error.str()}")
             if target < 0 <= position:
-                target = int(consumer.get_watermark_offsets(where, cached=True)[1])
+                target = max(least_end, int(consumer.get_watermark_offsets(where, cached=True)[1]))
                 deadline = time.monotonic() + patience
             if entries:
                 yield entries
@@ -161,7 +171,8 @@ class ClusterClient(ClusterAdmin):
             if time.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
                     f"cluster {self._name}: {name} could be read up to offset {position} of {target} only: a transaction is "
-                    "still open in front of it. It ends at its timeout at the latest; run again then."
+                    "still open in front of it, which ends at its timeout at the latest, or a broker answers "
+                    "that does not lead it any more. Run again then."
                 )
 
     @staticmethod

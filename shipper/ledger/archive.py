@@ -22,7 +22,7 @@ from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import Archive, ChunkValue, QuarantineReplay
+from shipper.ledger.records import CHUNKS, Archive, ChunkValue, QuarantineReplay
 from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, write_as_lane
@@ -54,6 +54,7 @@ def archive(
     """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError, Superseded, OSError."""
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
+        ledger.barrier(CHUNKS)
         read = ledger.records(wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
         chosen = old_chunks(pipeline.name, read, before)
         left = sum(1 for _ in _live_chunks(pipeline.name, read)) - len(chosen)

@@ -37,6 +37,9 @@ _REPLICAS = 3
 SETTINGS = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
 
+#: A tombstone whose key is none of a ledger's says nothing to any version, and compaction takes it away.
+_BARRIER = EncodedRecord(b"barrier", None)
+
 _NOT_NAMED = "the ledger does not name it: it is from before ledgers did, its writer was stopped, or somebody else wrote it"
 
 
@@ -54,12 +57,15 @@ class LedgerLog:
         self.topic = cluster.ledger_topic(pipeline)
         self._facts: dict[str, TopicFacts] = {}
         self._lock = threading.Lock()
+        self._ends_lock = threading.Lock()
         self._looked_for_snapshot = False
         self._snapshot: Manifest | None = None
         self._snapshot_sha256 = ""
         self._control: Control | None = None
         self._control_from = control_from
         self._control_end = 0
+        self._least_ends = dict.fromkeys(range(PARTITIONS), 0)
+        """Partition → where it ends at least, by what was written to it."""
         self._seen: int | None = None
         """Records that were read from the topic so far, by their offsets; None: nobody has read it."""
         self._without: frozenset[PartitionOffset] = frozenset()
@@ -211,7 +217,8 @@ class LedgerLog:
         control_end = snapshot.control_end if snapshot else 0
         end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
-        with _begun(self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds)) as chunks:
+        least_end = self._least_ends[CHUNKS]
+        with _begun(self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds, least_end=least_end)) as chunks:
             records = self._read_control(control_end)
             if snapshot and self._folder:
                 if not self._names(records):
@@ -245,7 +252,9 @@ class LedgerLog:
             return self._find_snapshot()
 
     def _read_control(self, start: int) -> list[LogRecord]:
-        return self._present(CONTROL, self._client.read(self.topic, CONTROL, start, wait_seconds=15.0))
+        return self._present(
+            CONTROL, self._client.read(self.topic, CONTROL, start, wait_seconds=15.0, least_end=self._least_ends[CONTROL])
+        )
 
     def _present(self, partition: int, records: list[LogRecord]) -> list[LogRecord]:
         if not self._without:
@@ -382,12 +391,24 @@ class LedgerLog:
 
     def write_control(self, records: Iterable[EncodedRecord]) -> list[int]:
         """Returns the records' offsets."""
-        return self._client.append(self.topic, CONTROL, records)
+        return self._append(CONTROL, records)
+
+    def barrier(self, partition: int) -> None:
+        """Before a read that decides what is sent. A broker that was replaced as the leader, and does not know it yet (it was paused, or cut off
+        from the others), answers with what it had then; it cannot acknowledge a record. So one is written, which says nothing, and what is
+        read afterwards goes as far as that, whoever answers. Raises ClusterError."""
+        self._append(partition, [_BARRIER])
+
+    def _append(self, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
+        offsets = self._client.append(self.topic, partition, records)
+        with self._ends_lock:
+            self._least_ends[partition] = max([self._least_ends[partition], *(offset + 1 for offset in offsets)])
+        return offsets
 
     def chunks(self, start: int = 0, *, wait_seconds: float | None) -> list[LogRecord]:
         """Committed chunk records from offset ``start`` on, all of which can be decoded; see ClusterClient.read for ``wait_seconds``.
         Raises LedgerDamaged."""
-        records = self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds)
+        records = self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds, least_end=self._least_ends[CHUNKS])
         if self._seen is not None:
             self._seen += _end_of(records, start) - start
         found = []
@@ -403,7 +424,7 @@ class LedgerLog:
 
     def write_chunks(self, records: Iterable[EncodedRecord]) -> list[int]:
         """Records that stand for no data (a split without records), outside any transaction."""
-        return self._client.append(self.topic, CHUNKS, records)
+        return self._append(CHUNKS, records)
 
 
 def _end_of(records: Sequence[LogRecord], start: int) -> int:

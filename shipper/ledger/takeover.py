@@ -54,7 +54,7 @@ from shipper.ledger.control import NO_LANES, Control, LaneCounts, ToFence, cover
 from shipper.ledger.fold import Chunks
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import Generation, Void
+from shipper.ledger.records import CHUNKS, Generation, Void
 from shipper.ledger.rights import transactional_prefix
 from shipper.types import EncodedRecord, FileId
 
@@ -302,5 +302,6 @@ def take_over(
     was found before the fencing is as good as one found after it.
     """
     generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
+    ledger.barrier(CHUNKS)
     state = ledger.state(paths, wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
     return Takeover(generation, state.control, state.voids, state.chunks, state.chunks_end)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from shipper.errors import Superseded
 from shipper.ledger.codec import decode, encode_attempt
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CONTROL, Attempt, ChunkKey, ChunkValue
+from shipper.ledger.records import CHUNKS, CONTROL, Attempt, ChunkKey, ChunkValue
 from shipper.types import LogRecord
 from shipper.worker.order import ShipOrder
 
@@ -43,6 +43,7 @@ class TaskAttempt:
     def check(self) -> list[int]:
         """The task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
         order = self._order
+        self._ledger.barrier(CONTROL)
         control = self._ledger.control()
         if control.generation != order.generation:
             by = control.generations[control.generation].run_id
@@ -67,5 +68,6 @@ class TaskAttempt:
         return {record.key for record in self._records() if record.value is not None}
 
     def _records(self) -> list[LogRecord]:
+        self._ledger.barrier(CHUNKS)
         wait_seconds = self._order.settings.transaction_timeout_ms / 1000 + 15
         return self._ledger.chunks(self._order.chunks_end, wait_seconds=wait_seconds)

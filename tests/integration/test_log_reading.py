@@ -35,8 +35,8 @@ class Log:
     def write(self, *values: bytes) -> None:
         self.writer.append(self.topic, 0, [(b"key", value) for value in values])
 
-    def read(self, start: int = 0, wait_seconds: float | None = 5.0) -> list[bytes | None]:
-        return [record.value for record in self.reader.read(self.topic, 0, start, wait_seconds=wait_seconds)]
+    def read(self, start: int = 0, wait_seconds: float | None = 5.0, least_end: int = 0) -> list[bytes | None]:
+        return [record.value for record in self.reader.read(self.topic, 0, start, wait_seconds=wait_seconds, least_end=least_end)]
 
     def begin(self) -> OpenLane:
         """A transaction with one record, not committed yet."""
@@ -71,6 +71,17 @@ def test_a_read_waits_for_an_open_transaction_and_a_plan_does_not(log: Log) -> N
     threading.Timer(1.0, lane.commit).start()
     assert log.read(wait_seconds=20) == [b"before", b"in a transaction", b"behind"]
     lane.leave()
+
+
+def test_a_read_that_must_reach_a_record_does_not_end_before_it(log: Log) -> None:
+    """As if the broker that answers did not lead the partition any more: its end is one that others have passed."""
+    log.write(b"one")
+    with pytest.raises(OutcomeUnknown, match=r"up to offset 1 of 3 only.*does not lead it any more"):
+        log.read(wait_seconds=1.0, least_end=3)
+    late = threading.Timer(1.0, lambda: (log.write(b"two"), log.write(b"three")))
+    late.start()
+    assert log.read(wait_seconds=20, least_end=3) == [b"one", b"two", b"three"]
+    late.join()
 
 
 def test_what_was_aborted_is_not_read(log: Log) -> None:

@@ -66,7 +66,9 @@ def test_what_was_committed_is_known_by_its_keys_alone() -> None:
     records = [LogRecord(5, 0, b"there", b"\xff no JSON"), LogRecord(6, 0, b"taken back", None)]
     asked: list[str] = []
     order: Any = SimpleNamespace(settings=SimpleNamespace(transaction_timeout_ms=1000), chunks_end=5)
-    ledger: Any = SimpleNamespace(chunks=lambda start, wait_seconds: asked.append("read") or records)
+    ledger: Any = SimpleNamespace(
+        barrier=lambda partition: None, chunks=lambda start, wait_seconds: asked.append("read") or records
+    )
     right = SimpleNamespace(check=lambda: asked.append("right"))
     task: Any = SimpleNamespace(_right=right, _attempt=TaskAttempt(order, ledger, 0, 1))
     assert TaskLanes._settle(task) == {b"there"}

@@ -31,6 +31,7 @@ class MemoryLog:
         self._records: list[list[LogRecord]] = [[] for _ in range(self._partitions)]
         self._ends = [0] * self._partitions
         self._open_from: list[int | None] = [None] * self._partitions
+        self._old_ends: list[int | None] = [None] * self._partitions
 
     def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
         offsets = []
@@ -43,6 +44,10 @@ class MemoryLog:
     def skip(self, partition: int, offsets: int = 1) -> None:
         """Offsets without a record: commit markers, aborted transactions."""
         self._ends[partition] += offsets
+
+    def replace_leader(self, partition: int) -> None:
+        """What is written from here on is not in the answers of the broker that led the partition and is still asked."""
+        self._old_ends[partition] = self._ends[partition]
 
     def hold_transaction(self, partition: int) -> None:
         """What is written from here on cannot be read until :meth:`release`."""
@@ -70,14 +75,22 @@ class MemoryLog:
     def end_offset(self, topic: str, partition: int) -> int:
         return self._ends[partition]
 
-    def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> list[LogRecord]:
-        return [record for batch in self.batches(topic, partition, start, wait_seconds=wait_seconds) for record in batch]
+    def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0) -> list[LogRecord]:
+        return [
+            record
+            for batch in self.batches(topic, partition, start, wait_seconds=wait_seconds, least_end=least_end)
+            for record in batch
+        ]
 
-    def batches(self, topic: str, partition: int, start: int, *, wait_seconds: float | None) -> Generator[list[LogRecord]]:
-        open_from = self._open_from[partition]
+    def batches(
+        self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0
+    ) -> Generator[list[LogRecord]]:
+        open_from, old_end = self._open_from[partition], self._old_ends[partition]
+        if old_end is not None and (wait_seconds is None or least_end <= old_end):
+            open_from = min(old_end, self._ends[partition] if open_from is None else open_from)
         found = [r for r in self._records[partition] if r.offset >= start and (open_from is None or r.offset < open_from)]
         self.reads += len(found)
         for first in range(0, len(found), _BATCH_RECORDS):
             yield found[first : first + _BATCH_RECORDS]
-        if open_from is not None and wait_seconds is not None:
+        if self._open_from[partition] is not None and wait_seconds is not None:
             raise OutcomeUnknown("a transaction is still open")
