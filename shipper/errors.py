@@ -15,6 +15,7 @@
     │   ├── NoSuchPartition         a partition that a topic does not have, and `delivery.partitions` names
     │   ├── ArchiveMissing          the archived part of a ledger is not where it was put, or damaged
     │   ├── LedgerDamaged           a record in a ledger that shipper did not write, or that cannot be right
+    │   ├── LedgerOutdated          a ledger of a development version before format 1
     │   └── LedgerGone              a ledger that is not there any more, or was made anew
     ├── LeaseHeld                   another run of the same pipeline ships to the cluster right now
     ├── Superseded                  a later run took over; this one must not send another byte
@@ -113,9 +114,26 @@ class LedgerDamaged(ClusterError):
         error = cls(
             f"{ledger} has a record that is not shipper's or cannot be right, at partition:offset {where}: {why}. Nothing was sent on its "
             f"word. Find out who writes to the topic; `shipper ledger verify {pipeline}` lists all such records, and `shipper ledger "
-            f"repair {pipeline} {cluster or 'CLUSTER'} --drop {where} --reason …` takes one out of the way."
+            f"repair {pipeline} {cluster or 'CLUSTER'} --record {where}` mends one."
         )
         error.pipeline, error.partition, error.offset, error.why = pipeline, partition, offset, why
+        return error
+
+
+class LedgerOutdated(ClusterError):
+    retriable = False
+    pipeline: str
+
+    @classmethod
+    def of(cls, pipeline: str, *, cluster: str = "", topic: str = "") -> LedgerOutdated:
+        ledger = f"cluster {cluster}: topic {topic}, the ledger of {pipeline}," if cluster else f"the ledger of {pipeline}"
+        error = cls(
+            f"{ledger} was written by a development version of shipper, before ledger format 1. This version cannot read what was shipped, so "
+            "nothing was sent. Ship the open windows to their end with the version that wrote the ledger. Then name a new topic in "
+            f"`ledger.topic` of the cluster's file, and run once with --new-ledger: this version ships every file of every window that is run "
+            "from then on, so begin behind the last window that the earlier version shipped (`schedule.start`)."
+        )
+        error.pipeline = pipeline
         return error
 
 

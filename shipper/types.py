@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
 
 
 class FileId(NamedTuple):
@@ -64,3 +69,17 @@ class HeadedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[ReadHeader, ...]
+
+
+@dataclass(frozen=True)
+class Decided(Generic[T_co]):
+    """An answer of the ledger that a decision may rest on: "may I send?", "what is committed?", "what is left?".
+
+    Only :meth:`shipper.ledger.log.LedgerLog.decide` makes one (tests/unit/test_house.py), and whoever decides asks for this type. So nobody can
+    decide by a read that a deposed leader answered."""
+
+    answer: T_co
+
+    def map(self, conclude: Callable[[T_co], U]) -> Decided[U]:
+        """Return what follows from the answer, which a decision may rest on as well."""
+        return Decided(conclude(self.answer))

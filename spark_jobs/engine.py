@@ -150,9 +150,6 @@ class SparkEngine(Engine):
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
         return listing.take_sample(self._hadoop, files, self._pipeline)
 
-    def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
-        return listing.empty_files(self._hadoop, files)
-
     def source_requests(self) -> dict[str, int]:
         spark = self._session
         hadoop = self._files or (Hadoop.of(spark) if spark is not None else None)

@@ -19,7 +19,7 @@ from shipper.config.rules import PathTime, original, pattern_of_source, regex_gr
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
 from shipper.types import Header
-from shipper.worker.marks import END, MARK
+from shipper.worker.marks import END, MARK, SIZES
 from spark_jobs.avro import AvroValues, header, struct_as_json
 from spark_jobs.redact import redaction
 
@@ -41,6 +41,7 @@ LINES = StructType(
         StructField(MARK, ByteType()),
         StructField(RECORD_NUMBER, LongType()),
         StructField(SPLIT_START, LongType()),
+        StructField(SIZES, StringType()),
     ]
 )
 
@@ -62,7 +63,7 @@ def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
     if pipeline.records.key is not None:
         frame = frame.withColumn("key", F.expr(pipeline.records.key))
     topics = _first_match(pipeline, lambda route: _topic_name(route, pipeline, RESERVED))
-    given = ("split", MARK, "file_path", "file_name", PARSED, WINDOW_START, RECORD_NUMBER, SPLIT_START)
+    given = ("split", MARK, SIZES, "file_path", "file_name", PARSED, WINDOW_START, RECORD_NUMBER, SPLIT_START)
     unseen = [name for name in given if name not in (*more, *pipeline.records.named_columns)]
     return frame.withColumn(TOPIC_COLUMN, topics).drop(*unseen)
 
@@ -102,8 +103,10 @@ def records(
     if mapping.drop:
         value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
     # Of what is no line nothing goes into Spark's sum of them.
-    checksum = F.when(~F.col(sql_column(MARK)).eqNullSafe(END), F.xxhash64(value))
-    columns = [F.col("split"), value.alias("value"), checksum.alias("checksum")]
+    ends = F.col(sql_column(MARK)).eqNullSafe(END)
+    checksum = F.when(~ends, F.xxhash64(value))
+    sent = F.when(ends, F.col(sql_column(SIZES)).cast("binary")).otherwise(value)
+    columns = [F.col("split"), sent.alias("value"), checksum.alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
         columns.append((F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
     if mapping.key is not None:

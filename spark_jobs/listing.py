@@ -158,12 +158,6 @@ def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
-def empty_files(hadoop: Hadoop, files: Sequence[PlannedFile]) -> set[str]:
-    """Paths of those that unpack to nothing, or to a byte order mark."""
-    heads = _heads(hadoop, files, len(_UTF8_BOM) + 1)
-    return {file.path for file, head in zip(files, heads, strict=True) if head in (b"", _UTF8_BOM)}
-
-
 def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None) -> Iterable[bytes | _Unread]:
     """The first ``count`` bytes of each file's content (of its bytes as stored with ``format=PLAIN``, the last of these with _TAIL), all if it has
     fewer; or why not."""

@@ -16,7 +16,6 @@ from shipper.cli.open_ledger import moment_or_age, open_ledgers
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
-from shipper.ledger.fold import all_doubts
 from shipper.ledger.inventory import Inventory, entries
 from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
 from shipper.report.late import Told, overdue, windows_of
@@ -115,9 +114,9 @@ class Ledgers:
         try:
             [ledger] = open_ledgers(self._config, self._pipeline, cluster)
             read = ledger.read()
-            inventory = Inventory(doubts=all_doubts(read))
+            inventory = Inventory()
             for of_path in entries(read):
-                inventory.add(of_path, self._pipeline, ledger.split_starts)
+                inventory.add(of_path, self._pipeline)
         except ShipperError as error:
             self.problems.append(error.message)
             return None

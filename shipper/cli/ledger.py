@@ -1,11 +1,10 @@
-"""``shipper ledger show``, ``verify``, ``repair``, ``trust``, ``export`` and ``archive``."""
+"""``shipper ledger show``, ``verify``, ``repair``, ``export`` and ``archive``."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import datetime as dt
-import getpass
 import io
 import json
 import re
@@ -22,11 +21,11 @@ from shipper.cli.open_ledger import OpenLedger, moment_or_age, open_ledgers, ope
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.ledger.archive import archive as move_to_archive
-from shipper.ledger.fold import LedgerRecords, all_doubts
+from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.inventory import Entry, Inventory, LedgerFinding, Tally, absent_topics, differences, entries, findings
-from shipper.ledger.records import ChunkValue, PassedOver
-from shipper.ledger.repair import Damage, damage, vouch_for
-from shipper.ledger.repair import repair as take_out
+from shipper.ledger.records import ChunkValue
+from shipper.ledger.repair import Damage, damage
+from shipper.ledger.repair import repair as mend
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.types import PartitionOffset
@@ -64,10 +63,10 @@ def show(
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
         read = ledger.read()
-        inventory = Inventory(doubts=all_doubts(read))
+        inventory = Inventory()
         for of_path in entries(read):
             chosen = [e for e in of_path if wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)]
-            inventory.add(chosen, pipeline, ledger.split_starts)
+            inventory.add(chosen, pipeline)
         if as_json:
             documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)
         else:
@@ -91,8 +90,8 @@ def _document(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, 
         "topic": ledger.log.topic,
         "generation": control.generation,
         "run_id": latest.run_id if latest else None,
-        "leases": [{**dataclasses.asdict(lease), "renewed_at": _moment(at)} for at, lease in control.claims()],
-        "begun": dataclasses.asdict(control.begun) if control.begun else None,
+        "leases": [{**dataclasses.asdict(each.lease), "renewed_at": _moment(each.renewed_ms)} for each in control.claims()],
+        "identity": dataclasses.asdict(control.identity) if control.identity else None,
         "archive": dataclasses.asdict(archived) if archived else None,
         "snapshot": {"records": snapshot.records, "chunks_end": snapshot.chunks_end} if snapshot else None,
         "chunks_end": read.chunks_end,
@@ -127,9 +126,10 @@ def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Invento
     out.say(f"{ledger.pipeline.name} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
     latest = control.generations.get(control.generation)
     out.print(f"generation {control.generation} of run {latest.run_id}" if latest else "never shipped")
-    if control.begun:
-        out.say(f"begun by run {control.begun.run_id} at {control.begun.at} in place of {control.begun.instead_of}")
-    for renewed_ms, lease in control.claims():
+    if control.identity:
+        identity = control.identity
+        out.say(f"begun by run {identity.run_id} at {identity.at} in place of {identity.instead_of}")
+    for renewed_ms, lease, _ in control.claims():
         verb = "holds the lease" if lease.held else "waits for the lease"
         who = f"run {lease.run_id} on {lease.host} (process {lease.pid})"
         out.say(f"{who} {verb}; renewed {_moment(renewed_ms)}, lapses after {lease.seconds:g} s")
@@ -157,9 +157,9 @@ def verify(pipeline: PipelineName, cluster: ClusterName = None, config: Config =
     """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if something is wrong.
 
     Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`), chunks that overlap, counts or ends that
-    contradict each other, a file shipped under several transforms, a snapshot that differs from the topic, a topic that is gone, a ledger
-    that was made anew. A file
-    that is not finished is shown, and is not wrong: running its window again ships the rest.
+    contradict each other, a file of which other bytes were read than it has, a file shipped under several transforms, a snapshot that
+    differs from the topic, a topic that is gone, a ledger that was made anew. A file that is not finished is shown, and is not wrong:
+    running its window again ships the rest.
     """
     documents = {}
     wrong = 0
@@ -186,18 +186,14 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[LedgerFinding]]:
         ledger.check_identity()
     except LedgerGone as gone:
         found.append(LedgerFinding("wrong", "ledger", ledger.log.topic, gone.message))
-    if any(not one.passed_over for one in damaged):
-        ledger.log = ledger.log.without(one.place for one in damaged)
+    if damaged:
+        ledger.log = ledger.log.ignoring(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)
     absent: dict[LedgerFinding, None] = {}
     for of_path in entries(read):
         found += findings(of_path, ledger.split_starts)
         absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
     found += absent
-    found += [
-        LedgerFinding("wrong", "doubt", file.path, f"run {doubt.run_id} found that {doubt.why} (`shipper ledger trust`)")
-        for file, doubt in all_doubts(read).items()
-    ]
     if ledger.log.snapshot() is not None:
         found += differences(read, ledger.log.records_of_topic(wait_seconds=60))
     return read, found
@@ -205,19 +201,14 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[LedgerFinding]]:
 
 def _damage_finding(one: Damage) -> LedgerFinding:
     where = f"partition:offset {one.partition}:{one.record.offset}"
-    if one.passed_over:
-        signed = f"{one.passed_over.by} at {one.passed_over.at}: {one.passed_over.reason}"
-        return LedgerFinding("passed over", "damage", where, f"{one.why}; passed over by {signed}")
     return LedgerFinding("wrong", "damage", where, f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)")
 
 
 def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
     wrong = [finding for finding in found if finding.severity == "wrong"]
     unfinished = [finding for finding in found if finding.severity == "unfinished"]
-    passed_over = [finding for finding in found if finding.severity == "passed over"]
-    for finding in [*wrong, *unfinished, *passed_over][:_SHOWN]:
-        style = {"wrong": "red", "unfinished": "yellow"}.get(finding.severity)
-        err.say(f"{finding.severity}  {finding.where}: {finding.text}", style)
+    for finding in [*wrong, *unfinished][:_SHOWN]:
+        err.say(f"{finding.severity}  {finding.where}: {finding.text}", "red" if finding.severity == "wrong" else "yellow")
     if len(found) > _SHOWN:
         err.print(f"… and {len(found) - _SHOWN:,} more; --json lists all.")
     snapshot = "" if ledger.log.snapshot() else "; there is no snapshot to compare with"
@@ -226,65 +217,34 @@ def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
     out.say(f"{mark} {ledger.pipeline.name} on {ledger.cluster.name}: {counts}", style)
 
 
-@app.command(epilog="Example: `shipper ledger repair web_access frankfurt --drop 1:4711 --reason 'written by a test of team x'`")
+@app.command(epilog="Example: `shipper ledger repair web_access frankfurt --record 1:4711`")
 def repair(
     pipeline: PipelineName,
     cluster: OneCluster,
-    drop: Annotated[str, typer.Option("--drop", help="PARTITION:OFFSET of the damaged record, as `verify` shows it.")],
-    reason: Annotated[str, typer.Option("--reason", help="Why it is damaged, and who found out. Kept in the ledger.")],
+    record: Annotated[str, typer.Option("--record", help="PARTITION:OFFSET of the damaged record, as `verify` shows it.")],
     forget: Annotated[
         bool, typer.Option("--forget", help="Also if what the record has replaced cannot be found any more, and is lost with it.")
     ] = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Takes one damaged record of the ledger out of the way, for good; who, when and why stays in the ledger.
+    """Mends one damaged record of the ledger: writes behind it what its key said before, or a tombstone.
 
-    What the record's key said before is written once more behind it. Only records that `verify` calls damaged can be passed over. Needs the
-    lease: no ship may be under way.
+    Only records that `verify` calls damaged can be mended. Needs the lease: no ship may be under way.
     """
-    found = re.fullmatch(r"(\d{1,9}):(\d{1,19})", drop, re.ASCII)
+    found = re.fullmatch(r"(\d{1,9}):(\d{1,19})", record, re.ASCII)
     if found is None:
         raise UsageError(
-            f"--drop {drop}: write PARTITION:OFFSET, for example 1:4711, as `shipper ledger verify {pipeline}` shows it"
+            f"--record {record}: write PARTITION:OFFSET, for example 1:4711, as `shipper ledger verify {pipeline}` shows it"
         )
-    if not reason.strip():
-        raise UsageError("--reason is empty: say why the record is damaged; it is kept in the ledger")
     ledger = open_to_change(config, pipeline, cluster)
-    signed = PassedOver(
-        getpass.getuser(), f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", reason.strip()[:1000], f"repair-{new_run_id()}"
-    )
-
     place = PartitionOffset(int(found[1]), int(found[2]))
-    done = take_out(ledger.log, ledger.cluster, ledger.pipeline, place, signed, forget=forget, say=err.say)
+    run_id = f"repair-{new_run_id()}"
+    done = mend(ledger.log, ledger.cluster, ledger.pipeline, place, run_id, forget=forget, say=err.say)
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
-        out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is passed over; behind it: {done.behind}")
-
-
-@app.command(
-    epilog="Example: `shipper ledger trust web_access frankfurt s3a://logs/a.log --reason 'compared with the topic by hand'`"
-)
-def trust(
-    pipeline: PipelineName,
-    cluster: OneCluster,
-    file: Annotated[str, typer.Argument(help="Path of the file, as the error and `verify` name it.")],
-    reason: Annotated[str, typer.Option("--reason", help="How you know that all of it is there, once. Kept in the ledger.")],
-    config: Config = Path("config"),
-) -> None:
-    """Vouches for a file of which a ship has read other bytes than it has, after somebody has compared it with the topic.
-
-    Until then it counts as not shipped, and its window fails. The other way out is `shipper run … --reship`. Needs the lease: no ship may be under
-    way.
-    """
-    if not reason.strip():
-        raise UsageError("--reason is empty: say how you know that all of the file is there; it is kept in the ledger")
-    ledger = open_to_change(config, pipeline, cluster)
-    signed = f"{getpass.getuser()} at {dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}: {reason.strip()[:1000]}"
-
-    doubt = vouch_for(ledger.log, ledger.pipeline, file, signed, f"trust-{new_run_id()}", err.say)
-    out.say(f"{file} counts as it was shipped by run {doubt.run_id}")
+        out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is mended; behind it: {done.behind}")
 
 
 @app.command(
@@ -299,7 +259,7 @@ def export(
     config: Config = Path("config"),
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
-    """Writes every chunk that the ledger holds, archived and void ones included, one line each."""
+    """Writes every chunk that the ledger holds, archived and invalidated ones included, one line each."""
     if as_json and format == "csv":
         raise UsageError("--json and --format csv contradict each other; leave one out")
     ledger = open_one(config, pipeline, cluster)
@@ -336,7 +296,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "first": entry.key.first,
         "topic": entry.key.topic,
         **dataclasses.asdict(value),
-        "void": entry.void,
+        "invalidated": entry.invalidated,
         "archived": entry.archived,
         "offset": entry.offset,
         "written_at": _moment(entry.timestamp_ms),
@@ -346,7 +306,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 _COLUMNS = (
     *("path", "size_bytes", "modified_ms", "split", "first", "topic"),
     *(field.name for field in dataclasses.fields(ChunkValue)),
-    *("void", "archived", "offset", "written_at"),
+    *("invalidated", "archived", "offset", "written_at"),
 )
 
 

@@ -15,8 +15,9 @@ from shipper.errors import ClusterError, UsageError, WindowError
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.identity import LedgerIdentity
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import AskFiles, LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
+from shipper.ledger.writing import patience_of
 from shipper.types import FileId
 from shipper.windows.window import parse_moment
 
@@ -32,7 +33,7 @@ class OpenLedger:
     log: LedgerLog
 
     def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
-        return self.log.records(wait_seconds=wait_seconds)
+        return self.log.look(AskFiles(), wait_seconds)
 
     def check_identity(self) -> None:
         """Raises LedgerGone if this is not the ledger that the pipeline has shipped with: it knows nothing of what was done before it."""
@@ -52,7 +53,7 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
         cluster = load_cluster(config, chosen)
         client = ClusterClient(cluster)
         folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), name, chosen)
-        log = LedgerLog(client, cluster, name, folder)
+        log = LedgerLog(client, cluster, name, folder, patience=patience_of(pipeline))
         log.lies_at(None, pipeline.source.formerly)
         if not log.exists():
             raise ClusterError(

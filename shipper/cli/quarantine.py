@@ -22,7 +22,7 @@ from shipper.driver.replay import InQuarantine, KeptValues, RecordPosition, Repa
 from shipper.driver.replay import replay as send_repaired
 from shipper.errors import UsageError
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
-from shipper.ledger.records import QuarantineReplay
+from shipper.ledger.records import ChunkValue
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.types import HeadedRecord
@@ -188,7 +188,7 @@ def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
 
 
 def _as_shown(
-    ledger: OpenLedger, place: RecordPosition, record: HeadedRecord, headers: QuarantineHeaders, replay: QuarantineReplay | None
+    ledger: OpenLedger, place: RecordPosition, record: HeadedRecord, headers: QuarantineHeaders, replay: ChunkValue | None
 ) -> Shown:
     keep = ledger.pipeline.quarantine.keep_bytes if ledger.pipeline.quarantine else 0
     return Shown(

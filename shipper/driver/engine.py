@@ -130,9 +130,6 @@ class Engine(Protocol):
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
         """Looks at the beginning of a few files."""
 
-    def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
-        """Paths of those that unpack to nothing, or to a byte order mark."""
-
     def source_requests(self) -> Mapping[str, int]:
         """How often an object store was asked since the last call, by kind (`LIST`, `HEAD`, `GET`), as far as this process's Java knows; empty for
         other file systems. Never raises."""

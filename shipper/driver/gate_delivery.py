@@ -11,10 +11,8 @@ from shipper.driver.gate import close_if_needed
 from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
 from shipper.driver.pieces import etags_of, file_id
 from shipper.errors import ShipperError
-from shipper.ledger.codec import decode
 from shipper.ledger.inventory import LedgerFigures, figures
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue, QuarantineReplay, ReplayKey
+from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, LedgerLog
 from shipper.report.gaps import coverage
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, GateResult, ShipResult, as_gated
@@ -36,7 +34,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     log.lies_at(planned.source_root, pipeline.source.formerly)
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
-        state = log.state([file.path for file in files], wait_seconds=_LEDGER_WAIT_SECONDS)
+        state = log.look(AskState([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
     # What is left alone since it was overwritten is not what the ledger knows by its name, size and time.
     others = state.chunks.overwritten(etags_of(files))
     ledger = figures(state.chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generation)
@@ -86,19 +84,12 @@ def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | 
         return "other producers write to these topics (`shared: true`)"
     if shipped.guarantee == "at_least_once":
         return "records may be there twice (at least once)"
-    control = log.control()
+    control = log.look(CONTROL_NOW)
     if control.generation > shipped.generation and (control.claims() or _sent_later(shipped, log)):
         return "a later run of the pipeline has shipped, or ships, to them"
     return None
 
 
 def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
-    for record in log.chunks(shipped.chunks_end, wait_seconds=None):
-        match decode(log.pipeline, record):
-            case (ChunkKey(topic=topic), ChunkValue() as value) if (
-                topic and value.generation > shipped.generation and value.records
-            ):
-                return True
-            case (ReplayKey(), QuarantineReplay() as replay) if replay.generation > shipped.generation:
-                return True
-    return False
+    later = log.look(AskCommitted(shipped.chunks_end))
+    return any(each.key.topic and each.value.records and each.value.generation > shipped.generation for each in later)

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from shipper.config.pipeline import SMALLEST_SPLIT_BYTES
-from shipper.driver.files import split_starts
 from shipper.errors import DigestChanged, SourceError
-from shipper.ledger.fold import Chunks, SplitState, complete_as_cut
+from shipper.ledger.fold import Chunks, SplitState, standing_as_cut, standing_of
 from shipper.types import FileId, SplitId
 
 #: Why a file cannot be shipped, in the order in which it is told.
-_Obstacle = Literal["in doubt", "changed", "other Spark", "replaced"]
+_Obstacle = Literal["misread", "changed", "other Spark", "replaced"]
 
 
 @dataclass
@@ -31,7 +29,7 @@ class Pending:
     skipped: list[FileId] = field(default_factory=list)
     """Replaced after they were shipped, and left alone since the pipeline says `on_replaced: skip`."""
     void: list[FileId] = field(default_factory=list)
-    """Identities whose chunks must be declared void before shipping: what `reship` ships anew, and what was replaced."""
+    """Identities whose chunks must be invalidated before shipping: what `reship` ships anew, and what was replaced."""
     refused: dict[FileId, str] = field(default_factory=dict)
     """Of the late files, those that cannot be shipped, and why. The window's own raise."""
     records_there: dict[FileId, int] = field(default_factory=dict)
@@ -65,7 +63,7 @@ def pending(
     spark: str | None = None,
     etags: Mapping[FileId, str] = MappingProxyType({}),
 ) -> Pending:
-    """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has declared void before, in
+    """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has invalidated before, in
     an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window. ``etags``: as they
     were listed, of an object store.
 
@@ -86,17 +84,19 @@ def pending(
         states = [chunks.splits.get(SplitId(file, start)) for start in starts]
         known = chunks.files_of_path.get(file.path, set())
         others = known if file in overwritten else known - {file}
+        standing = standing_of(file, states, len(starts))
         if reship and file not in reshipped:
             found.ship_anew(file, known)
-        elif chunks.doubts.get(file):
-            stop(file, "in doubt")
         elif file in known - overwritten and chunks.digests[file] - {digest}:
             there = [chunks.splits[split] for split in cut_then[file]]
-            if _complete_as_cut(file, there):
-                found.older.append(file)
-                found.note_complete(file, there)
-            else:
-                stop(file, "changed")
+            match standing_as_cut(file, there):
+                case "complete":
+                    found.older.append(file)
+                    found.note_complete(file, there)
+                case "misread":
+                    stop(file, "misread")
+                case "partial":
+                    stop(file, "changed")
         elif others and file not in known - overwritten:
             if on_replaced == "skip":
                 found.skipped.append(file)
@@ -104,8 +104,10 @@ def pending(
                 found.ship_anew(file, others)
             else:
                 stop(file, "replaced")
-        elif all(state is not None and state.complete for state in states):
+        elif standing == "complete":
             found.note_complete(file, states)
+        elif standing == "misread":
+            stop(file, "misread")
         elif file in known and spark and chunks.sparks.get(file, {spark}) != {spark}:
             stop(file, "other Spark")
         else:
@@ -117,9 +119,8 @@ def pending(
 def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
     """Of a late file."""
     match obstacle:
-        case "in doubt":
-            doubt = chunks.doubts[file]
-            return f"what run {doubt.run_id} shipped of it is in doubt: {doubt.why}"
+        case "misread":
+            return f"{misread(file, chunks)}. Compare the file with its topic, and ship it anew with --reship"
         case "changed":
             return "it was shipped in part under another transform, and cannot be finished under this one"
         case "other Spark":
@@ -130,12 +131,11 @@ def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
 
 def _raise_first(own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spark: str | None) -> None:
     """``own``: the window's own files that cannot be shipped. Raises DigestChanged, SourceError."""
-    if doubted := own.get("in doubt"):
-        doubt = chunks.doubts[doubted[0]]
+    if wrong := own.get("misread"):
         raise SourceError(
-            f"{_some(doubted)} shipped in doubt: run {doubt.run_id} found that {doubt.why}. Nothing was sent. Compare the file with the topic. Is "
-            "something missing or wrong, ship it whole again with --reship (readers then see it twice); is all of it there, say so with "
-            "`shipper ledger trust`."
+            f"{_some(wrong)} shipped, but not as they lie in the source: {misread(wrong[0], chunks)}. Lines of the file "
+            "may be missing in its topic, or wrong. Compare the file with the topic, report this as a bug of shipper, and ship the file anew with "
+            "--reship: consumers then see its records twice."
         )
     if changed := own.get("changed"):
         raise DigestChanged(
@@ -166,10 +166,10 @@ def shipped_under_another(count: int) -> str:
     )
 
 
-def _complete_as_cut(file: FileId, states: Sequence[SplitState]) -> bool:
-    """A ledger of before ChunkValue.splits does not say into how many a larger file was cut, and then nobody knows."""
-    smallest = split_starts(file.path, file.size_bytes, SMALLEST_SPLIT_BYTES)
-    return complete_as_cut(states, 1 if len(smallest) == 1 else None)
+def misread(file: FileId, chunks: Chunks) -> str:
+    """Return how the bytes that the ledger accounts for differ from the file's, in words."""
+    read = sum(state.read or 0 for split, state in chunks.splits.items() if split.file == file)
+    return f"run {chunks.run_of(file)} read {read:,} bytes of it, and its size is {file.size_bytes:,}"
 
 
 def _some(files: Sequence[FileId]) -> str:

@@ -22,9 +22,9 @@ from shipper.driver.schemas import schema_problem
 from shipper.driver.unreadable import cannot_be_read
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
-from shipper.ledger.fold import Chunks, LedgerState
+from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import AskState, LedgerLog
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, ReplayOf
 from shipper.terminal import say
 from shipper.types import FileId
@@ -268,25 +268,25 @@ class AskedCluster:
         there = ledger.exists_by(known)
         late = self._back.for_cluster(self.name) if self._back else []
         splits_of = context.splits_of(self._plan.files) | {file: context.split_starts(file) for file in late}
-        chunks, voids = Chunks(pipeline.name), {}
+        chunks, invalidated = Chunks(pipeline.name), dict[FileId, Invalidated]()
         with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             identified = meanwhile.submit(LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there)
             try:
-                state = ledger.state([file.path for file in splits_of], wait_seconds=None) if there else None
+                state = ledger.look(AskState([file.path for file in splits_of])) if there else None
             finally:
                 identified.result()  # of a ledger that is not the one that it was, nothing else need be said
         self._found.warnings += ledger.weaknesses()
         if state is not None:
             self._found.warnings += moved(state, self._plan)
-            self._found.to_fence = state.control.to_fence(self.name)
-            chunks, voids = state.chunks, state.voids
+            self._found.to_fence = state.control.to_fence()
+            chunks, invalidated = state.chunks, state.invalidated
         return pending(
             splits_of,
             chunks,
             digest=self._found.transform_digest,
             reship=context.reship,
             on_replaced=pipeline.source.on_replaced,
-            reshipped=self._plan.reshipped(voids),
+            reshipped=self._plan.reshipped(invalidated),
             late=set(late),
             spark=self._context.engine.version,
             etags=etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back},

@@ -11,9 +11,7 @@ from types import TracebackType
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.errors import DeliveryError, ShipperError
-from shipper.ledger.codec import decode
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.log import AskCommitted, LedgerLog
 from shipper.report.progress import ShipProgress
 from shipper.terminal import say
 from shipper.worker.order import ShipOrder
@@ -162,16 +160,13 @@ class Progress:
         )
 
     def _read(self) -> None:
-        entries = self._ledger.chunks(self._offset, wait_seconds=None)
-        for entry in entries:
-            match decode(self._order.pipeline, entry):
-                case (ChunkKey() as key, ChunkValue() as value):
-                    self._moved_at = time.monotonic()
-                    self._records += value.records if key.topic else 0
-                    self._bytes += value.bytes
-                    self._wire_bytes += value.wire_bytes or 0
-                    self._parked = tuple(value.parked or ())
-                    if value.end:
-                        self._ended.add(key.split)
-        if entries:
-            self._offset = entries[-1].offset + 1
+        for chunk in self._ledger.look(AskCommitted(self._offset)):
+            key, value = chunk.key, chunk.value
+            self._moved_at = time.monotonic()
+            self._records += value.records if key.topic else 0
+            self._bytes += value.bytes
+            self._wire_bytes += value.wire_bytes or 0
+            self._parked = tuple(value.parked or ())
+            if value.end:
+                self._ended.add(key.split)
+            self._offset = chunk.offset + 1

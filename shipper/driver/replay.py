@@ -19,15 +19,14 @@ from shipper.errors import ClusterError, UsageError
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.transaction import Transactions
-from shipper.ledger.codec import encode_replay
-from shipper.ledger.fold import LedgerRecords, voids_in
+from shipper.ledger.codec import encode_chunk
+from shipper.ledger.fold import LedgerRecords, invalidations_in
 from shipper.ledger.intervals import Interval, decode_ordinals
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, QuarantineReplay, ReplayKey, spark_hash
+from shipper.ledger.log import AskFiles, LedgerLog
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, ReplayKey, spark_hash
 from shipper.ledger.roots import Roots
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, right_of, within
-from shipper.types import FileId
 
 _BATCH_BYTES = 1_000_000
 _MOST_RECORDS = 1_000
@@ -80,7 +79,7 @@ class InQuarantine:
     """What the ledger says of one pipeline's quarantine on one cluster."""
 
     chunks: list[QuarantineChunk] = field(default_factory=list)
-    replays: dict[ReplayKey, QuarantineReplay] = field(default_factory=dict)
+    replays: dict[ReplayKey, ChunkValue] = field(default_factory=dict)
     roots: Roots = field(default_factory=Roots)
     _of_split: dict[tuple[str, int], list[QuarantineChunk]] = field(default_factory=dict, repr=False)
 
@@ -103,7 +102,7 @@ class InQuarantine:
         ]
         return max(hits, key=lambda chunk: chunk.value.generation, default=None)
 
-    def replay_of(self, place: RecordPosition) -> QuarantineReplay | None:
+    def replay_of(self, place: RecordPosition) -> ChunkValue | None:
         chunk = self.find(place)
         return self.replays.get(_key(chunk, place)) if chunk else None
 
@@ -143,20 +142,17 @@ class KeptValues:
 def in_quarantine(read: LedgerRecords) -> InQuarantine:
     found = InQuarantine(roots=read.roots)
     for of_path in read.by_path():
-        voids = voids_in(of_path)
-
-        def counts(file: FileId, generation: int, voids: Mapping[FileId, object] = voids) -> bool:
-            void = voids.get(file)
-            return void is None or generation >= getattr(void, "generation", 0)
-
+        invalidated = invalidations_in(of_path)
         for _, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
-                    if value.reasons is not None and counts(key.split.file, value.generation):
+                    over = invalidated.get(key.split.file)
+                    if over is not None and value.generation < over.generation:
+                        continue
+                    if value.replay:
+                        found.replays[ReplayKey(key.split, key.first)] = value
+                    elif value.reasons is not None:
                         found.add(QuarantineChunk(key, value))
-                case (ReplayKey() as replayed, QuarantineReplay() as replay):
-                    if counts(replayed.split.file, replay.generation):
-                        found.replays[replayed] = replay
     return found
 
 
@@ -180,8 +176,7 @@ def replay(
     found = Replayed()
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as found.generation:
         paths = {repaired.place.file for repaired in wanted}
-        ledger.barrier(CHUNKS)
-        known = in_quarantine(ledger.records(paths, wait_seconds=settings.transaction_timeout_ms / 1000 + 15))
+        known = in_quarantine(ledger.decide(AskFiles(paths)).answer)
         chunks = _chunks(known, cluster.name, wanted)
         left = []
         for repaired in wanted:
@@ -249,15 +244,21 @@ def _send(
         with lane.faults():
             for repaired in batch:
                 chunk = chunks[repaired.place]
-                value = QuarantineReplay(
-                    repaired.topic,
-                    repaired.size_bytes,
-                    spark_hash(repaired.value),
-                    found.generation,
-                    run_id,
-                    chunk.value.window,
+                ordinal = repaired.place.record - 1
+                value = ChunkValue(
+                    last=ordinal + 1,
+                    end=False,
+                    records=1,
+                    bytes=repaired.size_bytes,
+                    checksum=spark_hash(repaired.value),
+                    digest=chunk.value.digest,
+                    generation=found.generation,
+                    run_id=run_id,
+                    window=chunk.value.window,
+                    splits=chunk.value.splits,
+                    replay=True,
                 )
-                key, encoded = encode_replay(pipeline.name, _key(chunk, repaired.place), value)
+                key, encoded = encode_chunk(pipeline.name, ChunkKey(chunk.key.split, ordinal, repaired.topic), value)
                 lane.produce_patiently(until, ledger.topic, encoded, key, CHUNKS)
         lane.flush(until)
         transactions.commit(until)

@@ -10,15 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import Any
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
 from shipper.driver.account import ReceiptAccount, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
-from shipper.driver.files import split_hash
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
@@ -26,7 +23,7 @@ from shipper.driver.scan import scan
 from shipper.driver.schemas import schema_ids
 from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
-from shipper.driver.unreadable import cannot_be_read, doubts, empty_files, quarantine_whole, wrong_sizes
+from shipper.driver.unreadable import cannot_be_read, quarantine_whole, without_records, wrong_sizes
 from shipper.errors import (
     DeliveryError,
     OutcomeUnknown,
@@ -36,17 +33,17 @@ from shipper.errors import (
     TopicMissing,
 )
 from shipper.kafka.topics import TopicLookup, wait_for
-from shipper.ledger.codec import encode_chunk, encode_void
+from shipper.ledger.fold import Invalidated
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Void
+from shipper.ledger.log import AskCommitted, Committed, LedgerLog
 from shipper.ledger.takeover import Fences, Takeover, take_over
+from shipper.ledger.writing import invalidate, patience_of
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, as_gated
 from shipper.stopping import Stopped
 from shipper.terminal import say
-from shipper.types import FileId, SplitId
+from shipper.types import FileId
 from shipper.verify.readback import ReadBack
 
 #: Topics or files in a message; log lines may have made many.
@@ -70,7 +67,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     connections.begin_writing(planned.to_fence if planned else {})
     sample = Sample(plan.sample_ratio, plan.long_lines)
     folder = context.ledger_folder(cluster_name)
-    ledger = LedgerLog(client, cluster, context.pipeline.name, folder)
+    ledger = LedgerLog(client, cluster, context.pipeline.name, folder, patience=patience_of(context.pipeline))
     ledger.lies_at(plan.source_root, context.pipeline.source.formerly)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with context.phases("asking the cluster"):
@@ -142,7 +139,6 @@ class ClusterShip:
         self._cluster = cluster
         self._plan = plan
         self._files = plan.files_for(cluster.name)
-        self._uris = {file_id(file): file.uri for file in self._files}
         self._late_windows = {file_id(file): file.late_window for file in self._files if file.late_window}
         self._ledger = ledger
         self._preflight = found
@@ -154,9 +150,8 @@ class ClusterShip:
         self._schema_ids: dict[str, int] = {}
         self._unreadable: list[PlannedFile] = []
         """Files that are left and cannot be read, as the plan or the reading found."""
-
-    def _hash(self, file: FileId, start: int) -> int:
-        return split_hash(self._uris[file], file, start)
+        self._committed: list[Committed] | None = None
+        """All that this ship committed, by the ledger; None: not read yet."""
 
     def run(self) -> Takeover:
         context, pipeline, result = self._context, self._context.pipeline, self._result
@@ -176,18 +171,16 @@ class ClusterShip:
         return taken
 
     def _take_over(self, tasks: int, lanes: int) -> Takeover:
-        ledger, run_id, control = self._ledger, self._context.folder.run_id, self._lease.control
-        also = [self._lease.held(), *(ledger.root_record(control, run_id) if control else ())]
         return take_over(
-            ledger,
+            self._ledger,
             self._preflight.settings,
             self._cluster.name,
-            run_id,
+            self._context.folder.run_id,
             tasks,
             lanes,
             [file.path for file in self._files],
-            known=control,
-            also=also,
+            known=self._lease.control,
+            also=[self._lease.held()],
             fences=self._fences,
         )
 
@@ -202,7 +195,7 @@ class ClusterShip:
             with context.phases("analysing SQL"):
                 context.engine.refuse_unsafe_sql(context.config_dir)
             self._schema_ids = schema_ids(self._cluster, context.pipeline)
-        self._write_voids(left, taken)
+        self._invalidate(left, taken)
         if left.skipped:
             names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (", …" if len(left.skipped) > _NAMED else "")
             what = "file was" if len(left.skipped) == 1 else "files were"
@@ -239,10 +232,12 @@ class ClusterShip:
         run fences it, so only what lies in front of it is waited for."""
         try:
             try:
-                now, least = self._read_on(taken, _STOPPED_READS_SECONDS), ""
+                seen, least = self._ledger.look(AskCommitted(taken.chunks_end), _STOPPED_READS_SECONDS), ""
             except OutcomeUnknown:
-                now, least = self._read_on(taken, None), "at least "
-            left = self._pending(now)
+                seen, least = self._ledger.look(AskCommitted(taken.chunks_end)), "at least "
+            for chunk in seen:
+                taken.chunks.add(chunk.key, chunk.value)
+            left = self._pending(taken)
         except ShipperError as error:
             return f"what is in the ledger of {self._cluster.name} could not be read any more ({error})"
         files = len(left.complete) + len(left.left) + len(left.skipped)
@@ -274,7 +269,7 @@ class ClusterShip:
             digest=self._plan.digest_for(self._cluster.name),
             reship=self._plan.reship,
             on_replaced=self._context.pipeline.source.on_replaced,
-            reshipped=self._plan.reshipped(taken.voids),
+            reshipped=self._plan.reshipped(taken.invalidated),
             spark=self._context.engine.version,
             etags=etags_of(self._files),
         )
@@ -287,34 +282,43 @@ class ClusterShip:
             )
         return found
 
-    def _read_on(self, taken: Takeover, wait_seconds: float | None) -> Takeover:
-        """With what was committed since."""
-        committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)
-        end = committed[-1].offset + 1 if committed else taken.chunks_end
-        return replace(taken, chunks=taken.chunks.feed(committed), chunks_end=end)
-
-    def _write_voids(self, left: Pending, taken: Takeover) -> None:
+    def _invalidate(self, left: Pending, taken: Takeover) -> None:
         """Declared before the first byte is sent anew, so that a run that dies after it is finished by any later one."""
         if left.void:
-            void = Void(taken.generation, self._plan.asker, self._plan.reship_reason or None)
-            voids = {file: void.after(taken.voids.get(file)) for file in left.void}
-            self._ledger.write_control(encode_void(self._ledger.pipeline, file, void) for file, void in voids.items())
-            taken.voids.update(voids)
-            taken.chunks.void(voids)
+            asker = self._plan.asker
+            invalidate(self._ledger, taken.generation, asker, self._plan.reship_reason or None, left.void)
+            before = {file: taken.invalidated.get(file, Invalidated(0, frozenset())).asked_by for file in left.void}
+            over = {file: Invalidated(taken.generation, asked_by | {asker}) for file, asked_by in before.items()}
+            taken.invalidated.update(over)
+            taken.chunks.invalidate(over)
 
     def _scan_and_ship(self, left: Pending, taken: Takeover) -> None:
-        """Reads what is left and ships it; again, for what found its topic unusable and no room to wait for it in memory."""
+        """Read what is left and ship it; again, for what found its topic unusable and no room to wait for it in memory."""
         deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
         done = self._scan(left, taken)
         self._account.add_first(done)
         with self._keeping_the_account():
-            self._check_reading(left, done, taken)
-            self._close_empty_splits(left, done, taken)
+            self._check_reading(left, done)
             while done.error is None and done.unsent:
                 done = self._next_scan(done.unsent, taken, deadline)
+                self._check_reading(left, done)
                 self._account.add_later(done)
+            if done.error is None and not self._unreadable:
+                self._check_that_all_is_there(left, taken)
         if done.error is not None:
             self._failed(done.error)
+
+    def _check_that_all_is_there(self, left: Pending, taken: Takeover) -> None:
+        """A ship is green only if the ledger says that each of its files is complete, whatever the tasks said."""
+        with self._context.phases("reading the ledger"):
+            now = taken.read_on(self._ledger)
+        self._committed = now.since
+        still = self._pending(now).left
+        if missing := [file.path for file in left.left if file in still]:
+            raise DeliveryError(
+                f"cluster {self._cluster.name}: every task succeeded, but the ledger does not hold all of {_some(missing)}. What was committed "
+                "stays. Run again, and only the rest is sent; if it happens again, report it as a bug of shipper."
+            )
 
     @contextmanager
     def _keeping_the_account(self) -> Iterator[None]:
@@ -360,74 +364,23 @@ class ClusterShip:
         named = _some([f"{topic} ({count:,} records)" for topic, count in unsent.items()])
         say(f"{self._cluster.name}: another pass for {named}")
         self._result.notes.append(f"Another pass over the files was needed for parked records of {named}.")
-        self._ledger.barrier(CHUNKS)
-        taken = self._read_on(taken, self._preflight.settings.transaction_timeout_ms / 1000)
+        taken = taken.read_on(self._ledger)
         return self._scan(self._pending(taken), taken)
 
     def _failed(self, error: ShipperError) -> None:
         self._result.status, self._result.error, self._result.final = "failed", error.message, not error.retriable
 
-    def _close_empty_splits(self, left: Pending, done: Scan, taken: Takeover) -> None:
-        """A split without any record never reaches the sink; the ledger says that it is done, so that it is not read again.
-
-        Only when Spark's count of lines and the tasks' agree: else a lost split would be taken for an empty one."""
-        if done.error is not None or done.read != done.records:
-            return
-        silent = self._without_records(left, done) | {file_id(file) for file in self._unreadable}
-        seen = {split for receipt in done.receipts for split in receipt.splits}
-        empty = [
-            SplitId(file, start)
-            for file in left.left
-            for start in self._context.split_starts(file)
-            if self._hash(file, start) not in seen and file not in silent
-        ]
-        value = ChunkValue(
-            last=0, end=True, records=0, bytes=0, checksum=0, digest=self._plan.digest_for(self._cluster.name), generation=taken.generation,
-            run_id=self._context.folder.run_id, window=str(self._context.window), spark=self._context.engine.version,
-        )  # fmt: skip
-        if empty:
-            self._ledger.write_chunks(
-                encode_chunk(self._ledger.pipeline, ChunkKey(split, 0, ""), replace(value, **self._of_file(split.file)))
-                for split in empty
-            )
-
-    def _of_file(self, file: FileId) -> dict[str, Any]:
-        """What the ledger says of a file's chunks beside what it says of all."""
-        window = self._late_windows.get(file, str(self._context.window))
-        return {"window": window, "splits": len(self._context.split_starts(file)), "etag": self._of_id[file].etag or None}
-
-    def _without_records(self, left: Pending, done: Scan) -> set[FileId]:
-        """Files with bytes of which nobody saw a line, though they do not unpack to nothing; they are never complete. One that does is, with
-        a note: a quiet hour's log, packed, or nothing but a byte order mark."""
-        seen = {split for receipt in done.receipts for split in receipt.splits}
-        files = [
-            self._of_id[file]
-            for file in left.left
-            if file.size_bytes and not any(self._hash(file, start) in seen for start in self._context.split_starts(file))
-        ]
-        files = [file for file in files if not file.problem]
-        empty = empty_files(self._context, files, done.reports)
-        if empty:
-            self._result.notes.append(
-                f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."
-            )
-        silent = [file for file in files if file.path not in empty]
-        for file in silent:
-            file.problem = f"its {file.size_bytes:,} bytes gave no line, and it is not empty"
-        self._unreadable += silent
-        return {file_id(file) for file in silent}
-
-    def _check_reading(self, left: Pending, done: Scan, taken: Takeover) -> None:
-        """Notes the files that the reader could not read to their end, and those of which the tasks saw other bytes than there are: in the
-        ledger too, since their chunks are there and look complete to every later run."""
+    def _check_reading(self, left: Pending, done: Scan) -> None:
+        """Note the files that the reader could not read to their end, and those of which the tasks saw other bytes than there are. The ledger
+        does not call any of them complete, whatever becomes of this process."""
+        known = {file.path for file in self._unreadable}
         pieces = list(file_pieces(self._planned(left.left), self._context.pipeline.split_size_bytes))
-        self._unreadable += broken_files(pieces, done.reports)
-        if done.error is None:
-            wrong = wrong_sizes(pieces, done.reports, done.receipts, verbatim=self._context.pipeline.source.verbatim)
-            if wrong:
-                run_id = self._context.folder.run_id
-                self._ledger.write_control(doubts(self._ledger.pipeline, wrong, taken.generation, run_id))
-            self._unreadable += wrong
+        found = broken_files(pieces, done.reports)
+        found += wrong_sizes(pieces, done.reports, done.receipts, verbatim=self._context.pipeline.source.verbatim)
+        self._unreadable += [file for file in found if file.path not in known]
+        if done.error is None and (empty := without_records(pieces, done.receipts)):
+            note = f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."
+            self._result.notes += [] if note in self._result.notes else [note]
 
     def _close_account(self, left: Pending, before: Counter[str], taken: Takeover) -> None:
         result, quarantine = self._result, self._context.pipeline.quarantine
@@ -441,9 +394,11 @@ class ClusterShip:
         """A picture, and no reason to call a ship failed that delivered everything."""
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
-            committed = self._ledger.chunks(taken.chunks_end, wait_seconds=wait_seconds)
+            committed = self._committed
+            if committed is None:
+                committed = self._ledger.look(AskCommitted(taken.chunks_end), wait_seconds)
         except ShipperError as error:
             say(f"{self._cluster.name}: no timeline: {error}")
             self._result.notes.append(f"There is no timeline, since the ledger could not be read at the end: {error}")
             return
-        self._result.timeline = timeline(self._ledger.pipeline, committed, taken.generation)
+        self._result.timeline = timeline(committed, taken.generation)

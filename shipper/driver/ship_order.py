@@ -8,6 +8,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.dispositions import fixed_topics, reasons, rules
 from shipper.driver.files import split_hash
+from shipper.driver.formats import PLAIN
 from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Preflight
 from shipper.errors import SourceError
@@ -82,6 +83,8 @@ def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) 
                 there={topic: state.intervals(topic) for topic in topics} if state else {},
                 partitions=_partitions(state, topics) if state and in_order else {},
                 quarantines=state.quarantines if state else frozenset(),
+                counts_bytes=file.format == PLAIN and pipeline.source.verbatim,
+                skipped_bytes=3 if start == 0 and file.bom and pipeline.source.verbatim else 0,
                 end_known=state is not None and state.end is not None,
                 of=len(starts),
                 etag=file.etag or None,

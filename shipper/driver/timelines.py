@@ -7,22 +7,20 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from shipper.ledger.codec import decode
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.log import Committed
 from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
-from shipper.types import LogRecord
 from shipper.worker.receipt import LaneSample, Receipt
 
 _MOST_POINTS = 600
 
 
-def timeline(pipeline: str, committed: Sequence[LogRecord], generation: int) -> list[TimelinePoint]:
+def timeline(committed: Sequence[Committed], generation: int) -> list[TimelinePoint]:
     """What ``generation`` committed over time, in at most 600 intervals of a second or more, by the broker's timestamps."""
-    points: list[tuple[int, ChunkValue]] = []
-    for record in committed:
-        match decode(pipeline, record):
-            case (ChunkKey() as key, ChunkValue() as value) if value.generation == generation and value.records and key.topic:
-                points.append((record.timestamp_ms, value))
+    points = [
+        (chunk.timestamp_ms, chunk.value)
+        for chunk in committed
+        if chunk.value.generation == generation and chunk.value.records and chunk.key.topic
+    ]
     if not points:
         return []
     first, last = min(at for at, _ in points), max(at for at, _ in points)

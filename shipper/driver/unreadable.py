@@ -7,13 +7,11 @@ from itertools import groupby
 
 from shipper.driver.context import RunContext
 from shipper.driver.formats import PLAIN, UNREADABLE
-from shipper.driver.pieces import FilePiece, PieceReport, file_id, file_pieces
+from shipper.driver.pieces import FilePiece, PieceReport, file_id
 from shipper.errors import SourceError, SourceUnreachable
-from shipper.ledger.codec import encode_doubt
-from shipper.ledger.records import Doubt
 from shipper.report.plan_result import PlannedFile
 from shipper.terminal import say
-from shipper.types import EncodedRecord, FileId
+from shipper.types import FileId
 from shipper.worker.receipt import Receipt
 
 _MOST_NAMED = 50
@@ -88,19 +86,18 @@ def wrong_sizes(
     return found
 
 
-def empty_files(context: RunContext, files: Sequence[PlannedFile], reports: Sequence[PieceReport]) -> set[str]:
-    """Paths of those that hold no record: they unpack to nothing; or, of records that are made, the reader says of each piece that it has none."""
-    if context.pipeline.source.verbatim:
-        return context.engine.empty_files(files) if files else set()
-    none = {report.split for report in reports if not report.lines and not report.problem}
-    of_files = _by_file(list(file_pieces(files, context.pipeline.split_size_bytes)))
-    return {of_file[0].file.path for of_file in of_files if none.issuperset(piece.split for piece in of_file)}
-
-
-def doubts(pipeline: str, wrong: Sequence[PlannedFile], generation: int, run_id: str) -> Iterator[EncodedRecord]:
-    """For the ledger: what is there of these files is not to be believed."""
-    for file in wrong:
-        yield encode_doubt(pipeline, file_id(file), Doubt(file.problem.partition(". ")[0], generation, run_id))
+def without_records(pieces: Sequence[FilePiece], receipts: Sequence[Receipt]) -> list[str]:
+    """Return the paths of files with bytes in which nobody saw a record."""
+    records: dict[int, int] = {}
+    for receipt in receipts:
+        for split, counts in receipt.splits.items():
+            records[split] = records.get(split, 0) + counts.records
+    of_files = [(of_file[0].file, of_file) for of_file in _by_file(pieces)]
+    return [
+        file.path
+        for file, of_file in of_files
+        if file.size_bytes and not file.problem and all(records.get(piece.split) == 0 for piece in of_file)
+    ]
 
 
 def _differs(lines: int, size: int, what: str) -> str:

@@ -27,6 +27,7 @@ from confluent_kafka import KafkaException
 from shipper.kafka.connection import KafkaFault, Until, call, slice_of
 from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, SentBytes
+from shipper.types import Decided
 
 log = logging.getLogger("shipper.transaction")
 
@@ -45,7 +46,7 @@ class RightToShip(Generic[T]):
     covers 2, so both may begin without another read. Were B opened while the read was under way, it would get number 3 and need one of its own.
     """
 
-    def __init__(self, read: Callable[[], T]) -> None:
+    def __init__(self, read: Callable[[], Decided[T]]) -> None:
         """``read`` raises Superseded if a later run, or a later attempt of the same task, has announced itself."""
         self._read = read
         self._numbers, self._reading = threading.Lock(), threading.Lock()
@@ -57,7 +58,7 @@ class RightToShip(Generic[T]):
             self._opened += 1
             return self._opened
 
-    def check(self) -> T:
+    def check(self) -> Decided[T]:
         """Reads now. Raises Superseded."""
         with self._numbers:
             covers = self._opened

@@ -21,8 +21,8 @@ from shipper.errors import ClusterError, WindowError
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, Archive, ChunkValue, QuarantineReplay
+from shipper.ledger.log import AskFiles, LedgerLog
+from shipper.ledger.records import Archive, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, write_as_lane
@@ -54,8 +54,7 @@ def archive(
     """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError, Superseded, OSError."""
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
-        ledger.barrier(CHUNKS)
-        read = ledger.records(wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
+        read = ledger.decide(AskFiles()).answer
         chosen = old_chunks(pipeline.name, read, before)
         left = sum(1 for _ in _live_chunks(pipeline.name, read)) - len(chosen)
         if not chosen:
@@ -83,12 +82,12 @@ def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[
     return [record for record, value in _live_chunks(pipeline, read) if (end := window_end(value.window)) and end <= before]
 
 
-def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue | QuarantineReplay]]:
-    """And the replays of what was quarantined with them, which go where they go."""
+def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue]]:
+    """Yield chunks, and the replays of what was quarantined with them, which go where the chunks go."""
     for records in read.files.by_path.values():
         for record in records.values():
             match decode(pipeline, record):
-                case (_, (ChunkValue() | QuarantineReplay()) as value):
+                case (_, ChunkValue() as value):
                     yield record, value
 
 

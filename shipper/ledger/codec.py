@@ -1,6 +1,7 @@
-"""The ledger's records as they lie in the topic, and back. Pure.
+"""Encode and decode the ledger's records. Pure.
 
-Keys and values are JSON, so that ``kcat -C -t _shipper.web`` is all that a person needs to look.
+Keys and values are JSON, so that ``kcat -C -t _shipper.web`` is all that a person needs to look. Every key begins with the format, the kind
+and the pipeline: ``[1,"chunk","web",…]``.
 
 A ledger is a topic, and others may be able to write to it. So nothing of it is used before it is checked: no text where a number is expected,
 no number that is negative or beyond anything that shipper writes, no name that cannot be written back. What a record says may still be
@@ -17,31 +18,30 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
-from shipper.errors import LedgerDamaged
+from shipper.errors import LedgerDamaged, LedgerOutdated
 from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
+    FORMAT,
     MOST_LANES,
     MOST_TASKS,
     Archive,
     Attempt,
-    Begun,
+    AttemptKey,
     ChunkKey,
     ChunkValue,
     Decoded,
-    Doubt,
+    FencedKey,
     Generation,
     GenerationKey,
+    Identity,
+    Invalidation,
+    InvalidationKey,
     Lease,
     NamedSnapshot,
-    PassedOver,
-    QuarantineReplay,
-    ReplayKey,
-    SourceRoot,
-    Void,
 )
-from shipper.types import EncodedRecord, FileId, LogRecord, PartitionOffset, SplitId
+from shipper.types import EncodedRecord, FileId, LogRecord, SplitId
 
 #: Also the largest checksum.
 MOST = (1 << 64) - 1
@@ -83,6 +83,11 @@ def is_text(value: Any) -> bool:
 def is_topic(value: Any) -> bool:
     """Empty for a chunk that is in none."""
     return type(value) is str and len(value) <= _LONGEST_NAME and _encodes(value)
+
+
+def is_root(value: Any) -> bool:
+    """Empty for a run that reads no files."""
+    return value == "" or is_path(value)
 
 
 def is_path(value: Any) -> bool:
@@ -175,11 +180,11 @@ def _check(name: str, hint: Any) -> FieldCheck:
 
 
 def _pack(*parts: Any) -> bytes:
-    return json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps((FORMAT, *parts), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _value(record: object) -> bytes:
-    """Fields without a value are left out: a decoder knows their defaults."""
+    """Leave out fields without a value: a decoder knows their defaults."""
     fields = {name: value for name, value in asdict(record).items() if value is not None}  # type: ignore[call-overload]
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -196,35 +201,27 @@ def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> EncodedReco
     return EncodedRecord(encode_chunk_key(pipeline, key), encode_chunk_value(value))
 
 
-def encode_generation(pipeline: str, value: Generation, cluster: str | None = None) -> EncodedRecord:
-    """One key per name of the cluster: the lanes that it had under another one are not forgotten."""
-    return EncodedRecord(_pack("generation", pipeline, *([] if cluster is None else [cluster])), _value(value))
+def encode_generation(pipeline: str, value: Generation, cluster: str, root: str = "") -> EncodedRecord:
+    return EncodedRecord(_pack("generation", pipeline, cluster, root), _value(value))
 
 
 def encode_fenced(pipeline: str, cluster: str, generation: int, value: Generation | None) -> EncodedRecord:
-    """None: a later one says more."""
-    return EncodedRecord(_pack("generation", pipeline, cluster, generation), None if value is None else _value(value))
+    """Encode the marker; with None its tombstone, since a later marker covers more."""
+    return EncodedRecord(_pack("fenced", pipeline, cluster, generation), None if value is None else _value(value))
 
 
 def encode_lease(pipeline: str, value: Lease) -> EncodedRecord:
-    """One key per run, so that compaction never lets one run's claim hide another's."""
+    """Give each run a key of its own, so that compaction never lets one run's claim hide another's."""
     return EncodedRecord(_pack("lease", pipeline, value.run_id), _value(value))
 
 
-def encode_attempt(pipeline: str, task: int, value: Attempt) -> EncodedRecord:
-    return EncodedRecord(_pack("attempt", pipeline, task, value.attempt), _value(value))
+def encode_attempt(pipeline: str, key: AttemptKey, value: Attempt | None) -> EncodedRecord:
+    """Encode the attempt; with None its tombstone, since its generation is over."""
+    return EncodedRecord(_pack("attempt", pipeline, *key), None if value is None else _value(value))
 
 
-def encode_void(pipeline: str, file: FileId, value: Void) -> EncodedRecord:
-    return EncodedRecord(_pack("void", pipeline, *file), _value(value))
-
-
-def encode_doubt(pipeline: str, file: FileId, value: Doubt) -> EncodedRecord:
-    return EncodedRecord(_pack("doubt", pipeline, *file), _value(value))
-
-
-def encode_replay(pipeline: str, key: ReplayKey, value: QuarantineReplay) -> EncodedRecord:
-    return EncodedRecord(_pack("replay", pipeline, *key.split.file, key.split.start, key.ordinal), _value(value))
+def encode_invalidation(pipeline: str, file: FileId, generation: int, value: Invalidation) -> EncodedRecord:
+    return EncodedRecord(_pack("invalidation", pipeline, *file, generation), _value(value))
 
 
 def encode_archive(pipeline: str, value: Archive) -> EncodedRecord:
@@ -232,79 +229,79 @@ def encode_archive(pipeline: str, value: Archive) -> EncodedRecord:
 
 
 def encode_named_snapshot(pipeline: str, value: NamedSnapshot) -> EncodedRecord:
-    return EncodedRecord(_pack("kept", pipeline), _value(value))
+    return EncodedRecord(_pack("snapshot", pipeline), _value(value))
 
 
-def encode_source(pipeline: str, root: str, value: SourceRoot) -> EncodedRecord:
-    return EncodedRecord(_pack("source", pipeline, root), _value(value))
+def encode_identity(pipeline: str, value: Identity) -> EncodedRecord:
+    return EncodedRecord(_pack("identity", pipeline), _value(value))
 
 
-def encode_begun(pipeline: str, value: Begun) -> EncodedRecord:
-    return EncodedRecord(_pack("begun", pipeline), _value(value))
-
-
-def encode_passed_over(pipeline: str, place: PartitionOffset, value: PassedOver) -> EncodedRecord:
-    return EncodedRecord(_pack("dropped", pipeline, *place), _value(value))
+def names_snapshot(record: LogRecord) -> bool:
+    """True if the key may be that of a named snapshot, of whichever pipeline: cheaper than decoding."""
+    return record.key.startswith(_SNAPSHOT_KEY)
 
 
 class _Kind(NamedTuple):
-    """What there is to know of one kind of record."""
+    """Shape of one kind of record."""
 
     value: ValueShape
     key: tuple[FieldCheck, ...] = ()
-    """What comes behind kind and pipeline."""
-    more_key: tuple[FieldCheck, ...] = ()
-    """What a newer shipper adds to it."""
+    """One check for each part of the key behind format, kind and pipeline."""
     partition: int = CONTROL
     of_a_file: bool = False
-    """Whether its key begins with a file."""
+    """True if these parts begin with a file."""
 
 
 _FILE = (is_path, is_count, is_moment)
 _KINDS = {
     "chunk": _Kind(ValueShape(ChunkValue), (*_FILE, is_count, is_count, is_topic), partition=CHUNKS, of_a_file=True),
-    "replay": _Kind(ValueShape(QuarantineReplay), (*_FILE, is_count, is_count), partition=CHUNKS, of_a_file=True),
     "archive": _Kind(ValueShape(Archive), partition=CHUNKS),
-    "void": _Kind(ValueShape(Void), _FILE, of_a_file=True),
-    "doubt": _Kind(ValueShape(Doubt), _FILE, of_a_file=True),
-    "generation": _Kind(ValueShape(Generation), more_key=(is_text, is_count)),
+    "invalidation": _Kind(ValueShape(Invalidation), (*_FILE, is_count), of_a_file=True),
+    "generation": _Kind(ValueShape(Generation), (is_text, is_root)),
+    "fenced": _Kind(ValueShape(Generation), (is_text, is_count)),
     "lease": _Kind(ValueShape(Lease), (is_text,)),
-    "attempt": _Kind(ValueShape(Attempt), (is_count, is_count)),
-    "dropped": _Kind(ValueShape(PassedOver), (is_count, is_count)),
-    "begun": _Kind(ValueShape(Begun)),
-    "kept": _Kind(ValueShape(NamedSnapshot)),
-    "source": _Kind(ValueShape(SourceRoot), (is_path,)),
+    "attempt": _Kind(ValueShape(Attempt), (is_count, is_count, is_count)),
+    "snapshot": _Kind(ValueShape(NamedSnapshot)),
+    "identity": _Kind(ValueShape(Identity)),
 }
-_PARTS_OF_CHUNK = 2 + len(_KINDS["chunk"].key)
+_BEFORE_THE_PARTS = 3
+_PARTS_OF_CHUNK = _BEFORE_THE_PARTS + len(_KINDS["chunk"].key)
+_SNAPSHOT_KEY = _pack("snapshot", "")[:-3]
+#: Kinds of the development versions before format 1, whose keys began with the kind.
+_FORMER_KINDS = frozenset(
+    ["chunk", "replay", "archive", "void", "doubt", "generation", "lease", "attempt", "dropped", "begun", "kept", "source"]
+)
 
 
 class Subject(NamedTuple):
-    """What a record is about, by its key alone."""
+    """Kind of a record and the file that it is about, read from its key alone."""
 
     kind: str
     path: str
-    """Of the file; empty for what is about the pipeline."""
+    """Empty for a record about the pipeline."""
 
     @property
     def partition(self) -> int:
-        """Where records of this kind lie."""
+        """Partition where records of this kind lie."""
         return _KINDS[self.kind].partition
 
 
 def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
-    """None for a record of another pipeline, and for a tombstone of a key that is not shipper's, which says nothing. Much cheaper than
-    :func:`decode`, which looks at the rest of a chunk's key too. Raises LedgerDamaged as that does."""
+    """Return what the record is about; None for a record of another pipeline, and for a tombstone of a key that is not shipper's.
+
+    Much cheaper than :func:`decode`, which checks the rest of a chunk's key too. Raises LedgerDamaged, LedgerOutdated."""
     try:
         parts = parse(record.key)
         # Nearly all records of a ledger are chunks, and of most of them nobody wants to know more than this.
         if (
             type(parts) is list
             and len(parts) == _PARTS_OF_CHUNK
-            and parts[0] == "chunk"
-            and parts[1] == pipeline
-            and is_path(parts[2])
+            and parts[0] == FORMAT
+            and parts[1] == "chunk"
+            and parts[2] == pipeline
+            and is_path(parts[3])
         ):
-            return Subject("chunk", parts[2])
+            return Subject("chunk", parts[3])
         found = _key(pipeline, parts)
     except Unsound as why:
         if record.value is None:
@@ -317,30 +314,36 @@ def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
 
 
 def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
-    """(kind, the rest); None for another pipeline's. Raises Unsound."""
-    if type(parts) is not list or len(parts) < 2 or type(parts[0]) is not str or type(parts[1]) is not str:
+    """Return (kind, the rest); None for another pipeline's record. Raises Unsound, LedgerOutdated."""
+    if type(parts) is not list or len(parts) < 2:
         raise Unsound("its key is not one of shipper's")
-    kind, owner, *rest = parts
+    if type(parts[0]) is str and parts[0] in _FORMER_KINDS and type(parts[1]) is str:
+        if parts[1] == pipeline:
+            raise LedgerOutdated.of(pipeline)
+        return None
+    if type(parts[0]) is not int or len(parts) < _BEFORE_THE_PARTS or type(parts[1]) is not str or type(parts[2]) is not str:
+        raise Unsound("its key is not one of shipper's")
+    format, kind, owner, *rest = parts
     if owner != pipeline:
         return None
+    if format != FORMAT:
+        raise Unsound(f"its format is {format}, and this shipper reads {FORMAT}: is it of a newer shipper?")
     known = _KINDS.get(kind)
     if known is None:
         raise Unsound(f"its kind {kind[:40]!r} is unknown: is it of a newer shipper?")
-    checks = known.key
-    if len(rest) > len(checks):
-        checks += known.more_key[: len(rest) - len(checks)]
-    if len(rest) != len(checks):
+    if len(rest) != len(known.key):
         raise Unsound(f"its key is none of a {kind} record")
-    for check, part in zip(checks, rest, strict=True):  # asked of every record of the ledger
+    for check, part in zip(known.key, rest, strict=True):  # asked of every record of the ledger
         if not check(part):
             raise Unsound(f"its key is none of a {kind} record")
     return kind, rest
 
 
 def decode(pipeline: str, record: LogRecord) -> Decoded | None:
-    """The record, if it is of this pipeline. None for others' (a ledger may be shared) and for tombstones but those of leases and of what is fenced.
+    """Return the record, if it is this pipeline's. None for another's (a ledger may be shared), and for a tombstone of any kind but lease and
+    fenced.
 
-    Raises LedgerDamaged for a record that shipper did not write, or that cannot be right.
+    Raises LedgerDamaged for a record that shipper did not write, or that cannot be right; LedgerOutdated for one of before format 1.
     """
     try:
         found = _key(pipeline, parse(record.key))
@@ -352,8 +355,8 @@ def decode(pipeline: str, record: LogRecord) -> Decoded | None:
         return None
     kind, rest = found
     if record.value is None:
-        if kind == "generation" and len(rest) == 2:
-            return GenerationKey(*rest), None
+        if kind == "fenced":
+            return FencedKey(*rest), None
         return (rest[0], None) if kind == "lease" else None
     try:
         value = _KINDS[kind].value.read(record.value)
@@ -364,22 +367,22 @@ def decode(pipeline: str, record: LogRecord) -> Decoded | None:
 
 def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
     """Raises Unsound."""
-    if kind == "chunk":
-        path, size, modified, start, first, topic = rest
-        if value.last < first:
-            raise Unsound(f"it ends at record {value.last}, before its first one, {first}")
-        return ChunkKey(SplitId(FileId(path, size, modified), start), first, topic), value
-    if kind in ("void", "doubt"):
-        return FileId(*rest), value
-    if kind == "replay":
-        path, size, modified, start, ordinal = rest
-        return ReplayKey(SplitId(FileId(path, size, modified), start), ordinal), value
-    if kind in ("lease", "attempt", "source"):
-        return rest[0], value
-    if kind == "dropped":
-        return PartitionOffset(*rest), value
-    if kind == "generation":
-        if value.tasks > MOST_TASKS or value.lanes > MOST_LANES:
-            raise Unsound(f"it claims {value.tasks} tasks with {value.lanes} lanes each")
-        return GenerationKey(*rest), value
+    match kind:
+        case "chunk":
+            path, size, modified, start, first, topic = rest
+            if value.last < first:
+                raise Unsound(f"it ends at record {value.last}, before its first one, {first}")
+            return ChunkKey(SplitId(FileId(path, size, modified), start), first, topic), value
+        case "invalidation":
+            return InvalidationKey(FileId(*rest[:3]), rest[3]), value
+        case "attempt":
+            return AttemptKey(*rest), value
+        case "lease":
+            return rest[0], value
+        case "generation" | "fenced":
+            if value.tasks > MOST_TASKS or value.lanes > MOST_LANES:
+                raise Unsound(f"it claims {value.tasks} tasks with {value.lanes} lanes each")
+            if kind == "fenced":
+                return FencedKey(*rest), value
+            return GenerationKey(*rest), value
     return None, value

@@ -1,9 +1,10 @@
-"""What the ledger says of files: its records as they lie in the log, the latest of each key, and what those add up to. Pure.
+"""The fold of the ledger's chunks: the latest record of each key, and what these add up to for each file. Pure.
 
 Only the latest record of a key counts, whether compaction has removed the earlier ones yet or not. So it makes no difference
 whether records come from the topic, from a snapshot that holds the latest of each key, or in part from either.
 
-A split of n lines is complete when its end is known and the counts of its chunks add up to n. Which topic a record
+A split of n lines is complete if its end is known and the counts of its chunks add up to n. A file is complete if all its splits are, and if
+the bytes that they account for are the file's: :func:`standing_of` is the only place that says so. Which topic a record
 goes to is decided by the transform, so an ordinal counts for the one topic that has it and is never missed by another. Dropped lines count
 in chunks that have no topic.
 
@@ -15,15 +16,15 @@ gone to, that it does not have them (ADR 9).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import decode, peek_key
-from shipper.ledger.control import Control
+from shipper.ledger.control import Control, PartitionDamage
 from shipper.ledger.intervals import Interval, decode_ordinals
-from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Decoded, Doubt, Void
+from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Decoded, Invalidation, InvalidationKey
 from shipper.ledger.roots import Roots, moved
 from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
 
@@ -53,6 +54,8 @@ class SplitState:
     chunks: dict[ChunkOfSplit, ChunkValue] = field(default_factory=dict)
     end: int | None = None
     """Number of lines in the split, once known."""
+    read: int | None = None
+    """Bytes of the file that the split accounts for; None: not known yet, or nobody can count them."""
 
     @property
     def lines(self) -> int:
@@ -85,31 +88,56 @@ class SplitState:
         return frozenset(of.topic for of, chunk in self.chunks.items() if chunk.reasons is not None)
 
 
-def complete_as_cut(states: Collection[SplitState], otherwise: int | None) -> bool:
-    """Whether all of a file is there, by the splits that its ship cut it into: a pipeline's `split_size` and `ordering` may be others by now.
-    ``otherwise``: into how many it was cut, if its chunks do not say so, as older ones do not; None: then nobody knows."""
-    counts = {chunk.splits for state in states for chunk in state.chunks.values()} - {None} or {otherwise}
-    return counts == {len(states)} and all(state.complete for state in states)
+FileStanding = Literal["complete", "misread", "partial"]
+"""``misread``: every record that the tasks saw is there, and they saw other bytes than the file has."""
+
+
+def standing_of(file: FileId, states: Sequence[SplitState | None], splits: int) -> FileStanding:
+    """Return how much of a file is there. ``states``: of its splits, in any order; ``splits``: into how many its ship cut it."""
+    if len(states) != splits or not all(state is not None and state.complete for state in states):
+        return "partial"
+    return "complete" if bytes_fit(file.size_bytes, [state.read for state in states if state]) else "misread"
+
+
+def bytes_fit(size_bytes: int, reads: Sequence[int | None]) -> bool:
+    """True if the bytes that a file's splits account for are the file's, or if nobody counted the bytes of one of them.
+
+    A line is counted with its end, and the end of the last line may be missing: so the sum may be one more than the size."""
+    known = [read for read in reads if read is not None]
+    return len(known) < len(reads) or sum(known) in (size_bytes, size_bytes + 1)
+
+
+def standing_as_cut(file: FileId, states: Sequence[SplitState]) -> FileStanding:
+    """Like :func:`standing_of`, by the splits that its ship cut it into: a pipeline's `split_size` and `ordering` may be others by now."""
+    counts = {chunk.splits for state in states for chunk in state.chunks.values()}
+    return standing_of(file, states, counts.pop()) if len(counts) == 1 else "partial"
+
+
+class Invalidated(NamedTuple):
+    """Chunks of a file below ``generation`` do not count."""
+
+    generation: int
+    asked_by: frozenset[str]
+    """Ids of all who have had the file shipped anew."""
 
 
 @dataclass
 class Chunks:
-    """What is on the cluster of some files. Feed records in offset order. ``voids`` hides chunks of files that are shipped anew."""
+    """What is on the cluster of some files. Feed records in offset order. ``invalidated`` hides chunks of files that are shipped anew."""
 
     pipeline: str
-    voids: Mapping[FileId, Void] = field(default_factory=dict)
+    invalidated: Mapping[FileId, Invalidated] = field(default_factory=dict)
     splits: dict[SplitId, SplitState] = field(default_factory=dict)
     digests: dict[FileId, set[str]] = field(default_factory=dict)
     """File → transform digests under which any of its chunks was shipped."""
     sparks: dict[FileId, set[str]] = field(default_factory=dict)
-    """File → Spark's minor versions under which any of its chunks was shipped; older chunks do not say."""
+    """File → Spark's minor versions under which any of its chunks was shipped."""
     etags: dict[FileId, set[str]] = field(default_factory=dict)
     """File → ETags that it had when any of its chunks was shipped; only an object store has one."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
-    doubts: dict[FileId, Doubt] = field(default_factory=dict)
-    """Files of which other bytes were read than they have."""
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
+        """Raises LedgerDamaged."""
         for record in records:
             match decode(self.pipeline, record):
                 case (ChunkKey() as key, ChunkValue() as value):
@@ -118,13 +146,13 @@ class Chunks:
 
     def add(self, key: ChunkKey, value: ChunkValue) -> None:
         file = key.split.file
-        void = self.voids.get(file)
-        if void is not None and value.generation < void.generation:
+        over = self.invalidated.get(file)
+        if value.replay or (over is not None and value.generation < over.generation):
             return
         state = self.splits.setdefault(key.split, SplitState())
         state.chunks[ChunkOfSplit(key.first, key.topic)] = value
         if value.end:
-            state.end = value.last
+            state.end, state.read = value.last, value.read
         self.digests.setdefault(file, set()).add(value.digest)
         if value.spark is not None:
             self.sparks.setdefault(file, set()).add(value.spark)
@@ -132,17 +160,21 @@ class Chunks:
             self.etags.setdefault(file, set()).add(value.etag)
         self.files_of_path.setdefault(file.path, set()).add(file)
 
-    def void(self, voids: Mapping[FileId, Void]) -> None:
-        """Forgets all that is known of these files: their chunks no longer count, but for those that later generations write."""
-        self.voids = {**self.voids, **voids}
-        for split in [split for split in self.splits if split.file in voids]:
+    def invalidate(self, files: Mapping[FileId, Invalidated]) -> None:
+        """Forget all that is known of these files: their chunks no longer count, except those that later generations write."""
+        self.invalidated = {**self.invalidated, **files}
+        for split in [split for split in self.splits if split.file in files]:
             del self.splits[split]
-        for file in voids:
+        for file in files:
             self.digests.pop(file, None)
             self.sparks.pop(file, None)
             self.etags.pop(file, None)
-            self.doubts.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
+
+    def run_of(self, file: FileId) -> str:
+        """Return the run that shipped the end of the file's first split."""
+        chunks = [chunk for split, state in self.splits.items() if split.file == file for chunk in state.chunks.values()]
+        return max(chunks, key=lambda chunk: (chunk.end, chunk.generation)).run_id
 
     def overwritten(self, etags: Mapping[FileId, str]) -> set[FileId]:
         """Those that have another ETag than when a chunk of them was shipped: other bytes, as many of them and within the same moment."""
@@ -174,47 +206,50 @@ class Chunks:
 
 @dataclass
 class FileRecords:
-    """The latest chunk and void records. Feed each partition's in offset order; how the two are interleaved does not matter."""
+    """The latest chunk and invalidation records. Feed each partition's in offset order; how the two are interleaved does not matter."""
 
     pipeline: str
     paths: Collection[str] | None = None
-    """Only what is about these files; None: all. Give a set: it is asked once for every record."""
+    """Only records about these files; None: all. Give a set: it is asked once for every record."""
     by_path: dict[str, dict[bytes, LogRecord]] = field(default_factory=dict)
     """Path → key → latest record, tombstones included."""
     archive: LogRecord | None = None
     """The latest record that names the archive."""
     count: int = 0
     """Records fed, those of other files and pipelines included."""
-    passed_over: Container[PartitionOffset] = ()
-    """Damaged records that are passed over."""
+    damaged: dict[bytes, PartitionDamage] = field(default_factory=dict)
+    """Key → damaged record behind which no sound record of the key came."""
     other: str | None = None
     """Some path that was met and not asked for."""
+    ignored: Container[PartitionOffset] = ()
+    """Damaged records that are passed over: whoever mends the ledger looks for what lies under them."""
 
     def feed(self, records: Iterable[LogRecord], partition: int | None = None) -> FileRecords:
-        """``partition``: where they were read; None: records that were read before. Raises LedgerDamaged."""
+        """``partition``: where they were read; None: records that were read before. A damaged record stands in ``damaged``."""
         for record in records:
             self.count += 1
             try:
                 about = peek_key(self.pipeline, record)
-                if about is None:
-                    continue
-                if partition is not None and about.partition != partition:
-                    if record.value is None:
-                        continue
-                    raise LedgerDamaged.at(
-                        self.pipeline, partition, record.offset, f"a {about.kind} record does not belong there"
-                    )
             except LedgerDamaged as damage:
-                if partition is not None and PartitionOffset(partition, record.offset) in self.passed_over:
-                    continue
-                raise LedgerDamaged.at(self.pipeline, partition, record.offset, damage.why) from damage
-            if about.kind == "archive":
+                self._note_damage(record, partition, damage.why)
+                continue
+            if self.damaged:
+                self.damaged.pop(record.key, None)
+            if about is None or (self.ignored and PartitionOffset(partition or about.partition, record.offset) in self.ignored):
+                continue
+            if partition is not None and about.partition != partition:
+                if record.value is not None:
+                    self._note_damage(record, partition, f"a record of kind {about.kind} does not belong there")
+            elif about.kind == "archive":
                 self.archive = None if record.value is None else record
             elif about.path and (self.paths is None or about.path in self.paths):
                 self.by_path.setdefault(about.path, {})[record.key] = record
             else:
                 self.other = about.path or self.other
         return self
+
+    def _note_damage(self, record: LogRecord, partition: int | None, why: str) -> None:
+        self.damaged[record.key] = PartitionDamage(-1 if partition is None else partition, record.offset, why)
 
     def archived(self) -> Archive | None:
         entry = decode(self.pipeline, self.archive) if self.archive else None
@@ -271,7 +306,7 @@ class LedgerState:
     """What is known of some files, and who may ship."""
 
     control: Control
-    voids: dict[FileId, Void]
+    invalidated: dict[FileId, Invalidated]
     """File → since when its earlier chunks do not count."""
     chunks: Chunks
     chunks_end: int
@@ -281,44 +316,24 @@ class LedgerState:
 
 
 def add_up(read: LedgerRecords) -> LedgerState:
-    voids: dict[FileId, Void] = {}
-    chunks = Chunks(read.files.pipeline, voids)
+    """Raises LedgerDamaged."""
+    invalidated: dict[FileId, Invalidated] = {}
+    chunks = Chunks(read.files.pipeline, invalidated)
     for found in read.by_path():
-        voids.update(voids_in(found))
-        chunks.doubts.update(doubts_in(found))
+        invalidated.update(invalidations_in(found))
         for _, entry in found:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
                     chunks.add(key, value)
-    return LedgerState(read.control, voids, chunks, read.chunks_end, read.files.other)
+    return LedgerState(read.control, invalidated, chunks, read.chunks_end, read.files.other)
 
 
-def voids_in(found: Iterable[DecodedRecord]) -> dict[FileId, Void]:
-    """``found``: all that counts of one path."""
-    voids: dict[FileId, Void] = {}
+def invalidations_in(found: Iterable[DecodedRecord]) -> dict[FileId, Invalidated]:
+    """Return file → its highest invalidation. ``found``: all that counts of one path."""
+    highest: dict[FileId, Invalidated] = {}
     for _, entry in found:
         match entry:
-            case (FileId() as file, Void() as void):
-                voids[file] = void
-    return voids
-
-
-def doubts_in(found: Iterable[DecodedRecord]) -> dict[FileId, Doubt]:
-    """``found``: all that counts of one path. Those that still stand."""
-    found = list(found)
-    voids = voids_in(found)
-    doubts: dict[FileId, Doubt] = {}
-    for _, entry in found:
-        match entry:
-            case (FileId() as file, Doubt() as doubt):
-                void = voids.get(file)
-                if doubt.trusted:  # maybe under the path of before the file was moved
-                    doubts.pop(file, None)
-                elif void is None or void.generation <= doubt.generation:
-                    doubts[file] = doubt
-    return doubts
-
-
-def all_doubts(read: LedgerRecords) -> dict[FileId, Doubt]:
-    """Those that stand, of all files that were read."""
-    return {file: doubt for found in read.by_path() for file, doubt in doubts_in(found).items()}
+            case (InvalidationKey(file, generation), Invalidation(run_id=run_id)):
+                known = highest.get(file, Invalidated(0, frozenset()))
+                highest[file] = Invalidated(max(known.generation, generation), known.asked_by | {run_id})
+    return highest

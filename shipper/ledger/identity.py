@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 import fsspec
 
 from shipper.errors import ClusterError, LedgerGone
-from shipper.ledger.codec import encode_begun
+from shipper.ledger.codec import encode_identity
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import Begun
+from shipper.ledger.records import Identity
 from shipper.ledger.snapshot import LedgerFolder, Origin
 
 _RESULTS_LOOKED_AT = 200
@@ -84,8 +84,8 @@ class LedgerIdentity:
         known = {"topic": origin.topic, "cluster_id": origin.cluster_id, "topic_id": origin.topic_id}
         notes = []
         if self._given_up is not None:
-            begun = Begun(run_id, now, f"{self._given_up.topic} {self._given_up.topic_id}".strip())
-            self._ledger.write_control([encode_begun(self._ledger.pipeline, begun)])
+            begun = Identity(run_id, now, f"{self._given_up.topic} {self._given_up.topic_id}".strip())
+            self._ledger.write_control([encode_identity(self._ledger.pipeline, begun)])
             notes = [f"A new ledger was begun (--new-ledger), in place of {begun.instead_of}: what that one knew is forgotten."]
         if (before := self._read()) is None or {name: value for name, value in asdict(before).items() if name in known} != known:
             fs, path = fsspec.core.url_to_fs(self._path)

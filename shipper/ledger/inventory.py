@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
 from shipper.ledger.codec import peek_key
-from shipper.ledger.fold import Chunks, LedgerRecords, complete_as_cut, covered, voids_in
+from shipper.ledger.fold import Chunks, LedgerRecords, bytes_fit, covered, invalidations_in, standing_as_cut
 from shipper.ledger.intervals import Interval
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, LogRecord, SplitId
@@ -151,7 +151,7 @@ class Entry:
     offset: int
     timestamp_ms: int
     """The broker's, when it was written."""
-    void: bool
+    invalidated: bool
     """Its file is shipped anew since, so it does not count."""
     archived: bool
 
@@ -160,13 +160,13 @@ def entries(read: LedgerRecords) -> Iterator[list[Entry]]:
     """All chunk records of a path, path by path."""
     live = {key for of_path in read.files.by_path.values() for key, record in of_path.items() if _live(record)}
     for of_path in read.by_path():
-        voids = voids_in(of_path)
+        invalidated = invalidations_in(of_path)
         found = []
         for record, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
-                    void = voids.get(key.split.file)
-                    hidden = void is not None and value.generation < void.generation
+                    over = invalidated.get(key.split.file)
+                    hidden = over is not None and value.generation < over.generation
                     found.append(Entry(key, value, record.offset, record.timestamp_ms, hidden, record.key not in live))
         if found:
             yield found
@@ -183,14 +183,12 @@ class Inventory:
     windows: dict[str, Tally] = field(default_factory=dict)
     """Window as START/END → what was shipped under it. A file may have been shipped in parts under several."""
     files: dict[FileId, Tally] = field(default_factory=dict)
-    doubts: Container[FileId] = ()
-    """Files that are not complete, whatever their chunks say."""
 
-    def add(self, of_path: Sequence[Entry], pipeline: str, split_starts: SplitStarts) -> None:
+    def add(self, of_path: Sequence[Entry], pipeline: str) -> None:
         chunks = Chunks(pipeline)
         seen: dict[FileId, set[str]] = {}
         for entry in of_path:
-            if not entry.void:
+            if not entry.invalidated and not entry.value.replay:
                 file = entry.key.split.file
                 chunks.add(entry.key, entry.value)
                 for tally in (
@@ -201,11 +199,7 @@ class Inventory:
                 seen.setdefault(file, set()).add(entry.value.window)
         splits_of = chunks.splits_of(seen.keys())
         for file, windows in seen.items():
-            splits, today = splits_of[file], split_starts(file)
-            as_today = {split.start for split in splits} <= set(today)
-            complete = file not in self.doubts and complete_as_cut(
-                [chunks.splits[split] for split in splits], len(today) if as_today else None
-            )
+            complete = standing_as_cut(file, [chunks.splits[split] for split in splits_of[file]]) == "complete"
             self.files[file].complete = int(complete)
             for window in windows:
                 self.windows[window].files += 1
@@ -214,10 +208,9 @@ class Inventory:
 
 @dataclass(frozen=True)
 class LedgerFinding:
-    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends; ``passed over``, a
-    damaged record that somebody has signed off."""
+    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends."""
 
-    severity: Literal["wrong", "unfinished", "passed over"]
+    severity: Literal["wrong", "unfinished"]
     kind: str
     where: str
     text: str
@@ -225,7 +218,7 @@ class LedgerFinding:
 
 def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[LedgerFinding]:
     """What the records of one path say against each other."""
-    live = [entry for entry in of_path if not entry.void]
+    live = [entry for entry in of_path if not entry.invalidated and not entry.value.replay]
     by_split: dict[SplitId, list[Entry]] = {}
     by_file: dict[FileId, set[str]] = {}
     for entry in live:
@@ -237,16 +230,26 @@ def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[Le
                 "wrong", "digests", file.path, f"shipped in parts under several transforms: {', '.join(sorted(digests))}"
             )
         there = {split.start for split in by_split if split.file == file}
-        cut_into = {entry.value.splits for entry in live if entry.key.split.file == file} - {None}
+        cut_into = {entry.value.splits for entry in live if entry.key.split.file == file}
         yield from _findings_of_cut(file, there, cut_into, split_starts(file))
+        yield from _findings_of_bytes(file, [entry for entry in live if entry.key.split.file == file])
     for split, of_split in by_split.items():
         yield from _findings_of_split(f"{split.file.path} (split at byte {split.start})", of_split)
 
 
-def _findings_of_cut(file: FileId, there: set[int], cut_into: set[int | None], today: Sequence[int]) -> Iterator[LedgerFinding]:
+def _findings_of_bytes(file: FileId, of_file: Sequence[Entry]) -> Iterator[LedgerFinding]:
+    """Hold the bytes that the splits account for against the file's size, once all of them have ended."""
+    reads = {entry.key.split: entry.value.read for entry in of_file if entry.value.end}
+    if len(reads) == max(entry.value.splits for entry in of_file) and not bytes_fit(file.size_bytes, list(reads.values())):
+        read = sum(read or 0 for read in reads.values())
+        text = f"{read:,} bytes of it were read, and its size is {file.size_bytes:,}: ship it anew with --reship"
+        yield LedgerFinding("wrong", "bytes", file.path, text)
+
+
+def _findings_of_cut(file: FileId, there: set[int], cut_into: set[int], today: Sequence[int]) -> Iterator[LedgerFinding]:
     """``there``: begin of each split that has chunks; ``cut_into``: how many there are, by these chunks; ``today``: as the pipeline would cut
     the file now, which says where the missing ones begin if it was cut likewise."""
-    count = max((number for number in cut_into if number), default=len(today))
+    count = max(cut_into)
     if there <= set(today) and count == len(today):
         if missing := [start for start in today if start not in there]:
             yield LedgerFinding("unfinished", "gap", file.path, f"of the splits at bytes {_some(missing)} nothing is there yet")
@@ -309,7 +312,7 @@ def _differ(found: LogRecord | None, expected: LogRecord | None, snapshot: Ledge
         return False
     if expected is not None:
         about = peek_key(snapshot.files.pipeline, expected)
-        end = snapshot.control_end if about and about.kind == "void" else snapshot.chunks_end
+        end = snapshot.control_end if about and about.kind == "invalidation" else snapshot.chunks_end
         return expected.offset < end  # else it was written after the snapshot's side was read
     # The broker has dropped a record that was archived, and its tombstone, since the snapshot was made. It counts once all the same.
     return not archived
@@ -319,7 +322,7 @@ def absent_topics(of_path: Iterable[Entry], partitions: Callable[[str], int | No
     """One for each record of the ledger whose topic, or partition, is not on the cluster: the same again for the next such record."""
     for entry in of_path:
         topic, where = entry.key.topic, entry.value.partition
-        if entry.void or not entry.value.records or not topic:
+        if entry.invalidated or not entry.value.records or not topic:
             continue
         count = partitions(topic)
         if count is None:

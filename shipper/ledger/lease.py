@@ -15,7 +15,7 @@ from shipper.errors import ClusterRefuses, LeaseHeld, ShipperError
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import encode_lease
 from shipper.ledger.control import Control
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.ledger.records import Lease
 from shipper.types import EncodedRecord
 
@@ -55,7 +55,7 @@ class HeldLease:
         deadline, told, next_word = began + self._wait_seconds, "", began
         while True:
             self._write(self._claim)
-            self.control = self._ledger.control()
+            self.control = self._ledger.look(CONTROL_NOW)
             holder = self.control.holder(self._claim.run_id)
             if holder is None or holder.run_id == self._claim.run_id:
                 break
@@ -93,7 +93,7 @@ class HeldLease:
             log.warning("the lease could not be released and will lapse in %g s", self._claim.seconds, exc_info=True)
 
     def _taken_over(self) -> bool:
-        return self.generation is not None and self._ledger.control().generation > self.generation
+        return self.generation is not None and self._ledger.look(CONTROL_NOW).generation > self.generation
 
     def _write(self, lease: Lease | None) -> None:
         record = encode_lease(self._ledger.pipeline, lease or self._claim)

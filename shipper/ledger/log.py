@@ -1,7 +1,15 @@
 """The ledger of one pipeline on one cluster, as a log that can be read and written.
 
-What is read is always a prefix of the log, from its beginning. With a folder (:mod:`shipper.ledger.snapshot`) the first
-part of it may come from a snapshot, and only the rest, the *tail*, from the cluster; who asks cannot tell the difference.
+Every read returns a prefix of the log, from its beginning. With a folder (:mod:`shipper.ledger.snapshot`) the first part of it may come
+from a snapshot, and only the rest, the *tail*, from the cluster; the caller cannot tell the difference.
+
+There are two ways to ask the same questions:
+
+* :meth:`LedgerLog.decide` for whoever then sends, or leaves something out. A broker that was replaced as a partition's leader and does not
+  know it yet (it was paused, or cut off from the others) answers with what it had then; but it cannot acknowledge a record. So ``decide``
+  writes a record first and reads until it meets that record, whoever answers (docs/adr/0027). It waits for the ledger as long as
+  `delivery.metadata_wait` allows for any topic, and reads only what is new since it was last asked.
+* :meth:`LedgerLog.look` for plans, people and pictures. It writes nothing and waits for nobody.
 """
 
 from __future__ import annotations
@@ -9,21 +17,26 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+import time
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Generic, NamedTuple, TypeVar
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ArchiveMissing, ClusterError, LedgerDamaged
+from shipper.errors import ArchiveMissing, ClusterError, ClusterRefuses, LedgerDamaged, LedgerOutdated, OutcomeUnknown
 from shipper.kafka.admin import LogFacts, TopicFacts
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.codec import decode, encode_named_snapshot, encode_source, peek_key
-from shipper.ledger.control import Control, live_records, passed_over_in, readable
+from shipper.kafka.outcomes import GRANT_SECONDS
+from shipper.ledger.codec import decode, encode_named_snapshot, names_snapshot
+from shipper.ledger.control import Control, PartitionDamage
 from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
-from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, NamedSnapshot, SourceRoot
+from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, ChunkKey, ChunkValue, NamedSnapshot
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, StoredManifest
-from shipper.types import EncodedRecord, LogRecord, PartitionOffset
+from shipper.types import Decided, EncodedRecord, LogRecord, PartitionOffset
 
 log = logging.getLogger("shipper.ledger")
 
@@ -37,24 +50,147 @@ _REPLICAS = 3
 SETTINGS = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
 
-#: A tombstone whose key is none of a ledger's says nothing to any version, and compaction takes it away.
+#: A tombstone whose key is none of a ledger's says nothing to any version, and compaction removes it.
 _BARRIER = EncodedRecord(b"barrier", None)
+_CONTROL_SECONDS = 15.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 _NOT_NAMED = "the ledger does not name it: it is from before ledgers did, its writer was stopped, or somebody else wrote it"
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a deciding read may wait, in seconds."""
+
+    transactions: float = 60.0
+    """For transactions that are open in front of what is read: as long as they can be."""
+    ledger: float = 0.0
+    """For the ledger's topic to be readable and writable again: `delivery.metadata_wait`, as for any other topic."""
+
+    @classmethod
+    def of(cls, transaction_timeout_seconds: float, metadata_wait_seconds: float) -> Patience:
+        return cls(transaction_timeout_seconds + 15, metadata_wait_seconds)
+
+
+class Committed(NamedTuple):
+    """A chunk that is on the cluster."""
+
+    key: ChunkKey
+    value: ChunkValue
+    offset: int
+    """Of its record in the ledger."""
+    timestamp_ms: int
+    """The broker's time of the commit's record, milliseconds since the epoch."""
+
+
+class CommittedKeys:
+    """Keys of the chunks that are on the cluster. Only grows. A key is kept as 16 bytes of its BLAKE2b hash: a ship of 10 TB has a million."""
+
+    def __init__(self) -> None:
+        self._hashes: set[bytes] = set()
+
+    def add(self, records: Iterable[LogRecord]) -> None:
+        self._hashes.update(_hash(record.key) for record in records if record.value is not None)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, bytes) and _hash(key) in self._hashes
+
+
+def _hash(key: bytes) -> bytes:
+    return blake2b(key, digest_size=16).digest()
+
+
+class Written(NamedTuple):
+    """Proof that this process wrote to a partition: a read that reaches these offsets needs no other barrier."""
+
+    partition: int
+    offsets: list[int]
+
+
+class LedgerQuestion(Generic[T]):
+    """What can be asked of a ledger, see :meth:`LedgerLog.decide` and :meth:`LedgerLog.look`."""
+
+    partitions: tuple[int, ...]
+    """Those that the answer is read from."""
+
+    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> T:
+        """``wait_seconds``: see ClusterClient.batches."""
+        raise NotImplementedError
+
+
+class AskControl(LedgerQuestion[Control]):
+    """Ask who holds the lease, and which generation and attempts may ship."""
+
+    partitions = (CONTROL,)
+
+    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> Control:
+        return ledger._control_now()
+
+
+@dataclass(frozen=True)
+class AskCommitted(LedgerQuestion[list[Committed]]):
+    """Ask which chunks were committed from an offset on."""
+
+    start: int
+    partitions = (CHUNKS,)
+
+    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> list[Committed]:
+        return ledger._committed_since(self.start, wait_seconds)
+
+
+@dataclass(frozen=True)
+class AskCommittedKeys(LedgerQuestion[CommittedKeys]):
+    """Ask the same for the chunks' keys alone. Asked again, it reads only what is new, and decodes nothing."""
+
+    start: int
+    partitions = (CHUNKS,)
+
+    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> CommittedKeys:
+        return ledger._committed_keys(self.start, wait_seconds)
+
+
+@dataclass(frozen=True)
+class AskFiles(LedgerQuestion[LedgerRecords]):
+    """Ask for all records about some files; None: about all."""
+
+    paths: Collection[str] | None = None
+    partitions = (CONTROL, CHUNKS)
+
+    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerRecords:
+        return ledger._records_of(self.paths, wait_seconds)
+
+
+@dataclass(frozen=True)
+class AskState(LedgerQuestion[LedgerState]):
+    """Ask what the records about some files (None: all) add up to."""
+
+    paths: Collection[str] | None = None
+    partitions = (CONTROL, CHUNKS)
+
+    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerState:
+        return add_up(ledger._records_of(self.paths, wait_seconds))
+
+
+CONTROL_NOW = AskControl()
+
 
 class LedgerLog:
-    """Reading and writing; what the records mean is :mod:`shipper.ledger`'s."""
+    """Reads and writes; what the records mean is :mod:`shipper.ledger`'s."""
 
     def __init__(
-        self, client: ClusterClient, cluster: Cluster, pipeline: str, folder: LedgerFolder | None = None, control_from: int = 0
-    ) -> None:
-        """``control_from``: a generation; :meth:`control` then leaves out what runs said of themselves before it."""
+        self, client: ClusterClient, cluster: Cluster, pipeline: str, folder: LedgerFolder | None = None, control_from: int = 0,
+        patience: Patience | None = None,
+    ) -> None:  # fmt: skip
+        """``control_from``: a generation; the control partition is then read from there on."""
         self._client = client
         self._cluster = cluster
         self._folder = folder
         self.pipeline = pipeline
         self.topic = cluster.ledger_topic(pipeline)
+        self._patience = patience or Patience()
+        self._hurried = threading.Event()
         self._facts: dict[str, TopicFacts] = {}
         self._lock = threading.Lock()
         self._ends_lock = threading.Lock()
@@ -64,41 +200,90 @@ class LedgerLog:
         self._control: Control | None = None
         self._control_from = control_from
         self._control_end = 0
+        self._keys_lock = threading.Lock()
+        self._keys, self._keys_end = CommittedKeys(), 0
         self._least_ends = dict.fromkeys(range(PARTITIONS), 0)
         """Partition → where it ends at least, by what was written to it."""
         self._seen: int | None = None
         """Records that were read from the topic so far, by their offsets; None: nobody has read it."""
-        self._without: frozenset[PartitionOffset] = frozenset()
-        self._root: str | None = None
+        self._ignored: frozenset[PartitionOffset] = frozenset()
+        self.root: str | None = None
         self._formerly: Sequence[str] | None = None
 
     def lies_at(self, root: str | None, formerly: Sequence[str] | None) -> None:
-        """Where the source's files lie, and lay by the configuration (None: by the ledger itself). Paths that are asked for and given
+        """Tell where the source's files lie, and lay by the configuration (None: by the ledger itself). Paths that are asked for and given
         are those under ``root``. Without it they are those under the latest root that the ledger has."""
-        self._root, self._formerly = root or None, formerly
+        self.root, self._formerly = root or None, formerly
 
-    def root_record(self, control: Control, run_id: str) -> list[EncodedRecord]:
-        """What is to be written, with the lease, so that the next run knows where the files lay, should they be moved: nothing if it is there."""
-        if self._root and control.sources[-1:] != [self._root]:
-            return [encode_source(self.pipeline, self._root, SourceRoot(run_id))]
-        return []
-
-    def without(self, places: Iterable[PartitionOffset]) -> LedgerLog:
-        """The same ledger, read as if the records at these places were not there: for who looks for damage, or mends it."""
-        other = LedgerLog(self._client, self._cluster, self.pipeline, self._folder)
-        other._without = frozenset(places)
-        other.lies_at(self._root, self._formerly)
+    def ignoring(self, places: Iterable[PartitionOffset]) -> LedgerLog:
+        """Return the same ledger, which passes over these damaged records: for who looks for damage, or mends it."""
+        other = LedgerLog(self._client, self._cluster, self.pipeline, self._folder, patience=self._patience)
+        other._ignored = frozenset(places)
+        other.lies_at(self.root, self._formerly)
         return other
 
     @contextmanager
-    def naming_damage(self) -> Iterator[None]:
-        """Errors about damaged records say of which cluster and topic."""
+    def _named(self) -> Iterator[None]:
+        """Errors about records name the cluster and the topic."""
         try:
             yield
         except LedgerDamaged as found:
             raise LedgerDamaged.at(
                 self.pipeline, found.partition, found.offset, found.why, cluster=self._cluster.name, topic=self.topic
             ) from found
+        except LedgerOutdated as found:
+            raise LedgerOutdated.of(self.pipeline, cluster=self._cluster.name, topic=self.topic) from found
+
+    def _refuse(self, damaged: Mapping[bytes, PartitionDamage]) -> None:
+        """Raises LedgerDamaged for the first record that nobody has mended. A later sound record of the same key, or a tombstone, mends it."""
+        for partition, offset, why in damaged.values():
+            if PartitionOffset(partition, offset) not in self._ignored:
+                raise LedgerDamaged.at(self.pipeline, partition, offset, why)
+
+    # Asking.
+
+    def decide(self, question: LedgerQuestion[T], after: Written | None = None) -> Decided[T]:
+        """Answer for whoever decides what is sent, see the module's docstring. This is the only read that a decision can rest on.
+
+        ``after``: what this process wrote a moment ago in place of a barrier. Raises ClusterError or OutcomeUnknown when `delivery.metadata_wait`
+        is over, and at once what waiting does not change: LedgerDamaged, LedgerOutdated, ArchiveMissing. A missing right is waited for as long
+        as one that a lane lacks (GRANT_SECONDS).
+        """
+        began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                self._write_barriers([part for part in question.partitions if after is None or part != after.partition])
+                with self._named():
+                    return Decided(question.answer(self, self._patience.transactions))
+            except (ClusterError, OutcomeUnknown) as error:
+                refused = type(error) is ClusterRefuses
+                patience = min(GRANT_SECONDS, self._patience.ledger) if refused else self._patience.ledger
+                over = time.monotonic() + pause > began + patience
+                if over or self._hurried.is_set() or not (error.retriable or refused):
+                    raise
+                log.info("the ledger %s cannot be read for a decision yet: %s", self.topic, error)
+            self._hurried.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def look(self, question: LedgerQuestion[T], wait_seconds: float | None = None) -> T:
+        """Answer for a plan, a person or a picture: what can be read now. Nothing may be sent or left out by it. See ClusterClient.batches for
+        ``wait_seconds``. Raises ClusterError, OutcomeUnknown, ArchiveMissing, LedgerDamaged, LedgerOutdated."""
+        with self._named():
+            return question.answer(self, wait_seconds)
+
+    def hurry(self) -> None:
+        """Make every :meth:`decide`, now and later, raise instead of waiting for the ledger: its caller is to stop."""
+        self._hurried.set()
+
+    def _write_barriers(self, partitions: Sequence[int]) -> None:
+        """All at once: a far cluster takes its time for each."""
+        if len(partitions) < 2:
+            for partition in partitions:
+                self._append(partition, [_BARRIER])
+            return
+        with ThreadPoolExecutor(len(partitions), thread_name_prefix="barrier") as together:
+            for done in [together.submit(self._append, partition, [_BARRIER]) for partition in partitions]:
+                done.result()
 
     @property
     def cluster(self) -> str:
@@ -169,8 +354,8 @@ class LedgerLog:
         """So that the first write and the first reads do not wait for connections. Optional; never raises."""
         self._client.connect(self.topic, partitions, writes=writes)
 
-    def control(self) -> Control:
-        """The control partition to its end. Nothing in it is transactional, so this never waits for anybody.
+    def _control_now(self) -> Control:
+        """Return the control partition to its end. Nothing in it is transactional, so this never waits for anybody.
 
         Asked again it reads what is new. Safe to call from several threads; each gets a copy of its own.
         """
@@ -185,25 +370,17 @@ class LedgerLog:
                 self._control = Control(self.pipeline).feed(snapshot.standing if snapshot else ())
                 self._control_end = max(self._control_from, snapshot.control_end if snapshot else 0)
             records = self._read_control(self._control_end) if records is None else records
-            with self.naming_damage():
-                self._control.feed(records)
+            self._control.feed(records)
             self._control_end = _end_of(records, self._control_end)
+            self._refuse(self._control.damaged)
             return copy.deepcopy(self._control)
 
-    def state(self, paths: Collection[str] | None = None, *, wait_seconds: float | None) -> LedgerState:
-        """What the ledger says of the files ``paths`` (None: of all). See ClusterClient.batches for ``wait_seconds``.
-
-        Raises ClusterError, OutcomeUnknown, ArchiveMissing, LedgerDamaged.
-        """
-        with self.naming_damage():
-            return add_up(self.records(paths, wait_seconds=wait_seconds))
-
     def records_of_topic(self, *, wait_seconds: float | None) -> LedgerRecords:
-        """Read from the topic's first record on, whatever snapshot there is."""
-        return self._records(None, None, wait_seconds)
+        """Look at the topic from its first record on, whatever snapshot there is."""
+        with self._named():
+            return self._records(None, None, wait_seconds)
 
-    def records(self, paths: Collection[str] | None = None, *, wait_seconds: float | None) -> LedgerRecords:
-        """What :meth:`state` adds up."""
+    def _records_of(self, paths: Collection[str] | None, wait_seconds: float | None) -> LedgerRecords:
         wanted = None if paths is None else frozenset(paths)
         snapshot = self.snapshot()
         try:
@@ -224,27 +401,28 @@ class LedgerLog:
                 if not self._names(records):
                     raise SnapshotUnusable(_NOT_NAMED)
                 control.feed(snapshot.standing)
-            with self.naming_damage():
-                control.feed(records)
-            roots = Roots.of(self._root, control.sources, self._formerly)
+            control.feed(records)
+            self._refuse(control.damaged)
+            roots = Roots.of(self.root, control.sources, self._formerly)
             names = {} if paths is None else roots.names(paths)
             wanted = None if paths is None else names.keys()
-            files = FileRecords(self.pipeline, wanted, passed_over=control.passed_over)
+            files = FileRecords(self.pipeline, wanted, ignored=self._ignored)
             if snapshot and self._folder:
-                files.feed(snapshot.standing).feed(self._kept(self._folder.snapshots.records(snapshot, wanted)))
-            with self.naming_damage():
-                files.feed(records, CONTROL)
-                control_end = _end_of(records, control_end)
-                for batch in chunks:
-                    files.feed(self._present(CHUNKS, batch), CHUNKS)
-                    end = batch[-1].offset + 1
+                files.feed(snapshot.standing).feed(self._folder.snapshots.records(snapshot, wanted))
+            files.feed(records, CONTROL)
+            control_end = _end_of(records, control_end)
+            for batch in chunks:
+                files.feed(batch, CHUNKS)
+                end = batch[-1].offset + 1
+        self._refuse(files.damaged)
         self._seen = control_end + end
-        return LedgerRecords(files, self._archived(files.archived(), wanted), control, control_end, end, roots, names)
+        archived = self._archived(files.archived(), wanted)
+        return LedgerRecords(files, archived, control, control_end, end, roots, names)
 
     def topic_records(self, partition: int) -> Iterator[LogRecord]:
         """Every committed record of the partition as it lies there, unread ones and damaged ones included."""
         for batch in self._client.batches(self.topic, partition, 0, wait_seconds=None):
-            yield from self._present(partition, batch)
+            yield from batch
 
     def snapshot(self) -> Manifest | None:
         """The snapshot that reading begins with; None: reading begins at the topic's first record."""
@@ -252,24 +430,8 @@ class LedgerLog:
             return self._find_snapshot()
 
     def _read_control(self, start: int) -> list[LogRecord]:
-        return self._present(
-            CONTROL, self._client.read(self.topic, CONTROL, start, wait_seconds=15.0, least_end=self._least_ends[CONTROL])
-        )
-
-    def _present(self, partition: int, records: list[LogRecord]) -> list[LogRecord]:
-        if not self._without:
-            return records
-        return [record for record in records if PartitionOffset(partition, record.offset) not in self._without]
-
-    def _kept(self, records: Iterable[LogRecord]) -> Iterable[LogRecord]:
-        """Of a snapshot."""
-        if not self._without:
-            return records
-        return [
-            r
-            for r in records
-            if (about := peek_key(self.pipeline, r)) and PartitionOffset(about.partition, r.offset) not in self._without
-        ]
+        least_end = self._least_ends[CONTROL]
+        return self._client.read(self.topic, CONTROL, start, wait_seconds=_CONTROL_SECONDS, least_end=least_end)
 
     def _archived(self, archive: Archive | None, paths: Collection[str] | None) -> list[LogRecord]:
         """Records that were moved out of the topic. Never left out silently: they would be shipped again."""
@@ -319,7 +481,7 @@ class LedgerLog:
     def _names(self, control: Iterable[LogRecord]) -> bool:
         """Whether what came after the snapshot in the control partition names it. Who can write beside the runs cannot write there."""
         for record in control:
-            if record.key.startswith(b'["kept"'):
+            if names_snapshot(record):
                 with suppress(LedgerDamaged):
                     match decode(self.pipeline, record):
                         case (None, NamedSnapshot() as named) if named.sha256 == self._snapshot_sha256:
@@ -352,7 +514,7 @@ class LedgerLog:
         tail = sum(facts.ends) - (covered if base else 0)
         if not facts.topic_id or tail <= longer_than:
             return None
-        with self.naming_damage():
+        with self._named():
             try:
                 written = self._advance(self._folder, base, origin)
             except SnapshotUnusable as why:
@@ -372,13 +534,14 @@ class LedgerLog:
         if base and not self._names(records):
             raise SnapshotUnusable(_NOT_NAMED)
         control_end = _end_of(records, control_end)
-        about_pipeline = live_records(self.pipeline, [*before, *records])
-        passed_over = passed_over_in(self.pipeline, about_pipeline)
-        files = FileRecords(self.pipeline, passed_over=passed_over).feed(before).feed(records, CONTROL)
+        control = Control(self.pipeline).feed(before).feed(records)
+        self._refuse(control.damaged)
+        files = FileRecords(self.pipeline).feed(before).feed(records, CONTROL)
         end = base.chunks_end if base else 0
 
         def write() -> StoredManifest:
-            stay = [*about_pipeline, *([files.archive] if files.archive else [])]
+            self._refuse(files.damaged)
+            stay = [*control.standing(), *([files.archive] if files.archive else [])]
             return folder.snapshots.write(base, files.by_path, origin, control_end, end, stay)
 
         for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=None):
@@ -386,18 +549,14 @@ class LedgerLog:
             end = batch[-1].offset + 1
             if files.count >= _SLICE_RECORDS:
                 base = write().manifest
-                files = FileRecords(self.pipeline, archive=files.archive, passed_over=passed_over)
+                files = FileRecords(self.pipeline, archive=files.archive)
         return write()
 
-    def write_control(self, records: Iterable[EncodedRecord]) -> list[int]:
-        """Returns the records' offsets."""
-        return self._append(CONTROL, records)
+    # Writing, outside any transaction.
 
-    def barrier(self, partition: int) -> None:
-        """Before a read that decides what is sent. A broker that was replaced as the leader, and does not know it yet (it was paused, or cut off
-        from the others), answers with what it had then; it cannot acknowledge a record. So one is written, which says nothing, and what is
-        read afterwards goes as far as that, whoever answers. Raises ClusterError."""
-        self._append(partition, [_BARRIER])
+    def write_control(self, records: Iterable[EncodedRecord]) -> Written:
+        """Raises ClusterError, OutcomeUnknown."""
+        return Written(CONTROL, self._append(CONTROL, records))
 
     def _append(self, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
         offsets = self._client.append(self.topic, partition, records)
@@ -405,26 +564,37 @@ class LedgerLog:
             self._least_ends[partition] = max([self._least_ends[partition], *(offset + 1 for offset in offsets)])
         return offsets
 
-    def chunks(self, start: int = 0, *, wait_seconds: float | None) -> list[LogRecord]:
-        """Committed chunk records from offset ``start`` on, all of which can be decoded; see ClusterClient.read for ``wait_seconds``.
-        Raises LedgerDamaged."""
+    # What was committed since an offset.
+
+    def _tail(self, start: int, wait_seconds: float | None) -> list[LogRecord]:
         records = self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds, least_end=self._least_ends[CHUNKS])
         if self._seen is not None:
             self._seen += _end_of(records, start) - start
-        found = []
+        return records
+
+    def _committed_since(self, start: int, wait_seconds: float | None) -> list[Committed]:
+        records, damaged, found = self._tail(start, wait_seconds), dict[bytes, PartitionDamage](), list[Committed]()
         for record in records:
             try:
-                decode(self.pipeline, record)
-            except LedgerDamaged:
-                with self.naming_damage():
-                    readable(self.pipeline, record, CHUNKS, self.control().passed_over)
+                entry = decode(self.pipeline, record)
+            except LedgerDamaged as damage:
+                damaged[record.key] = PartitionDamage(CHUNKS, record.offset, damage.why)
                 continue
-            found.append(record)
+            damaged.pop(record.key, None)
+            match entry:
+                case (ChunkKey() as key, ChunkValue() as value):
+                    found.append(Committed(key, value, record.offset, record.timestamp_ms))
+        self._refuse(damaged)
         return found
 
-    def write_chunks(self, records: Iterable[EncodedRecord]) -> list[int]:
-        """Records that stand for no data (a split without records), outside any transaction."""
-        return self._append(CHUNKS, records)
+    def _committed_keys(self, start: int, wait_seconds: float | None) -> CommittedKeys:
+        """One thread reads at a time, and each later one only what is new."""
+        with self._keys_lock:
+            start = max(start, self._keys_end)
+            records = self._tail(start, wait_seconds)
+            self._keys.add(records)
+            self._keys_end = _end_of(records, start)
+            return self._keys
 
 
 def _end_of(records: Sequence[LogRecord], start: int) -> int:

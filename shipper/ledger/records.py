@@ -1,22 +1,24 @@
-"""The ledger's records. How they lie in the topic is :mod:`shipper.ledger.codec`'s.
+"""The ledger's records, format 1. :mod:`shipper.ledger.codec` encodes and decodes them.
 
-The ledger has two partitions. CONTROL holds what runs say of themselves (lease, generation, attempt, void); nothing in it is ever
-transactional, so it can be read to its end at any moment. CHUNKS holds one record per (split, first ordinal, topic),
-written in the transaction of the chunk's records, so a read_committed reader sees it exactly when those are there; and at most
-one that names the archive.
+The ledger has two partitions. CONTROL holds what runs say of themselves: lease, generation, fenced, attempt, invalidation, snapshot,
+identity. No record of CONTROL is transactional, so a reader can read it to its end at any moment. CHUNKS holds one record per (split,
+first ordinal, topic), written in the transaction of the chunk's records. So a read_committed reader sees a chunk's record exactly when the
+chunk's records are in their topic. CHUNKS also holds at most one record that names the archive.
 
-Field names are those of the JSON in the topic: an old ledger has them, and they stay.
+Field names are those of the JSON in the topic. The format is final: a change of a field or a key is another format.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import xxhash
 
-from shipper.types import FileId, PartitionOffset, SplitId
+from shipper.types import FileId, SplitId
 
+#: The first element of every key. A reader refuses a record of any other format.
+FORMAT = 1
 CONTROL, CHUNKS = 0, 1
 PARTITIONS = 2
 #: Of a generation. `runner.cores` and `delivery.lanes` allow no more.
@@ -77,37 +79,26 @@ class ChunkValue:
     """Ordinals of the interval that would belong to this topic and are not in it, since they were taken for quarantine."""
     filtered: dict[str, int] | None = None
     """Rule of `records.drop` → lines that it took; with no topic, and no record in any."""
-    splits: int | None = None
-    """Into how many splits its ship cut the file; None: by a shipper that did not say."""
+    splits: int = 1
+    """Number of splits that its ship cut the file into."""
     spark: str | None = None
-    """Spark's minor version, such as ``4.2``: another one may make other records of the same lines."""
+    """Spark's minor version, such as ``4.2``: another version may make other records of the same lines. None: no Spark read the record."""
     etag: str | None = None
-    """Of the file, in an object store: an object that is overwritten within a millisecond by as many bytes is another file all the same. None: the
-    file system has none, or a shipper that did not say."""
+    """ETag of the file in an object store, which changes even if an object is overwritten within a millisecond by as many bytes. None: the
+    file system has no ETags."""
+    read: int | None = None
+    """With ``end``: bytes of the file that the split accounts for, as the task counted them. See :func:`shipper.ledger.fold.bytes_fit`.
+    None: nobody can count them (bzip2, a line that is longer than `max_line`, a file that is quarantined whole)."""
+    replay: bool | None = None
+    """True for one record that left quarantine: a person repaired it and sent it. ``first`` of the key is its ordinal. It is in quarantine as
+    well, so it does not count among the split's lines."""
 
 
-@dataclass(frozen=True)
-class ReplayKey:
-    """One record that was in quarantine. There is one replay of it at most."""
+class ReplayKey(NamedTuple):
+    """One record that was in quarantine. The ledger has one replay of it at most."""
 
     split: SplitId
     ordinal: int
-
-
-@dataclass(frozen=True)
-class QuarantineReplay:
-    """A record that left quarantine: a person repaired it and sent it to its topic."""
-
-    topic: str
-    bytes: int
-    """Of key and value."""
-    checksum: int
-    """Spark's xxhash64 of the value that was sent."""
-    generation: int
-    """Of the replay: it is a run like any other that sends."""
-    run_id: str
-    window: str
-    """Of the chunk that the record was quarantined with."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +112,19 @@ class Generation:
 
 
 class GenerationKey(NamedTuple):
-    """All that comes with it is in the key, so that what read the ledger before there was more than a generation still can: it takes each
-    of them for a generation, which is late to it but never wrong."""
+    """Compaction keeps the latest generation of each key, so no lane and no root is forgotten when a cluster or a source is renamed."""
 
-    cluster: str | None = None
-    """As the cluster's file called it, which the transactional ids begin with. None: written before this was noted."""
-    fenced: int | None = None
-    """Set: not a generation, but the word that every lane of the generations before this one is fenced for good; the value then says
-    which lanes that generation itself has."""
+    cluster: str
+    """Name of the cluster in its file then; the transactional ids begin with it."""
+    root: str
+    """Where the source's files lie from this run on, see shipper.ledger.roots. Empty for a run that reads no files."""
+
+
+class FencedKey(NamedTuple):
+    """Marker: every lane of an earlier generation is permanently fenced. The value tells which lanes that generation itself has."""
+
+    cluster: str
+    generation: int
 
 
 @dataclass(frozen=True)
@@ -142,59 +138,40 @@ class Lease:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """A Spark task attempt that opens its lanes now. A later one of the same task supersedes it. Each has a key of its own, so
-    that compaction never hides that there was an earlier one."""
+class AttemptKey(NamedTuple):
+    """Each attempt of each generation has a key of its own, so compaction never hides that there was an earlier attempt."""
 
     generation: int
-    attempt: int
+    task: int
+    number: int
+    """Number of the attempt among all attempts of all tasks."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A Spark task attempt that opens its lanes now. A later attempt of the same task supersedes it."""
+
     ended: bool = False
-    """It sends nothing more, so its share of the rate limit is free."""
+    """True once it sends nothing more, so its share of the rate limit is free."""
 
 
-_VOIDS_REMEMBERED = 50
+class InvalidationKey(NamedTuple):
+    """Each reship of a file has a key of its own, so a late record of an earlier run never replaces a later run's."""
+
+    file: FileId
+    generation: int
+    """Chunks of the file below this generation no longer count."""
 
 
 @dataclass(frozen=True)
-class Void:
-    """Chunks of a file below this generation no longer count: it is shipped anew."""
+class Invalidation:
+    """Chunks of a file below a generation no longer count, since the file is shipped anew. Of several, the highest generation counts."""
 
-    generation: int
     run_id: str
-    """Who asked for it: the run, or the reship that several runs may work at (:attr:`PlanResult.reship_id`). Asked for once more by the
-    same, the file is not shipped a third time."""
+    """Who asked for it: the run, or the reship that several runs may work at (:attr:`PlanResult.reship_id`). Whoever asks again with the same
+    id does not get the file shipped a third time."""
     reason: str | None = None
     """Why, in the words of whoever asked."""
-    earlier: str | None = None
-    """Ids of those who asked before, with spaces between them: they too have had what they asked for. Only the latest record of a
-    key is kept, so it must know them."""
-
-    @property
-    def asked_by(self) -> frozenset[str]:
-        """Ids of all who have had the file shipped anew."""
-        return frozenset([self.run_id, *(self.earlier or "").split()])
-
-    def after(self, before: Void | None) -> Void:
-        """As the file's next void, which remembers who asked before: the latest :data:`_VOIDS_REMEMBERED`."""
-        if before is None:
-            return self
-        ids = dict.fromkeys([*(before.earlier or "").split(), before.run_id])
-        ids.pop(self.run_id, None)
-        return replace(self, earlier=" ".join(list(ids)[-_VOIDS_REMEMBERED:]) or None)
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """What was shipped of a file is not all of it, or more than it: other bytes than it has were read. It is not done, whatever its chunks say,
-    until it is shipped anew (:class:`Void`, of a later generation) or somebody has looked and vouches for it."""
-
-    why: str
-    generation: int
-    """Of the ship that found out."""
-    run_id: str
-    trusted: str | None = None
-    """Who vouches for it after all, when and why."""
 
 
 @dataclass(frozen=True)
@@ -215,19 +192,6 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class PassedOver:
-    """A person has said of one record of the ledger, by partition and offset, that it is damaged and to be passed over. A record that
-    can be read is never passed over, so this hides nothing that counts; and offsets are not used again, so when the
-    broker has compacted the damaged record away, it says nothing any more."""
-
-    by: str
-    at: str
-    """ISO 8601, UTC."""
-    reason: str
-    run_id: str
-
-
-@dataclass(frozen=True)
 class NamedSnapshot:
     """A snapshot was written beside the runs, where others may write too: only the one that the ledger itself names is believed."""
 
@@ -237,15 +201,8 @@ class NamedSnapshot:
 
 
 @dataclass(frozen=True)
-class SourceRoot:
-    """From this run on files lie under the root that the key names. See shipper.ledger.roots."""
-
-    run_id: str
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A person has given an earlier ledger up: this one was begun in its place."""
+class Identity:
+    """A person gave an earlier ledger up, and began this one in its place."""
 
     run_id: str
     at: str
@@ -256,12 +213,11 @@ class Begun:
 
 Decoded = (
     tuple[ChunkKey, ChunkValue]
-    | tuple[GenerationKey, Generation | None]
-    | tuple[None, Archive | Begun | NamedSnapshot]
-    | tuple[str, Lease | SourceRoot | None]
-    | tuple[int, Attempt]
-    | tuple[FileId, Void | Doubt]
-    | tuple[ReplayKey, QuarantineReplay]
-    | tuple[PartitionOffset, PassedOver]
+    | tuple[GenerationKey, Generation]
+    | tuple[FencedKey, Generation | None]
+    | tuple[None, Archive | Identity | NamedSnapshot]
+    | tuple[str, Lease | None]
+    | tuple[AttemptKey, Attempt]
+    | tuple[InvalidationKey, Invalidation]
 )
-"""A record as it is read: its key, as far as its kind has one of its own, and its value."""
+"""A decoded record: its key, as far as its kind has one of its own, and its value."""

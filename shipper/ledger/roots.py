@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shipper.ledger.records import ChunkKey, Decoded, ReplayKey
-from shipper.types import FileId, SplitId
+from shipper.ledger.records import ChunkKey, Decoded, InvalidationKey
+from shipper.types import SplitId
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,9 @@ def moved(entry: Decoded, path: str) -> Decoded:
     """The entry, of the file at ``path``."""
     match entry:
         case (ChunkKey() as key, value):
-            return ChunkKey(_at(key.split, path), key.first, key.topic), value  # type: ignore[return-value]
-        case (ReplayKey() as key, value):
-            return ReplayKey(_at(key.split, path), key.ordinal), value  # type: ignore[return-value]
-        case (FileId() as file, value):
-            return file._replace(path=path), value
+            return ChunkKey(_at(key.split, path), key.first, key.topic), value
+        case (InvalidationKey() as key, value):
+            return key._replace(file=key.file._replace(path=path)), value
     return entry
 
 

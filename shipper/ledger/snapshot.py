@@ -36,7 +36,7 @@ import fsspec
 from shipper.ledger.codec import peek_key
 from shipper.types import LogRecord
 
-FORMAT = 2
+FORMAT = 3
 #: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are read in 15 ms.
 SHARD_RECORDS = 2_000
 _GZIP_LEVEL = 1  # five times as fast as the default, for files a third larger

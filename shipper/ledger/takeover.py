@@ -14,15 +14,15 @@ a run of 128 tasks with 128 lanes would make every later one fence 16,384 ids. A
 and those of the generations after it. The sequences that could break this, with generations numbered by their offsets:
 
 * 7 fences, and is paused before it says so. 9 announces itself, fences the lanes of 7 and of those before, says so. 7 wakes up and says its
-  word: it is true, and 9's says more. The highest counts.
-* 7 fences, 8 announces itself meanwhile, 7 says its word. It covers what came before 7 only: 8 is behind it, so 9 fences 8's lanes.
+  marker: it is true, and 9's says more. The highest counts.
+* 7 fences, 8 announces itself meanwhile, 7 writes its marker. It covers what came before 7 only: 8 is behind it, so 9 fences 8's lanes.
 * 8 announces itself between 7's reading and 7's writing, with more lanes than 7 covers. Then 7 reads again, finds it, and announces itself anew.
-* 5 is a zombie with more lanes than 7. After 7's word nobody fences the ids that only 5 had. 5 opens one: it reads the control partition,
+* 5 is a zombie with more lanes than 7. After 7's marker nobody fences the ids that only 5 had. 5 opens one: it reads the control partition,
   finds 7, and stops. It opened one before 7's fencing: fenced. It opened one after 7 announced itself and before it was fenced: as both.
-* The broker compacts the log: each generation covers what is behind the last word before it; the word has a key of its own, and is
+* The broker compacts the log: each generation covers what is behind the last marker before it; the marker has a key of its own, and is
   only removed when a later one is there.
 * The cluster's file is renamed, and with it the ids: generations have a key per name, so the lanes under the old name are fenced by the
-  first run under the new one, which then says its word.
+  first run under the new one, which then writes its marker.
 
 A run that ships at least once opens no transactional lanes, but fences those of runs before it that shipped exactly once.
 """
@@ -37,7 +37,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from shipper.config.cluster import Cluster
@@ -49,12 +49,12 @@ from shipper.kafka.connection import KafkaFault, Until
 from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
-from shipper.ledger.codec import encode_fenced, encode_generation
-from shipper.ledger.control import NO_LANES, Control, LaneCounts, ToFence, covering
-from shipper.ledger.fold import Chunks
+from shipper.ledger.codec import encode_attempt, encode_fenced, encode_generation
+from shipper.ledger.control import NO_LANES, Control, LaneCounts, ToFence, cover
+from shipper.ledger.fold import Chunks, Invalidated
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, Generation, Void
+from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, Committed, LedgerLog
+from shipper.ledger.records import Generation
 from shipper.ledger.rights import transactional_prefix
 from shipper.types import EncodedRecord, FileId
 
@@ -78,11 +78,21 @@ class Takeover:
 
     generation: int
     control: Control
-    voids: dict[FileId, Void]
+    invalidated: dict[FileId, Invalidated]
     chunks: Chunks
-    """Of the run's files; ``voids`` too."""
+    """Of the run's files; ``invalidated`` too."""
     chunks_end: int
     """Offset up to which the chunk partition is read."""
+    since: list[Committed] = field(default_factory=list)
+    """Chunks that were committed after the takeover, as far as they were read."""
+
+    def read_on(self, ledger: LedgerLog) -> Takeover:
+        """With what was committed since. Raises ClusterError, OutcomeUnknown."""
+        committed = ledger.decide(AskCommitted(self.chunks_end)).answer
+        for chunk in committed:
+            self.chunks.add(chunk.key, chunk.value)
+        end = committed[-1].offset + 1 if committed else self.chunks_end
+        return replace(self, chunks_end=end, since=[*self.since, *committed])
 
 
 class Announced(NamedTuple):
@@ -97,7 +107,7 @@ def announce(
     ledger: LedgerLog, cluster: str, run_id: str, tasks: int, lanes: int, *, known: Control | None = None,
     also: Sequence[EncodedRecord] = (), meanwhile: Callable[[ToFence], object] = lambda seen: None,
 ) -> Announced:  # fmt: skip
-    """Writes this run's generation.
+    """Write this run's generation, and tombstones for the attempts of the one before, which say nothing any more.
 
     A generation record covers all lanes before it that are not fenced for good, so that compaction may drop the older ones. If another run
     announced itself between our reading and our writing, ours would not cover it: then we announce again.
@@ -109,18 +119,20 @@ def announce(
             Called again after another announcement: only what is fenced after the last one is fenced for good.
     """
     seen: ToFence = {}
-    control = known or ledger.control()
+    control = known or ledger.look(CONTROL_NOW)
     while True:
         # What was seen before stays seen, also when compaction lets our own record hide the earlier ones.
-        _cover(seen, control.to_fence(cluster))
+        _cover(seen, control.to_fence())
         most = seen.get(cluster, NO_LANES)
         record = Generation(run_id, max(tasks, most.tasks), max(lanes, most.lanes))
-        generation = ledger.write_control([encode_generation(ledger.pipeline, record, cluster), *also])[0]
+        over = [encode_attempt(ledger.pipeline, key, None) for key in control.attempt_keys()]
+        written = ledger.write_control([encode_generation(ledger.pipeline, record, cluster, ledger.root or ""), *also, *over])
+        generation = written.offsets[0]
         with ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
-            read = reading.submit(ledger.control)
+            read = reading.submit(ledger.decide, CONTROL_NOW, written)
             meanwhile(dict(seen))
-        control, also = read.result(), ()
-        earlier = control.to_fence(cluster, generation)
+        control, also = read.result().answer, ()
+        earlier = control.to_fence(generation)
         most = earlier.get(cluster, NO_LANES)
         if most.tasks <= record.tasks and most.lanes <= record.lanes:
             _cover(seen, earlier)
@@ -129,7 +141,7 @@ def announce(
 
 def _cover(seen: ToFence, found: ToFence) -> None:
     for name, most in found.items():
-        covering(seen, name, most.tasks, most.lanes)
+        cover(seen, name, most.tasks, most.lanes)
 
 
 def ids_of(pipeline: str, lanes: Mapping[str, LaneCounts]) -> list[str]:
@@ -253,7 +265,8 @@ def fence_earlier_runs(
 
     try:
         generation, to_fence = announce(ledger, cluster, run_id, tasks, lanes, known=known, also=also, meanwhile=close_seen)
-        close([each for each in ids_of(ledger.pipeline, to_fence) if each not in fenced])
+        done = set(fenced)
+        close([each for each in ids_of(ledger.pipeline, to_fence) if each not in done])
     finally:
         fences.discard()
     if refusals:
@@ -268,12 +281,12 @@ def fence_earlier_runs(
 
 
 def _say_that_they_are_fenced(ledger: LedgerLog, cluster: str, generation: int, own: Generation) -> None:
-    """Only what comes before ``generation`` is removed: a word that says more is another run's."""
-    earlier = {number: said.cluster for number, said in ledger.control().fences.items() if number < generation}
+    """Write the marker, and remove those of earlier generations. A marker of a later one covers more, and is another run's."""
+    marks = ledger.decide(CONTROL_NOW).answer.fences
     ledger.write_control(
         [
             encode_fenced(ledger.pipeline, cluster, generation, own),
-            *(encode_fenced(ledger.pipeline, name, number, None) for number, name in earlier.items()),
+            *(encode_fenced(ledger.pipeline, *mark, None) for mark in marks if mark.generation < generation),
         ]
     )
 
@@ -302,6 +315,5 @@ def take_over(
     was found before the fencing is as good as one found after it.
     """
     generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
-    ledger.barrier(CHUNKS)
-    state = ledger.state(paths, wait_seconds=settings.transaction_timeout_ms / 1000 + 15)
-    return Takeover(generation, state.control, state.voids, state.chunks, state.chunks_end)
+    state = ledger.decide(AskState(paths)).answer
+    return Takeover(generation, state.control, state.invalidated, state.chunks, state.chunks_end)

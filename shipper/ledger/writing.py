@@ -1,5 +1,6 @@
-"""Writing chunk records that stand for no data of this run (tombstones, what is put back) as a lane of it: in transactions, which the
-next run fences, so that a process that was paused and wakes up later can no longer change what was written meanwhile."""
+"""Write ledger-only chunk records (tombstones, restored records) through a transactional lane of a run.
+
+The next run fences the lane, so a process that was paused and wakes up later can no longer change what was written meanwhile."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from shipper.errors import Superseded
 from shipper.kafka.connection import Until, connection
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import RightToShip, Transactions
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS
-from shipper.types import EncodedRecord
+from shipper.ledger.codec import encode_invalidation
+from shipper.ledger.control import Control
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, Patience
+from shipper.ledger.records import CHUNKS, Invalidation
+from shipper.types import Decided, EncodedRecord, FileId
 
 _RECORDS_AT_ONCE = 20_000
 _TRANSACTION_SECONDS = 60.0
@@ -23,7 +26,7 @@ _ABORT_SECONDS = 5.0
 
 
 def lane_settings(cluster: Cluster, pipeline: Pipeline, batch_size_bytes: int, *, transactional: bool = True) -> LaneSettings:
-    """Of every lane of the pipeline to the cluster, whoever opens it."""
+    """Return the settings of every lane of the pipeline to the cluster, whoever opens it."""
     return LaneSettings(
         cluster=cluster.name,
         connection=connection(cluster),
@@ -34,16 +37,32 @@ def lane_settings(cluster: Cluster, pipeline: Pipeline, batch_size_bytes: int, *
     )
 
 
-def right_of(ledger: LedgerLog, generation: int) -> RightToShip[None]:
-    """Of a run that has no tasks: it may go on until a later one has announced itself."""
+def patience_of(pipeline: Pipeline) -> Patience:
+    """Return how long a deciding read of the pipeline's ledger may wait."""
+    return Patience.of(pipeline.delivery.transaction_timeout_seconds, pipeline.delivery.metadata_wait_seconds)
 
-    def read() -> None:
-        if ledger.control().generation != generation:
+
+def right_of(ledger: LedgerLog, generation: int) -> RightToShip[Control]:
+    """Return the right to ship of a run without tasks: it may go on until a later run has announced itself."""
+
+    def read() -> Decided[Control]:
+        found = ledger.decide(CONTROL_NOW)
+        if found.answer.generation != generation:
             raise Superseded(
                 f"a later run of pipeline {ledger.pipeline} took over: nothing more is sent; run the same command again"
             )
+        return found
 
     return RightToShip(read)
+
+
+def invalidate(ledger: LedgerLog, generation: int, asked_by: str, reason: str | None, files: Iterable[FileId]) -> None:
+    """Declare that chunks of ``files`` below ``generation`` no longer count, if this run still has the right to ship.
+
+    A run that was paused here and taken over does no harm: readers take the highest generation. Raises Superseded, ClusterError."""
+    right_of(ledger, generation).check()
+    value = Invalidation(asked_by, reason)
+    ledger.write_control(encode_invalidation(ledger.pipeline, file, generation, value) for file in files)
 
 
 def write_as_lane(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import WithJsonSchema
 
 from shipper.ledger.control import LaneCounts
-from shipper.ledger.records import Void
+from shipper.ledger.fold import Invalidated
 from shipper.report.run_folder import Result, StepResult
 from shipper.types import FileId
 
@@ -201,9 +201,9 @@ class PlanResult(StepResult):
         """In whose name files are shipped anew: the reship's if it has one of its own, else the run's."""
         return self.reship_id or self.run_id
 
-    def reshipped(self, voids: Mapping[FileId, Void]) -> list[FileId]:
-        """Files that the ledger says were declared void in the same name before: they are shipped anew once."""
-        return [file for file, void in voids.items() if self.asker in void.asked_by]
+    def reshipped(self, invalidated: Mapping[FileId, Invalidated]) -> list[FileId]:
+        """Return the files that were invalidated in the same name before: they are shipped anew once."""
+        return [file for file, over in invalidated.items() if self.asker in over.asked_by]
 
     @property
     def total_bytes(self) -> int:

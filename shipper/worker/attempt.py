@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from shipper.errors import Superseded
-from shipper.ledger.codec import decode, encode_attempt
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, Attempt, ChunkKey, ChunkValue
-from shipper.types import LogRecord
+from shipper.ledger.codec import encode_attempt
+from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskCommittedKeys, Committed, CommittedKeys, LedgerLog
+from shipper.ledger.records import CONTROL, Attempt, AttemptKey
+from shipper.types import Decided
 from shipper.worker.order import ShipOrder
-
-
-class Committed(NamedTuple):
-    """A chunk that is on the cluster."""
-
-    key: ChunkKey
-    value: ChunkValue
 
 
 class TaskAttempt:
@@ -26,8 +17,7 @@ class TaskAttempt:
         """``number``: of all attempts of all tasks."""
         self._order = order
         self._ledger = ledger
-        self._task = task
-        self._number = number
+        self._key = AttemptKey(order.generation, task, number)
         self.active_tasks = 1
         """How many tasks share the rate limit, when somebody looked last."""
 
@@ -36,38 +26,35 @@ class TaskAttempt:
         self._ledger.connect((CONTROL,))
 
     def announce(self, *, ended: bool = False) -> None:
-        """Tells others that it begins, or has ``ended``. Raises ClusterError."""
-        order = self._order
-        self._ledger.write_control([encode_attempt(order.pipeline, self._task, Attempt(order.generation, self._number, ended))])
+        """Tell others that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown."""
+        self._ledger.write_control([encode_attempt(self._order.pipeline, self._key, Attempt(ended))])
 
-    def check(self) -> list[int]:
-        """The task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
+    def check(self) -> Decided[list[int]]:
+        """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
         order = self._order
-        self._ledger.barrier(CONTROL)
-        control = self._ledger.control()
+        found = self._ledger.decide(CONTROL_NOW)
+        control = found.answer
         if control.generation != order.generation:
             by = control.generations[control.generation].run_id
             raise Superseded(f"run {order.run_id} of pipeline {order.pipeline} was taken over by run {by}: it sends nothing more")
-        attempts = control.attempts.get(self._task, [])
-        if attempts[-1:] != [self._number]:
-            raise Superseded(f"attempt {self._number} of task {self._task} was taken over by another one: {attempts}")
+        attempts = control.attempts.get(self._key.task, [])
+        if attempts[-1:] != [self._key.number]:
+            raise Superseded(f"attempt {self._key.number} of task {self._key.task} was taken over by another one: {attempts}")
         self.active_tasks = max(1, control.active_tasks())
-        return attempts
+        return found.map(lambda _: attempts)
 
     def count_tasks(self) -> None:
-        """Looks again at how many are active. Raises ClusterError."""
-        self.active_tasks = max(1, self._ledger.control().active_tasks())
+        """Look again at how many are active. Raises ClusterError."""
+        self.active_tasks = max(1, self._ledger.look(CONTROL_NOW).active_tasks())
 
-    def committed(self) -> list[Committed]:
-        """Chunks of any task since the run took over, up to the transactions that are still open. Raises OutcomeUnknown."""
-        entries = [decode(self._order.pipeline, record) for record in self._records()]
-        return [Committed(e[0], e[1]) for e in entries if e and isinstance(e[0], ChunkKey) and isinstance(e[1], ChunkValue)]
+    def committed(self) -> Decided[list[Committed]]:
+        """Return the chunks of any task since the run took over. Raises ClusterError, OutcomeUnknown."""
+        return self._ledger.decide(AskCommitted(self._order.chunks_end))
 
-    def committed_keys(self) -> set[bytes]:
-        """The same by their keys alone: after each fault, on each lane, nothing is decoded."""
-        return {record.key for record in self._records() if record.value is not None}
+    def committed_keys(self) -> Decided[CommittedKeys]:
+        """Return the same by their keys alone: after each fault each lane asks, reads what is new, and decodes nothing."""
+        return self._ledger.decide(AskCommittedKeys(self._order.chunks_end))
 
-    def _records(self) -> list[LogRecord]:
-        self._ledger.barrier(CHUNKS)
-        wait_seconds = self._order.settings.transaction_timeout_ms / 1000 + 15
-        return self._ledger.chunks(self._order.chunks_end, wait_seconds=wait_seconds)
+    def hurry(self) -> None:
+        """Wait for the ledger no longer: the task is to stop."""
+        self._ledger.hurry()

@@ -38,6 +38,10 @@ class SplitSlice:
     marked: dict[int, list[int]] = field(default_factory=dict)
     """Mark (marks.py) → rows that have it."""
     ends_split: bool = False
+    stored: int | None = None
+    """With ``ends_split``: bytes that the reader took from the file for the split, as it is stored; None: it cannot say."""
+    unpacked: int | None = None
+    """With ``ends_split``: bytes of the split's records, by the reader; None: it cannot say."""
     broken: bool = False
     """What was read of the split ends here, and is not all of it."""
 
@@ -52,6 +56,8 @@ class SplitSlice:
     @property
     def bytes_read(self) -> int | None:
         """Of the lines as they were read, each with its end; None if one was not read whole."""
+        if not self.batches:
+            return 0
         if self.marked:
             return None
         if "size" in self.table.schema.names:
@@ -62,8 +68,8 @@ class SplitSlice:
 def split_slices(
     batches: Iterator[pa.RecordBatch], slice_bytes: int, splits: Container[int] = frozenset()
 ) -> Iterator[SplitSlice]:
-    """Cuts the stream. A slice has about ``slice_bytes`` of values, and one row at least, unless it is broken. ``splits``: those that
-    there are; without them no row is marked, and nothing ends."""
+    """Cut the stream. A slice has about ``slice_bytes`` of values, and one row at least, unless it is broken or all of an empty split.
+    ``splits``: those that there are; without them no row is marked, and nothing ends."""
     part: SplitSlice | None = None
     for batch in batches:
         for number, start, end in _runs(batch.column("split")):
@@ -72,8 +78,8 @@ def split_slices(
                 yield part
                 part = None
             if mark == END:
-                if part is not None:
-                    yield replace(part, ends_split=True)
+                stored, unpacked = _sizes(batch.column("value")[start].as_py())
+                yield replace(part or SplitSlice(split, 0), ends_split=True, stored=stored, unpacked=unpacked)
                 part = None
                 continue
             if mark == BROKEN:
@@ -94,6 +100,12 @@ def split_slices(
                 start += count
     if part is not None:
         yield part
+
+
+def _sizes(text: bytes | None) -> tuple[int | None, int | None]:
+    """See marks.SIZES."""
+    stored, unpacked = map(int, (text or b"-1 -1").split())
+    return stored if stored >= 0 else None, unpacked if unpacked >= 0 else None
 
 
 def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:

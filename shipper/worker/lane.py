@@ -19,7 +19,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,6 +32,7 @@ from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
+from shipper.types import Decided
 from shipper.worker.payload import Chunk
 from shipper.worker.rate import PACED_SHARE, NoLimit, RateLimit, wait_until
 from shipper.worker.receipt import LaneWork
@@ -61,7 +62,7 @@ class LaneStopped(Exception):
 
 
 #: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any more.
-Settle = Callable[[], "frozenset[bytes] | set[bytes]"]
+Settle = Callable[[], Decided[Container[bytes]]]
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ class Lane(threading.Thread):
             self._transactions.discard()
             pause = self._rest(pause)
             self._open()
-            there = self._pool.settle()
+            there = self._pool.settle().answer
             made_it = [chunk for chunk in left if chunk.ledger_key in there]
             self._count(made_it)
             self._pool.done(made_it)

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 #: A name that no column of a pipeline can have.
 MARK = "mark!"
+#: The column in which an END row has what the reader says of the piece's bytes, as two numbers: those that it took from the file, as it is
+#: stored, and those of the records. -1 where the reader cannot say. The sink finds them in the row's `value`.
+SIZES = "sizes!"
 #: A line that is longer than allowed; its value is its beginning.
 TOO_LONG = 1
 #: What was read of the piece is not all of it: the file is damaged, gone, or not the one that was planned. No line.

@@ -24,8 +24,12 @@ class OrderedSplit:
     """Topic → the partition that its latest records there went to; for ``in_order``."""
     quarantines: frozenset[str] = frozenset()
     """Of these, the topics in which records of the split are in quarantine."""
+    counts_bytes: bool = False
+    """The bytes of its lines are the file's own: plain text, line by line. Else the reader says what it took from the file."""
+    skipped_bytes: int = 0
+    """Bytes of the file that are in no line: those of a byte order mark."""
     end_known: bool = False
-    of: int | None = None
+    of: int = 1
     """Number of splits of its file."""
     etag: str | None = None
     """Of its file, in an object store."""

@@ -103,6 +103,8 @@ class SlicePayload:
         self._home = home if order.in_order else lambda topic: None
         self._at_commit = at_commit
         self._sequence = zlib.crc32(split.id.file.path.encode()) if order.in_order else None
+        self.read: int | None = None
+        """Bytes of the file that the split accounts for, if it ends with the slice."""
         self._nothing = ChunkValue(
             last=0,
             end=False,
@@ -132,6 +134,7 @@ class SlicePayload:
             self._nothing,
             last=end,
             end=ends_split,
+            read=self.read if ends_split else None,
             records=len(values),
             bytes=_bytes(values) + (0 if keys is None else _bytes(keys)),
             checksum=checksum % _UINT64,
@@ -202,7 +205,7 @@ class SlicePayload:
 
     def split_end(self) -> Chunk:
         """For the ledger alone: the split ends with the slice."""
-        return self._chunk("", self._part.end, replace(self._nothing, last=self._part.end, end=True))
+        return self._chunk("", self._part.end, replace(self._nothing, last=self._part.end, end=True, read=self.read))
 
     def _chunk(self, topic: str, first: int, entry: ChunkValue, values: Sequence[bytes | None] = (), **columns: Any) -> Chunk:
         split, at_commit, keyed = self._split.id, self._at_commit, columns.get("keys") is not None

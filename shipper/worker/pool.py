@@ -6,13 +6,14 @@ Usable on its own::
     settings = LaneSettings(connection={"bootstrap.servers": "…"}, batch_size_bytes=500_000, compression="zstd",
                             transaction_timeout_ms=60_000)
     options = LaneOptions(settings, ledger_topic="_my.ledger", ledger_partition=0, deadline_seconds=60)
-    with LanePool(options, ["my-job.0", "my-job.1"], settle=lambda: keys_in_my_ledger()) as pool:
+    with LanePool(options, ["my-job.0", "my-job.1"], settle=ask_my_ledger) as pool:
         pool.open()
         pool.submit([Chunk("logs", [b"a", b"b"], 2, b"file-1:0", lambda partition: b"2 records", "file-1")])
         pool.drain()
     print(pool.close(10), pool.unsent())
 
-``settle`` returns the ledger keys that are committed; it is asked after every fault, when the lane that failed has been fenced.
+``settle`` returns the ledger keys that are committed (a Decided, see shipper.types). It is asked after every fault, when the lane that
+failed has been fenced.
 """
 
 from __future__ import annotations

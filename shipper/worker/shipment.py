@@ -13,10 +13,10 @@ import pyarrow as pa
 from shipper.errors import SourceError
 from shipper.ledger.fold import covered
 from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet
+from shipper.ledger.log import Committed
 from shipper.ledger.records import spark_hash
-from shipper.types import SplitId
+from shipper.types import Decided, SplitId
 from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign
-from shipper.worker.attempt import Committed
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, ShipOrder
 from shipper.worker.payload import UTF8_BOM, AtCommit, Chunk, SlicePayload
@@ -44,7 +44,7 @@ class AlreadyThere:
                 self._ends_known.add(split.id)
 
     def add(self, chunk: Committed) -> None:
-        key, value = chunk
+        key, value = chunk.key, chunk.value
         there = self._intervals.setdefault((key.split, key.topic), IntervalSet())
         for first, end in covered(key.first, value):
             there.add(first, end)
@@ -107,9 +107,9 @@ class TaskShipment:
         """What is gathered, by lane where the order of files tells which one it must be."""
         self._busy_since = time.monotonic()
 
-    def begin(self, committed: Sequence[Committed]) -> None:
+    def begin(self, committed: Decided[list[Committed]]) -> None:
         """To be called when the lanes are open. ``committed``: what is on the cluster since the run took over."""
-        for chunk in committed:
+        for chunk in committed.answer:
             self._there.add(chunk)
             if chunk.value.generation == self._order.generation:
                 self._predecessors.append(chunk)
@@ -129,7 +129,7 @@ class TaskShipment:
             return
         payload = SlicePayload(part, self._order, lambda topic: self._there.home(split.id, topic), self._at_commit)
         shipment = _SliceShipment(part, split, payload, self._there, self._receipt)
-        for chunk in shipment.missing(assign(part, self._order, self._limits)):
+        for chunk in shipment.missing(assign(part, self._order, self._limits) if part.rows else Assignment()):
             lane = None if chunk.sequence is None else chunk.sequence % self._order.lanes
             self._transactions.setdefault(lane, _Transaction()).add(chunk)
             now = time.monotonic()
@@ -147,9 +147,9 @@ class TaskShipment:
     def count_predecessors(self) -> None:
         """What this task's earlier attempts committed was already there for this one, and was delivered by this ship all the same."""
         numbers = {split.id: number for number, split in self._order.splits.items()} if self._predecessors else {}
-        for key, value in self._predecessors:
-            if key.split in numbers:
-                self._receipt.take_over(numbers[key.split], key.topic, value)
+        for chunk in self._predecessors:
+            if chunk.key.split in numbers:
+                self._receipt.take_over(numbers[chunk.key.split], chunk.key.topic, chunk.value)
         self._predecessors = []
 
 
@@ -162,12 +162,15 @@ class _SliceShipment:
     ) -> None:
         self._part, self._split, self._payload, self._there, self._receipt = part, split, payload, there, receipt
         self._mine = receipt.split(part.split)
+        self._ends = False
         quarantines = {topic: self._rows_in(topic) for topic in there.quarantines(self._split.id)}
         self._in_quarantine = {topic: rows for topic, rows in quarantines.items() if rows.any()}
 
     def missing(self, found: Assignment) -> Iterator[Chunk]:
         self._mine.records += self._part.rows
         self._mine.add_read(self._part.bytes_read)
+        self._ends = self._part.ends_split and self._agrees_with_reader()
+        self._payload.read = self._read_of_file() if self._ends else None
         yield from self._drop(found.dropped)
         yield from self._quarantine(found.rejected)
         end_known = self._there.end_known(self._split.id)
@@ -175,8 +178,23 @@ class _SliceShipment:
             for chunk in self._send(topic, rows, found.rejected_from(topic)):
                 end_known |= chunk.entry is not None and chunk.entry.end
                 yield chunk
-        if self._part.ends_split and not end_known:
+        if self._ends and not end_known:
             yield self._payload.split_end()
+
+    def _agrees_with_reader(self) -> bool:
+        """True unless the bytes of the split's lines are not those that the reader made: then the split has no end, and is never complete.
+
+        The end of the last line, which is counted, may be missing in the file."""
+        unpacked, read = self._part.unpacked, self._mine.read
+        if self._split.counts_bytes or unpacked is None or read is None:
+            return True
+        return read + self._split.skipped_bytes in (unpacked, unpacked + 1)
+
+    def _read_of_file(self) -> int | None:
+        """Return the bytes of the file that the split accounts for: as this task counted them, where its lines are the file's bytes."""
+        if not self._split.counts_bytes:
+            return self._part.stored
+        return None if self._mine.read is None else self._mine.read + self._split.skipped_bytes
 
     def _adjust_for_bom(self, shipped: Rows | None) -> None:
         """``shipped``: rows that lie in a topic, or will. The mark that is put back is in no hash that Spark computed."""
@@ -265,7 +283,7 @@ class _SliceShipment:
                 # A chunk's first ordinal is its key in the ledger: one that is not in it may become another chunk's.
                 first = int(chosen[0])
                 missing = missing[missing > first]
-            yield self._payload.shipped(topic, chosen, first, end, missing, ends_split=part.ends_split and end == part.end)
+            yield self._payload.shipped(topic, chosen, first, end, missing, ends_split=self._ends and end == part.end)
         self._count_already_there(topic, already_there)
 
 

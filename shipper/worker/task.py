@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,11 +18,12 @@ from shipper.errors import ShipperError, TopicMissing, WaitedInVain
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.transaction import RightToShip
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import Committed, LedgerLog, Patience
 from shipper.ledger.records import CHUNKS, ChunkValue
 from shipper.ledger.takeover import transactional_id
+from shipper.types import Decided
 from shipper.worker.assign import RecordLimits
-from shipper.worker.attempt import Committed, TaskAttempt
+from shipper.worker.attempt import TaskAttempt
 from shipper.worker.cut import split_slices
 from shipper.worker.lane import LaneOptions
 from shipper.worker.order import ShipOrder
@@ -86,7 +87,8 @@ def ship_task(
     foresaw is raised as it is."""
     get_ready()
     client = ClusterClient(cluster)
-    ledger = LedgerLog(client, cluster, order.pipeline, control_from=order.generation)
+    patience = Patience.of(order.settings.transaction_timeout_ms / 1000, order.deadline_seconds)
+    ledger = LedgerLog(client, cluster, order.pipeline, control_from=order.generation, patience=patience)
     limits = TopicLimits(order.limits, client.limits)
     receipt = Receipt(task, tries_before, first_at=time.time())
     lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
@@ -144,7 +146,7 @@ class TaskLanes:
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
-    def open(self) -> list[Committed]:
+    def open(self) -> Decided[list[Committed]]:
         """Announces this attempt, opens the lanes (which fences the task's earlier attempts), and returns what is committed then.
 
         The first attempt of a task has nothing to learn: since the driver took over and read the ledger, nobody else could
@@ -154,9 +156,10 @@ class TaskLanes:
             meanwhile.submit(self._attempt.connect)
             self.pool.open(self._topics, announce=self._attempt.announce)
         self._sampler.start()
-        return self._attempt.committed() if len(self._right.check()) > 1 else []
+        attempts = self._right.check()
+        return self._attempt.committed() if len(attempts.answer) > 1 else attempts.map(lambda _: [])
 
-    def _settle(self) -> set[bytes]:
+    def _settle(self) -> Decided[Container[bytes]]:
         self._right.check()
         return self._attempt.committed_keys()
 
@@ -177,6 +180,7 @@ class TaskLanes:
 
     def _close(self, timeout_seconds: float) -> None:
         self._done.set()
+        self._attempt.hurry()
         closed = self.pool.close(timeout_seconds)
         if closed.unknown:
             log.warning("%d chunks whose commit was not answered; the ledger will tell", len(closed.unknown))

@@ -20,7 +20,7 @@ from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.intervals import encode_ordinals
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
 from tests.chaos.world import END_TXN, Pipe
 
@@ -93,7 +93,7 @@ def _quarantined(pipe: Pipe) -> list[Repaired]:
         window="2026-11-01T00:00:00Z/2026-11-02T00:00:00Z", reasons={"unparseable": _REPAIRED},
         ordinals=encode_ordinals([(0, _REPAIRED)]),
     )  # fmt: skip
-    ledger.write_chunks([encode_chunk(pipe.name, ChunkKey(split, 0, "quarantine"), value)])
+    ledger._append(CHUNKS, [encode_chunk(pipe.name, ChunkKey(split, 0, "quarantine"), value)])
     return [
         Repaired(RecordPosition("broken.log", 0, number + 1), pipe.topic, b"repaired %d" % number) for number in range(_REPAIRED)
     ]

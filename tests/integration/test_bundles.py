@@ -7,8 +7,7 @@ import pytest
 from shipper_tools.dev.console_consumer import read_records, unbundle
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
-from shipper.ledger.fold import Chunks
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import AskState, LedgerLog
 
 from .world import World, lines_of
 
@@ -26,8 +25,7 @@ def lines_in(records):
 
 def kafka_records_of_ledger(world):
     ledger = LedgerLog(world.client, world.cluster, world.name)
-    chunks = Chunks(world.name).feed(ledger.chunks(wait_seconds=60))
-    values = [chunk for state in chunks.splits.values() for chunk in state.chunks.values()]
+    values = [chunk for state in ledger.look(AskState(), 60).chunks.splits.values() for chunk in state.chunks.values()]
     return sum(value.records if value.bundles is None else value.bundles for value in values)
 
 

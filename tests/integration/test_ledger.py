@@ -22,7 +22,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Transactions
 from shipper.ledger import archive as module
 from shipper.ledger.codec import encode_chunk
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import AskFiles, AskState, LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.takeover import announce, fence_earlier_runs, take_over, transactional_id
@@ -71,44 +71,44 @@ def settings_of(world):
 class TestSnapshot:
     def test_only_what_is_new_is_read_from_the_topic(self, world):
         ledger = ledger_of(world)
-        ledger.write_chunks(chunk(world, f"day/{n:04}") for n in range(5000))
+        ledger._append(CHUNKS, (chunk(world, f"day/{n:04}") for n in range(5000)))
         assert ledger.keep_snapshot() is not None
-        ledger.write_chunks([chunk(world, "day/0003", generation=7), chunk(world, "night/1")])
+        ledger._append(CHUNKS, [chunk(world, "day/0003", generation=7), chunk(world, "night/1")])
 
         later = ledger_of(world)
         assert later.snapshot().chunks_end == 5000
-        state = later.state(["day/0003", "night/1", "day/none"], wait_seconds=15)
+        state = later.look(AskState(["day/0003", "night/1", "day/none"]), 15)
         assert {split.file.path for split in state.chunks.splits} == {"day/0003", "night/1"}
         assert state.chunks_end == 5002
-        assert records_there(later.state(wait_seconds=15)) == records_there(ledger_of(world, folder=False).state(wait_seconds=15))
+        assert records_there(later.look(AskState(), 15)) == records_there(ledger_of(world, folder=False).look(AskState(), 15))
         assert later.keep_snapshot() is None, "a tail of two records is not worth a snapshot"
 
     def test_a_ledger_that_was_deleted_and_made_anew_does_not_inherit_the_old_ones_snapshot(self, world):
         ledger = ledger_of(world)
-        ledger.write_chunks(chunk(world, f"{n}") for n in range(10))
+        ledger._append(CHUNKS, (chunk(world, f"{n}") for n in range(10)))
         ledger.keep_snapshot(longer_than=0)
         admin = AdminClient({"bootstrap.servers": world.bootstrap})
         admin.delete_topics([ledger.topic])[ledger.topic].result()
         deadline = time.monotonic() + 20
         while ledger.topic in world.client.topics() and time.monotonic() < deadline:
             time.sleep(0.1)
-        ledger_of(world).write_chunks(chunk(world, f"new {n}") for n in range(20))
+        ledger_of(world)._append(CHUNKS, (chunk(world, f"new {n}") for n in range(20)))
         later = ledger_of(world)
         assert later.snapshot() is None
-        assert {split.file.path for split in later.state(wait_seconds=15).chunks.splits} == {f"new {n}" for n in range(20)}
+        assert {split.file.path for split in later.look(AskState(), 15).chunks.splits} == {f"new {n}" for n in range(20)}
 
     def test_an_open_transaction_ends_the_snapshot_and_what_it_commits_later_is_read(self, world):
         ledger = ledger_of(world)
         settings = settings_of(world)
-        ledger.write_chunks([chunk(world, "before")])
+        ledger._append(CHUNKS, [chunk(world, "before")])
         lane = OpenLane(settings, "open", ledger.topic)
         produce(lane, ledger.topic, chunk(world, "in the transaction"))
-        ledger.write_chunks([chunk(world, "behind")])
+        ledger._append(CHUNKS, [chunk(world, "behind")])
         assert ledger.keep_snapshot(longer_than=0).chunks_end == 1
         with pytest.raises(OutcomeUnknown):
-            ledger_of(world).state(wait_seconds=1)
+            ledger_of(world).look(AskState(), 1)
         lane.commit()
-        assert records_there(ledger_of(world).state(wait_seconds=15)) == 30
+        assert records_there(ledger_of(world).look(AskState(), 15)) == 30
 
 
 class TestTakeover:
@@ -131,7 +131,7 @@ class TestTakeover:
         assert {split.file.path for split in taken.chunks.splits} == {"committed"}
         with pytest.raises(KafkaFault, match="FENCED"):
             zombie.commit()
-        again = ledger_of(world).state(wait_seconds=15)
+        again = ledger_of(world).look(AskState(), 15)
         assert {split.file.path for split in again.chunks.splits} == {"committed"}
 
     def test_a_lane_is_fenced_once_for_good_under_every_name_of_the_cluster_and_also_from_a_snapshot(self, world, monkeypatch):
@@ -191,23 +191,23 @@ class TestArchive:
     def test_what_is_archived_leaves_the_topic_and_still_counts(self, world):
         ledger = ledger_of(world)
         young = "2026-11-05T00:00:00Z/2026-11-06T00:00:00Z"
-        ledger.write_chunks(
-            [chunk(world, "old", 0, end=False), chunk(world, "old", 10, last=20), chunk(world, "young", window=young)]
+        ledger._append(
+            CHUNKS, [chunk(world, "old", 0, end=False), chunk(world, "old", 10, last=20), chunk(world, "young", window=young)]
         )
         done = self.archive(world)
         assert (done.moved, done.files, done.left, done.archived) == (2, 1, 1, 2)
-        in_topic = {record.key: record.value for record in ledger.chunks(wait_seconds=15)}
+        in_topic = {record.key: record.value for record in ledger.topic_records(CHUNKS)}
         assert sum(value is not None and b'"chunk"' in key for key, value in in_topic.items()) == 1
-        assert records_there(ledger_of(world).state(wait_seconds=15)) == 30
+        assert records_there(ledger_of(world).look(AskState(), 15)) == 30
         # Again: nothing is old enough any more; later the rest goes to the same archive.
         assert self.archive(world).moved == 0
         assert self.archive(world, before="2026-11-07").archived == 3
-        assert records_there(ledger_of(world).state(["old"], wait_seconds=15)) == 20
-        assert records_there(ledger_of(world).state(wait_seconds=15)) == 30
+        assert records_there(ledger_of(world).look(AskState(["old"]), 15)) == 20
+        assert records_there(ledger_of(world).look(AskState(), 15)) == 30
 
     @pytest.mark.parametrize("damage", ["gone", "cut", "no folder"])
     def test_without_its_archive_a_ledger_is_not_believed(self, world, damage):
-        ledger_of(world).write_chunks([chunk(world, "old")])
+        ledger_of(world)._append(CHUNKS, [chunk(world, "old")])
         self.archive(world)
         folder = world.root / "runs" / world.name / "ledger.local" / "archive"
         if damage == "gone":
@@ -216,25 +216,25 @@ class TestArchive:
             [shard] = (folder / "shards").iterdir()
             shard.write_bytes(shard.read_bytes()[:-1])
         with pytest.raises(ArchiveMissing, match=r"1 records in the archive.*Nothing was sent"):
-            ledger_of(world, folder=damage != "no folder").state(["old"], wait_seconds=15)
+            ledger_of(world, folder=damage != "no folder").look(AskState(["old"]), 15)
 
     def test_an_archiving_that_was_paused_and_wakes_up_after_a_run_removes_nothing(self, world, monkeypatch):
         """It sleeps after it has written its files. Meanwhile a run ships the file anew; its records must stay."""
-        ledger_of(world).write_chunks([chunk(world, "old")])
+        ledger_of(world)._append(CHUNKS, [chunk(world, "old")])
         write = module.write_as_lane
 
         def late(*rest):
             fence_earlier_runs(ledger_of(world), settings_of(world), "local", "meanwhile", 1, 1)
-            ledger_of(world).write_chunks([chunk(world, "old", generation=9, records=7)])
+            ledger_of(world)._append(CHUNKS, [chunk(world, "old", generation=9, records=7)])
             write(*rest)
 
         monkeypatch.setattr(module, "write_as_lane", late)
         with pytest.raises(Superseded, match="nothing more is sent"):
             self.archive(world)
-        assert records_there(ledger_of(world).state(wait_seconds=15)) == 7
+        assert records_there(ledger_of(world).look(AskState(), 15)) == 7
 
     def test_an_archiving_that_is_overtaken_inside_its_transaction_cannot_commit(self, world, monkeypatch):
-        ledger_of(world).write_chunks([chunk(world, "old")])
+        ledger_of(world)._append(CHUNKS, [chunk(world, "old")])
         commit = Transactions.commit
 
         def late(transactions, until):
@@ -245,7 +245,7 @@ class TestArchive:
         with pytest.raises(ClusterError, match="could be removed"):
             self.archive(world)
         monkeypatch.undo()
-        assert len(ledger_of(world).records(wait_seconds=15).archived) == 0
+        assert len(ledger_of(world).look(AskFiles(), 15).archived) == 0
         assert self.archive(world).moved == 1
 
 
@@ -291,7 +291,7 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
 
 
 def moved_end(world):
-    return ledger_of(world).records(wait_seconds=15).chunks_end
+    return ledger_of(world).look(AskFiles(), 15).chunks_end
 
 
 def command(world, *arguments):
@@ -302,7 +302,7 @@ def command(world, *arguments):
 
 def test_verify_names_what_is_wrong_and_fails(world):
     ledger = ledger_of(world)
-    ledger.write_chunks(
+    ledger._append(CHUNKS, 
         [
             chunk(world, "overlap", 0, end=False), chunk(world, "overlap", 5, last=15, digest="other"),
             chunk(world, "unfinished", end=False),
@@ -333,13 +333,13 @@ def test_what_was_cut_otherwise_when_it_was_shipped_is_complete_by_how_it_was_cu
             world.name, ChunkKey(SplitId(FileId(path, size, 5), start), 0, world.topic()), replace(VALUE, **of_file)
         )
 
-    ledger.write_chunks([split("whole", 0), split("whole", 131_072)])
+    ledger._append(CHUNKS, [split("whole", 0), split("whole", 131_072)])
     assert command(world, "verify")["local"]["findings"] == []
     assert [window["complete"] for window in command(world, "show")["local"]["windows"].values()] == [1]
     done = world.shipper("gaps", world.name, "--since", "3d", "--json")
     assert (done.returncode, json.loads(done.stdout)["gaps"]) == (0, [])
 
-    ledger.write_chunks([split("half", 0)])
+    ledger._append(CHUNKS, [split("half", 0)])
     found = command(world, "verify")["local"]["findings"]
     assert [(finding["severity"], finding["where"]) for finding in found] == [("unfinished", "half")]
     assert [(window["complete"], window["files"]) for window in command(world, "show")["local"]["windows"].values()] == [(1, 2)]
@@ -372,30 +372,27 @@ class TestRepair:
         places = ["0:0", "1:1", "1:2"]
         assert damaged_places(world) == (1, dict.fromkeys(places, "wrong"))
 
-        assert world.shipper("ledger", "repair", world.name, "local", "--drop", "1:0", "--reason", "r").returncode == 2
-        assert world.shipper("ledger", "repair", world.name, "local", "--drop", "1:0").returncode == 2
+        assert world.shipper("ledger", "repair", world.name, "local", "--record", "1:0").returncode == 2
         for place in places:
-            done = world.shipper(
-                "ledger", "repair", world.name, "local", "--drop", place, "--reason", "a test wrote it", "--json"
-            )
+            done = world.shipper("ledger", "repair", world.name, "local", "--record", place, "--json")
             assert done.returncode == 0, done.stderr
-        assert damaged_places(world) == (0, dict.fromkeys(places, "passed over"))
+        assert damaged_places(world) == (0, {})
         # What the damaged record had replaced is there again, behind it: compaction cannot take it away.
-        behind = [record for record in ledger_of(world).chunks(3, wait_seconds=15) if record.key == key]
+        behind = [r for r in ledger_of(world).topic_records(CHUNKS) if r.key == key and r.offset >= 3]
         assert [record.value for record in behind] == [chunk(world, "a")[1]]
-        state = ledger_of(world).state(wait_seconds=15)
+        state = ledger_of(world).look(AskState(), 15)
         assert records_there(state) == 10
-        assert set(state.control.to_fence("local").values()) <= {(1, 1)}, "what the forged generation claimed is not fenced"
+        assert set(state.control.to_fence().values()) <= {(1, 1)}, "what the forged generation claimed is not fenced"
 
     def test_what_cannot_be_found_any_more_is_forgotten_only_when_somebody_says_so(self, world):
         ledger = ledger_of(world)
         world.client.append(ledger.topic, CHUNKS, [(chunk(world, "a")[0], b"[]")])
-        drop = ["ledger", "repair", world.name, "local", "--drop", "1:0", "--reason", "r"]
+        drop = ["ledger", "repair", world.name, "local", "--record", "1:0"]
         refused = world.shipper(*drop)
         assert refused.returncode == 2
         assert "sent again" in refused.stderr
         assert world.shipper(*drop, "--forget").returncode == 0
-        assert records_there(ledger_of(world).state(wait_seconds=15)) == 0
+        assert records_there(ledger_of(world).look(AskState(), 15)) == 0
 
 
 @pytest.mark.spark
@@ -440,7 +437,7 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
     world.write_pipeline(clusters=names, source={"path": "elsewhere", "settle": "0s"})
     assert run("--new-ledger", code=0)[0] == {"local": 2, "other": 4, "third": 1}
     assert world.read() == Counter({b"one": 4, b"two": 4, b"three": 3, b"four": 3})
-    assert command(world, "show", "--cluster", "other")["other"]["begun"]["instead_of"].startswith(gone)
+    assert command(world, "show", "--cluster", "other")["other"]["identity"]["instead_of"].startswith(gone)
     assert world.shipper("ledger", "verify", world.name).returncode == 0
 
 

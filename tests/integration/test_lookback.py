@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from shipper.ledger.codec import decode
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkValue
+from shipper.ledger.log import AskCommitted, LedgerLog
 from shipper.report.message import message
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
@@ -54,12 +52,7 @@ def names(files: list[Any]) -> list[str]:
 
 def windows_in_the_ledger(world: World) -> dict[str, str]:
     log = LedgerLog(world.client, world.cluster, world.name)
-    found = {}
-    for record in log.chunks(wait_seconds=30):
-        match decode(world.name, record):
-            case (key, ChunkValue() as value):
-                found[key.split.file.path.rsplit("/", 1)[-1]] = value.window
-    return found
+    return {each.key.split.file.path.rsplit("/", 1)[-1]: each.value.window for each in log.look(AskCommitted(0), 30)}
 
 
 def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_by_its_own_window(world: World) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.report.results import ShipResult
 
 from .world import WINDOW, World, lines_of
@@ -99,7 +99,7 @@ def slow(world: World, **delivery: object) -> None:
 
 def lease_is_free(world: World) -> bool:
     """Whether nobody claims it: a lease that is held by the dead would be there until it lapses."""
-    return not LedgerLog(world.client, world.cluster, world.name).control().claims()
+    return not LedgerLog(world.client, world.cluster, world.name).look(CONTROL_NOW).claims()
 
 
 def stop(world: World, signum: signal.Signals) -> None:

@@ -21,7 +21,7 @@ from shipper.config import load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import AskState, LedgerLog
 from shipper.report.results import RunReport
 from tests import warm
 
@@ -164,7 +164,7 @@ class World:
         ledger = LedgerLog(self.client, self.cluster, self.name)
         if not ledger.exists():
             return 0
-        return sum(state.records for state in ledger.state(wait_seconds=60).chunks.splits.values())
+        return sum(state.records for state in ledger.look(AskState(), 60).chunks.splits.values())
 
     def nothing_was_sent(self) -> bool:
         return all(

@@ -9,11 +9,11 @@ from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
-from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, SourceError
-from shipper.ledger.codec import decode, encode_chunk, encode_generation, encode_lease, encode_passed_over
+from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, LedgerOutdated, SourceError
+from shipper.ledger.codec import decode, encode_chunk, encode_generation, encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.inventory import Inventory, entries, figures, findings
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskFiles, AskState, LedgerLog
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -24,9 +24,8 @@ from shipper.ledger.records import (
     ChunkValue,
     Generation,
     Lease,
-    PassedOver,
 )
-from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
+from shipper.types import FileId, LogRecord, SplitId
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 FILE = FileId("file:/logs/a", 10, 5)
@@ -38,12 +37,13 @@ anything = st.recursive(
     max_leaves=6,
 )
 kinds = st.sampled_from(
-    ["chunk", "void", "replay", "generation", "lease", "attempt", "archive", "dropped", "begun", "kept", "later"]
+    ["chunk", "invalidation", "generation", "fenced", "lease", "attempt", "archive", "identity", "snapshot", "later"]
 )
 # Near misses: the right kind and pipeline, and fields of which some are right.
 parts = st.sampled_from(["file:/logs/a", "\ud800", "t", "", 0, 1, 5, 10, -1, 2**63, 2**70, 1.5, True, None, [], {}])
 near_keys = st.builds(
-    lambda kind, owner, rest: json.dumps([kind, owner, *rest]).encode(),
+    lambda format, kind, owner, rest: json.dumps([*format, kind, owner, *rest]).encode(),
+    st.sampled_from([[1], [1], [1], [], [2], ["1"]]),
     kinds,
     st.sampled_from(["web", "other"]),
     st.lists(parts, max_size=7),
@@ -51,12 +51,13 @@ near_keys = st.builds(
 right_keys = st.sampled_from(
     [
         encode_chunk("web", ChunkKey(SplitId(FILE, 0), 3, "t"), VALUE)[0],
-        b'["generation","web"]', b'["lease","web","r"]', b'["attempt","web",1,1]', b'["void","web","file:/logs/a",10,5]',
-        b'["replay","web","file:/logs/a",10,5,0,1]', b'["archive","web"]', b'["dropped","web",1,1]', b'["begun","web"]', b'["kept","web"]',
+        b'[1,"generation","web","c",""]', b'[1,"fenced","web","c",0]', b'[1,"lease","web","r"]', b'[1,"attempt","web",0,1,1]',
+        b'[1,"invalidation","web","file:/logs/a",10,5,3]', b'[1,"archive","web"]', b'[1,"identity","web"]', b'[1,"snapshot","web"]',
     ]
 )  # fmt: skip
-NAMES = """last end records bytes checksum digest generation run_id window partition bundles wire_bytes parked reasons ordinals without
-filtered topic tasks lanes host pid held seconds attempt ended manifest sha256 entries before by at reason instead_of manifest later"""
+NAMES = """last end records bytes checksum digest generation run_id window partition bundles wire_bytes parked reasons ordinals
+without filtered splits spark etag read replay topic tasks lanes host pid held seconds attempt ended manifest sha256 entries
+before by at reason instead_of later"""
 names = st.sampled_from(NAMES.split())
 
 near_values = st.builds(
@@ -66,7 +67,7 @@ near_values = st.builds(
 right_values = st.sampled_from(
     [
         encode_chunk("web", ChunkKey(SplitId(FILE, 0), 0, "t"), VALUE)[1],
-        encode_generation("web", Generation("r", 4, 4))[1],
+        encode_generation("web", Generation("r", 4, 4), "c")[1],
         encode_lease("web", Lease("r", "h", 1, True, 9.0))[1],
     ]
 )
@@ -86,19 +87,21 @@ def test_any_bytes_are_a_record_or_damage(key, value):
     found = None
     try:
         decode("web", LogRecord(7, 0, key, value))
+    except LedgerOutdated:
+        return
     except LedgerDamaged as damage:
         found = damage
     assert found is None or (found.offset == 7 and "ledger repair web" in found.message)
 
 
 @pytest.mark.parametrize(
-    "key", [b"[" * 100_000, b'["chunk","web",' + b"[" * 100_000, b'["chunk","web","a",' + b"9" * 5000 + b"]"]
+    "key", [b"[" * 100_000, b'[1,"chunk","web",' + b"[" * 100_000, b'[1,"chunk","web","a",' + b"9" * 5000 + b"]"]
 )
 def test_nesting_and_length_are_no_way_out(key):
     with pytest.raises(LedgerDamaged):
         decode("web", LogRecord(7, 0, key, b"{}"))
     with pytest.raises(LedgerDamaged):
-        decode("web", LogRecord(7, 0, b'["archive","web"]', key))
+        decode("web", LogRecord(7, 0, b'[1,"archive","web"]', key))
 
 
 @settings(max_examples=300, deadline=None)
@@ -109,18 +112,18 @@ def test_nobody_who_reads_a_ledger_meets_anything_but_damage(written):
         log.append("t", partition, [(key, value)])
     ledger = LedgerLog(log, CLUSTER, "web")
     try:
-        control = ledger.control()
-        read = ledger.records(wait_seconds=None)
-        state = ledger.state(wait_seconds=None)
+        control = ledger.look(CONTROL_NOW)
+        read = ledger.look(AskFiles())
+        state = ledger.look(AskState())
         inventory = Inventory()
         for of_path in entries(read):
             list(findings(of_path, lambda file: [0]))
-            inventory.add(of_path, "web", lambda file: [0])
+            inventory.add(of_path, "web")
         figures(state.chunks, [FILE], 0)
         pending({FILE: [0]}, state.chunks, digest="d", reship=False, on_replaced="fail")
-    except (LedgerDamaged, ArchiveMissing, DigestChanged, SourceError):
+    except (LedgerDamaged, LedgerOutdated, ArchiveMissing, DigestChanged, SourceError):
         return
-    assert all(tasks <= MOST_TASKS and lanes <= MOST_LANES for tasks, lanes in control.to_fence("c").values())
+    assert all(tasks <= MOST_TASKS and lanes <= MOST_LANES for tasks, lanes in control.to_fence().values())
 
 
 def test_no_lease_is_believed_for_longer_than_a_day():
@@ -129,8 +132,8 @@ def test_no_lease_is_believed_for_longer_than_a_day():
     assert Control("web").feed([forged, asking]).holder("me").run_id == "me"
 
 
-class TestPassedOver:
-    """A record that a person has signed off."""
+class TestMended:
+    """A damaged record behind which a person has written what its key said before, or a tombstone."""
 
     def ledger(self, *chunks, control=()):
         log = MemoryLog()
@@ -141,36 +144,35 @@ class TestPassedOver:
     def good(self, **fields):
         return encode_chunk("web", ChunkKey(SplitId(FILE, 0), 0, "t"), VALUE)
 
-    def passed_over(self, partition, offset):
-        return encode_passed_over(
-            "web", PartitionOffset(partition, offset), PassedOver("ann", "2026-11-22T00:00:00Z", "a test", "r")
-        )
-
-    def test_a_foreign_record_stops_every_reader_until_somebody_signs_it_off(self):
+    def test_a_foreign_record_stops_every_reader_until_it_is_mended(self):
         log, ledger = self.ledger(self.good(), (b"hello", b"{}"))
-        for read in (lambda: ledger.state(wait_seconds=None), lambda: ledger.chunks(0, wait_seconds=None)):
-            with pytest.raises(LedgerDamaged, match=r"cluster c: topic _shipper\.web.* 1:1: .*--drop 1:1 "):
-                read()
-        log.append("t", CONTROL, [self.passed_over(CHUNKS, 1)])
-        assert len(ledger.state(wait_seconds=None).chunks.splits) == 1
-        assert len(ledger.chunks(0, wait_seconds=None)) == 1
+        for question in (AskState(), AskCommitted(0)):
+            with pytest.raises(LedgerDamaged, match=r"cluster c: topic _shipper\.web.* 1:1: .*--record 1:1"):
+                ledger.look(question)
+        log.append("t", CHUNKS, [(b"hello", None)])
+        assert len(ledger.look(AskState()).chunks.splits) == 1
+        assert len(ledger.look(AskCommitted(0))) == 1
 
-    def test_a_signed_off_record_of_the_control_partition_is_passed_over_by_who_had_stumbled_over_it(self):
-        log, ledger = self.ledger(control=[(b"hello", b"{}"), encode_generation("web", Generation("r", 2, 2))])
+    def test_a_chunk_that_somebody_wrote_over_counts_again_once_it_is_restored(self):
+        log, ledger = self.ledger(self.good(), (self.good().key, b"{}"))
         with pytest.raises(LedgerDamaged):
-            ledger.control()
-        log.append("t", CONTROL, [self.passed_over(CONTROL, 0)])
-        assert ledger.control().to_fence("c") == {"c": (2, 2)}
+            ledger.look(AskState())
+        log.append("t", CHUNKS, [self.good()])
+        assert len(ledger.look(AskState()).chunks.splits) == 1
 
-    def test_a_record_that_can_be_read_is_never_passed_over(self):
-        _, ledger = self.ledger(self.good(), control=[self.passed_over(CHUNKS, 0)])
-        assert len(ledger.state(wait_seconds=None).chunks.splits) == 1
+    def test_a_mended_record_of_the_control_partition_is_passed_over_by_who_had_stumbled_over_it(self):
+        log, ledger = self.ledger(control=[(b"hello", b"{}"), encode_generation("web", Generation("r", 2, 2), "c")])
+        for _ in range(2):
+            with pytest.raises(LedgerDamaged):
+                ledger.look(CONTROL_NOW)
+        log.append("t", CONTROL, [(b"hello", None)])
+        assert ledger.look(CONTROL_NOW).to_fence() == {"c": (2, 2)}
 
     def test_a_record_in_the_wrong_partition_is_damage(self):
         _, ledger = self.ledger(control=[self.good()])
         with pytest.raises(LedgerDamaged, match="does not belong there"):
-            ledger.state(wait_seconds=None)
+            ledger.look(AskState())
 
     def test_a_tombstone_of_a_foreign_key_says_nothing(self):
         _, ledger = self.ledger((b"hello", None), self.good())
-        assert len(ledger.state(wait_seconds=None).chunks.splits) == 1
+        assert len(ledger.look(AskState()).chunks.splits) == 1

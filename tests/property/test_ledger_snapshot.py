@@ -20,12 +20,24 @@ from shipper.ledger.codec import (
     encode_chunk,
     encode_fenced,
     encode_generation,
+    encode_invalidation,
     encode_lease,
-    encode_void,
 )
 from shipper.ledger.control import Control
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, Attempt, ChunkKey, ChunkValue, Generation, GenerationKey, Lease, Void
+from shipper.ledger.log import CONTROL_NOW, AskFiles, AskState, LedgerLog
+from shipper.ledger.records import (
+    CHUNKS,
+    CONTROL,
+    Attempt,
+    AttemptKey,
+    ChunkKey,
+    ChunkValue,
+    FencedKey,
+    Generation,
+    GenerationKey,
+    Invalidation,
+    Lease,
+)
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 
@@ -45,10 +57,10 @@ chunk_values = st.builds(
 )  # fmt: skip
 lanes = st.builds(Generation, st.just("r"), st.integers(1, 4), st.integers(1, 4))
 control_records = st.one_of(
-    st.builds(encode_void, pipelines, files, st.builds(Void, small, st.just("r"))),
-    st.builds(encode_generation, pipelines, lanes, st.sampled_from([None, "c", "d"])),
+    st.builds(encode_invalidation, pipelines, files, small, st.builds(Invalidation, st.sampled_from("rs"))),
+    st.builds(encode_generation, pipelines, lanes, st.sampled_from("cd"), st.sampled_from(["", "/a/", "/b/"])),
     st.builds(encode_fenced, pipelines, st.sampled_from("cd"), small, lanes),
-    st.builds(encode_attempt, pipelines, small, st.builds(Attempt, small, small, st.booleans())),
+    st.builds(encode_attempt, pipelines, st.builds(AttemptKey, small, small, small), st.builds(Attempt, st.booleans())),
     st.builds(encode_lease, pipelines, st.builds(Lease, st.sampled_from("ab"), st.just("h"), small, st.booleans(), st.just(9.0))),
     st.builds(lambda run: (encode_lease("web", Lease(run, "h", 1, True, 9.0))[0], None), st.sampled_from("ab")),
 )
@@ -93,8 +105,9 @@ def essence(state):
         "attempts": control.attempts,
         "ended": control.ended,
         "claims": sorted(control.claims(), key=repr),
-        "to fence": control.to_fence("c"),
-        "voids": state.voids,
+        "to fence": control.to_fence(),
+        "sources": control.sources,
+        "invalidated": state.invalidated,
         "splits": state.chunks.splits,
         "digests": state.chunks.digests,
         "files": state.chunks.files_of_path,
@@ -111,24 +124,24 @@ def as_runs_write_it(history):
         if what == CONTROL:
             control = Control("web").feed(written)
             match decode("web", LogRecord(0, 0, *detail)):
-                case (GenerationKey(fenced=int() as fenced), _) if fenced not in control.generations:
+                case (FencedKey(_, fenced), _) if fenced not in control.generations:
                     continue
-                case (GenerationKey(cluster, None), Generation() as wanted):
-                    tasks, lanes = control.to_fence("c").get(cluster or "c", (0, 0))
+                case (GenerationKey(cluster, root), Generation() as wanted):
+                    tasks, lanes = control.to_fence().get(cluster, (0, 0))
                     latest = len(written)
                     detail = encode_generation(
-                        "web", Generation("r", max(tasks, wanted.tasks), max(lanes, wanted.lanes)), cluster
+                        "web", Generation("r", max(tasks, wanted.tasks), max(lanes, wanted.lanes)), cluster, root
                     )
                     begun = {}
-                case (int() as task, Attempt() as attempt):
+                case (AttemptKey(_, task, _), Attempt() as attempt):
                     number += 1
                     ending = begun.get(task, [])[-2:] if attempt.ended else []
                     chosen = ending[0] if ending else number
                     begun.setdefault(task, []).append(chosen)
-                    detail = encode_attempt("web", task, Attempt(latest, chosen, bool(ending)))
+                    detail = encode_attempt("web", AttemptKey(latest, task, chosen), Attempt(bool(ending)))
             written.append(LogRecord(len(written), 0, *detail))
         elif what == "snapshot":
-            written.append(LogRecord(len(written), 0, b'["kept","web"]', None))  # the place of the one that names it
+            written.append(LogRecord(len(written), 0, b'[1,"snapshot","web"]', None))  # the place of the one that names it
         yield what, detail
 
 
@@ -159,10 +172,10 @@ def test_snapshot_and_tail_say_what_the_whole_log_says(history, asked, compacted
             for each in (log, whole):
                 each.append("topic", what, [detail])
     for paths in (None, asked):
-        expected = essence(ledger_of(whole).state(paths, wait_seconds=None))
-        assert essence(ledger_of(log, folder).state(paths, wait_seconds=None)) == expected
-        assert essence(made_first.state(paths, wait_seconds=None)) == expected
-    assert ledger_of(log, folder).control().to_fence("c") == ledger_of(whole).control().to_fence("c")
+        expected = essence(ledger_of(whole).look(AskState(paths)))
+        assert essence(ledger_of(log, folder).look(AskState(paths))) == expected
+        assert essence(made_first.look(AskState(paths))) == expected
+    assert ledger_of(log, folder).look(CONTROL_NOW).to_fence() == ledger_of(whole).look(CONTROL_NOW).to_fence()
 
 
 windows = st.sampled_from([f"2026-11-0{day}T00:00:00Z/2026-11-0{day + 1}T00:00:00Z" for day in (1, 2, 3)])
@@ -172,7 +185,7 @@ shipped = st.builds(
 archiving_steps = st.one_of(
     st.tuples(st.just(CHUNKS), shipped),
     st.tuples(st.just(CHUNKS), shipped),
-    st.tuples(st.just(CONTROL), st.builds(encode_void, st.just("web"), files, st.builds(Void, small, st.just("r")))),
+    st.tuples(st.just(CONTROL), st.builds(encode_invalidation, st.just("web"), files, small, st.just(Invalidation("r")))),
     st.tuples(st.sampled_from(["snapshot", "compact"]), st.integers(0, 99)),
     st.tuples(st.just("archive"), st.tuples(st.integers(1, 4), st.integers(0, 9))),
 )
@@ -189,7 +202,7 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
             log.compact(random.Random(detail))
         elif what == "archive":
             (day, killed_after), ledger = detail, ledger_of(log, folder)
-            read = ledger.records(wait_seconds=None)
+            read = ledger.look(AskFiles())
             chosen = old_chunks("web", read, dt.datetime(2026, 11, day, tzinfo=dt.UTC))
             if chosen:
                 marker = write_archive(folder, ledger, read, chosen, dt.datetime.now(dt.UTC), 0, "r")
@@ -200,8 +213,8 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
             for each in (log, whole):
                 each.append("topic", what, [detail])
     for paths in (None, asked):
-        expected = essence(ledger_of(whole).state(paths, wait_seconds=None))
-        assert essence(ledger_of(log, folder).state(paths, wait_seconds=None)) == expected
+        expected = essence(ledger_of(whole).look(AskState(paths)))
+        assert essence(ledger_of(log, folder).look(AskState(paths))) == expected
 
 
 @settings(max_examples=50, deadline=None)
@@ -224,9 +237,9 @@ def test_whatever_happens_to_its_files_a_snapshot_is_never_believed_wrongly(hist
         data = fs.cat_file(victim)
         at = place % (len(data) + 1)
         fs.pipe_file(victim, data[:at] + garbage + data[at + len(garbage) + place % 2 :])
-    expected = essence(ledger_of(log).state(wait_seconds=None))
-    assert essence(ledger_of(log, folder).state(wait_seconds=None)) == expected
+    expected = essence(ledger_of(log).look(AskState()))
+    assert essence(ledger_of(log, folder).look(AskState())) == expected
     again = ledger_of(log, folder)
-    again.state(wait_seconds=None)
+    again.look(AskState())
     again.keep_snapshot(longer_than=-1)
-    assert essence(ledger_of(log, folder).state(wait_seconds=None)) == expected
+    assert essence(ledger_of(log, folder).look(AskState())) == expected

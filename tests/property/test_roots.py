@@ -12,10 +12,10 @@ from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
 from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.errors import SourceError
-from shipper.ledger.codec import encode_chunk, encode_source, encode_void
+from shipper.ledger.codec import encode_chunk, encode_generation, encode_invalidation
 from shipper.ledger.inventory import Inventory, entries
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, SourceRoot, Void
+from shipper.ledger.log import AskFiles, AskState, LedgerLog
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Generation, Invalidation
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
@@ -42,12 +42,11 @@ class World:
         return ledger
 
     def record(self, run_id, root=NEW):
-        ledger = self.opened(root)
-        ledger.write_control(ledger.root_record(ledger.control(), run_id))
+        self.opened(root).write_control([encode_generation("web", Generation(run_id, 1, 1), "c", root)])
 
     def left(self, name="06/a.log", root=NEW, formerly=None, size=100, **options):
         file = FileId(root + name, size, 5)
-        state = self.opened(root, formerly).state([file.path], wait_seconds=None)
+        state = self.opened(root, formerly).look(AskState([file.path]))
         settings = {"digest": "d", "reship": False, "on_replaced": "fail"} | options
         return pending({file: [0]}, state.chunks, **settings)
 
@@ -82,15 +81,15 @@ def test_a_file_that_was_begun_under_the_old_root_is_finished_under_the_new_one(
 
 def inventory_of(world):
     inventory = Inventory()
-    for of_path in entries(world.opened(root=None).records(wait_seconds=None)):
-        inventory.add(of_path, "web", lambda file: [0])
+    for of_path in entries(world.opened(root=None).look(AskFiles())):
+        inventory.add(of_path, "web")
     return inventory
 
 
 def test_a_reship_under_the_new_root_hides_what_was_shipped_from_the_old_one(world):
     world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
     [file] = world.left(reship=True).void
-    world.log.append("t", CONTROL, [encode_void("web", file, Void(5, "again"))])
+    world.log.append("t", CONTROL, [encode_invalidation("web", file, 5, Invalidation("again"))])
     assert len(world.left().left) == 1
     world.log.append("t", CHUNKS, [chunk(NEW + "06/a.log", generation=5)])
     found = world.left()
@@ -126,7 +125,7 @@ def test_what_lies_in_the_snapshot_or_in_quarantine_is_found_under_either_path(w
     assert sum(world.left().records_there.values()) == 1
     for root in (OLD, NEW):
         place = RecordPosition(root + "06/a.log", 0, 4)
-        known = in_quarantine(world.opened(None).records({place.file}, wait_seconds=None))
+        known = in_quarantine(world.opened(None).look(AskFiles({place.file})))
         assert known.find(place) is not None
 
 
@@ -140,7 +139,7 @@ steps = st.tuples(st.sampled_from([CHUNKS, CHUNKS, CONTROL, "snapshot"]), roots,
 @example([(CHUNKS, OLD, "a", 0), ("snapshot", NEW, "a", 0), (CONTROL, NEW, "a", 0), (CHUNKS, "file:/mnt/", "a", 0)])
 def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(history):
     moved, still = World(), World()
-    recorded = [encode_source("web", root, SourceRoot("r")) for root in (OLD, "file:/mnt/", NEW)]
+    recorded = [encode_generation("web", Generation("r", 1, 1), "c", root) for root in (OLD, "file:/mnt/", NEW)]
     for each in (moved, still):
         each.log.append("t", CONTROL, recorded)
     for generation, (what, root, name, first) in enumerate(history):  # generations grow: they are offsets
@@ -154,10 +153,10 @@ def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(histo
             if what == CHUNKS:
                 each.log.append("t", CHUNKS, [chunk(path, first, first + 1, end=False, generation=generation)])
             else:
-                each.log.append("t", CONTROL, [encode_void("web", FileId(path, 100, 5), Void(generation, "r"))])
+                each.log.append("t", CONTROL, [encode_invalidation("web", FileId(path, 100, 5), generation, Invalidation("r"))])
     for paths in (None, [NEW + "06/a", NEW + "a"]):
-        found, expected = (each.opened().state(paths, wait_seconds=None) for each in (moved, still))
-        assert found.voids == expected.voids
+        found, expected = (each.opened().look(AskState(paths)) for each in (moved, still))
+        assert found.invalidated == expected.invalidated
         assert found.chunks.splits == expected.chunks.splits
         assert found.chunks.files_of_path == expected.chunks.files_of_path
 

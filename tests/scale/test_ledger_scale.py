@@ -13,8 +13,8 @@ import pytest
 
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.codec import encode_chunk
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.log import AskState, LedgerLog
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
 from tests.integration.conftest import kafka  # noqa: F401
@@ -22,8 +22,8 @@ from tests.integration.world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3600)]
 
-FILES, CHUNKS = 100, 10
-PER_WINDOW = FILES * CHUNKS
+FILES, CHUNKS_PER_FILE = 100, 10
+PER_WINDOW = FILES * CHUNKS_PER_FILE
 FEW, MANY = 10_000, 1_000_000
 LAYOUTS = {
     "by hour": "s3a://logs/web/{day:03}/{hour:02}/host-{host:03}.log.gz",
@@ -58,15 +58,16 @@ class History:
         return [self.layout.format(day=window // 24, hour=window % 24, host=host) for host in range(FILES)]
 
     def ship(self, window):
-        self.opened_writer().write_chunks(
+        records = (
             encode_chunk(
                 self.world.name,
                 ChunkKey(SplitId(FileId(path, 10_000_000, 1_795_263_712_000), 0), chunk * 60_000, "logs.web"),
-                replace(VALUE, last=(chunk + 1) * 60_000, end=chunk == CHUNKS - 1),
+                replace(VALUE, last=(chunk + 1) * 60_000, end=chunk == CHUNKS_PER_FILE - 1),
             )
             for path in self.paths(window)
-            for chunk in range(CHUNKS)
+            for chunk in range(CHUNKS_PER_FILE)
         )
+        self.opened_writer()._append(CHUNKS, records)
 
     def opened_writer(self):
         if not hasattr(self, "_writer"):
@@ -74,7 +75,7 @@ class History:
         return self._writer
 
     def read(self, window, *, snapshot=True, wait_seconds=None):
-        state = self.opened(snapshot=snapshot).state(self.paths(window), wait_seconds=wait_seconds)
+        state = self.opened(snapshot=snapshot).look(AskState(self.paths(window)), wait_seconds)
         assert sum(split.records for split in state.chunks.splits.values()) == PER_WINDOW * 60_000
         assert all(split.complete for split in state.chunks.splits.values())
 

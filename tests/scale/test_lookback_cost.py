@@ -13,7 +13,7 @@ import pytest
 
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.gaps import beginnings
 from shipper.report.plan_result import PlanResult
@@ -50,10 +50,11 @@ def test_looking_back_at_100_000_shipped_files(tmp_path, kafka, capsys):  # noqa
     log.create()
     for hour in range(HOURS):
         value = replace(VALUE, digest=digest, window=f"{DAY + dt.timedelta(hours=hour):%Y-%m-%dT%H:00:00Z/}")
-        log.write_chunks(
+        records = (
             encode_chunk(world.name, ChunkKey(SplitId(file, 0), 0, world.topic()), value)
             for file in write_hour(world, hour, FILES // HOURS)
         )
+        log._append(CHUNKS, records)
     log.keep_snapshot(longer_than=0)
     list(write_hour(world, HOURS, OWN))
     beginnings(str(world.root / "runs"), world.name, ["local"], DAY, None, keep=True)

@@ -145,7 +145,7 @@ class TestWhatALedgerHolds:
         )
         for file in shipped:
             key = ChunkKey(SplitId(file, 0), 0, "t")
-            inventory.add([Entry(key, value, 1, 1, void=False, archived=False)], "web", lambda file: range(1))
+            inventory.add([Entry(key, value, 1, 1, invalidated=False, archived=False)], "web")
         return LedgerHeld(inventory)
 
     def test_a_file_that_was_replaced_is_not_there_since_the_one_before_it_is(self) -> None:

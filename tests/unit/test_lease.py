@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 from shipper.errors import ClusterRefuses
 from shipper.ledger import lease as module
 from shipper.ledger.lease import HeldLease
+from shipper.ledger.log import AskControl
 from shipper.ledger.records import Lease
 
 
@@ -24,7 +25,7 @@ class Ledger:
         self.generation = 7
         self.written: list[Any] = []
 
-    def control(self) -> SimpleNamespace:
+    def look(self, question: AskControl) -> SimpleNamespace:
         return SimpleNamespace(generation=self.generation, holder=lambda run_id: None)
 
     def write_control(self, records: list[tuple[bytes, bytes | None]]) -> None:
@@ -45,7 +46,7 @@ def test_who_waits_for_a_lease_says_so_once_for_each_that_holds_it() -> None:
     holders = [Lease(run, "there", 1, held=True, seconds=0.03) for run in ("first",) * 5 + ("second",) * 5]
 
     class Held(Ledger):
-        def control(self) -> SimpleNamespace:
+        def look(self, question: AskControl) -> SimpleNamespace:
             holder = holders.pop(0) if holders else None
             return SimpleNamespace(generation=self.generation, holder=lambda run_id: holder)
 
@@ -61,12 +62,12 @@ def test_a_fault_of_any_kind_ends_neither_the_renewing_nor_the_looking_for_a_lat
     class Faulty(Ledger):
         asked = 0
 
-        def control(self) -> SimpleNamespace:
+        def look(self, question: AskControl) -> SimpleNamespace:
             if threading.current_thread().name == "lease":
                 self.asked += 1
                 if self.asked == 1:
                     raise KafkaException("the broker answered what nobody has heard of")
-            return super().control()
+            return super().look(question)
 
     ledger = Faulty()
     with HeldLease(ledger, "the-run", 0.06, 0.0, print) as lease:  # type: ignore[arg-type]

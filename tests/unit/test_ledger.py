@@ -1,27 +1,36 @@
 """The ledger's records, and what is concluded from them."""
 
 import itertools
-import json
 from dataclasses import replace
 
 import pytest
 
 from shipper.driver.pending import pending
-from shipper.errors import DigestChanged, LedgerDamaged, SourceError
+from shipper.errors import DigestChanged, LedgerDamaged, LedgerOutdated, SourceError
 from shipper.ledger.codec import (
     decode,
     encode_attempt,
     encode_chunk,
-    encode_doubt,
     encode_fenced,
     encode_generation,
+    encode_invalidation,
     encode_lease,
-    encode_void,
 )
-from shipper.ledger.control import Control, live_records
-from shipper.ledger.fold import Chunks, FileRecords, LedgerRecords, add_up, all_doubts
-from shipper.ledger.inventory import Inventory, entries
-from shipper.ledger.records import Attempt, ChunkKey, ChunkValue, Doubt, Generation, GenerationKey, Lease, Void
+from shipper.ledger.control import Control
+from shipper.ledger.fold import Chunks, FileRecords, Invalidated, LedgerRecords, add_up
+from shipper.ledger.inventory import Inventory, entries, findings
+from shipper.ledger.records import (
+    Attempt,
+    AttemptKey,
+    ChunkKey,
+    ChunkValue,
+    FencedKey,
+    Generation,
+    GenerationKey,
+    Invalidation,
+    InvalidationKey,
+    Lease,
+)
 from shipper.types import FileId, LogRecord, SplitId
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
@@ -44,14 +53,13 @@ def chunk(first, last, records, *, topic="t", end=False, split=SPLIT, **fields):
     ("encoded", "decoded"),
     [
         (encode_chunk("web", ChunkKey(SPLIT, 7, "t"), VALUE), (ChunkKey(SPLIT, 7, "t"), VALUE)),
-        (encode_generation("web", Generation("r", 2, 8)), (GenerationKey(), Generation("r", 2, 8))),
-        (encode_generation("web", Generation("r", 2, 8), "c"), (GenerationKey("c"), Generation("r", 2, 8))),
-        (encode_fenced("web", "c", 7, Generation("r", 2, 8)), (GenerationKey("c", 7), Generation("r", 2, 8))),
-        (encode_fenced("web", "c", 7, None), (GenerationKey("c", 7), None)),
+        (encode_generation("web", Generation("r", 2, 8), "c"), (GenerationKey("c", ""), Generation("r", 2, 8))),
+        (encode_generation("web", Generation("r", 2, 8), "c", "/x/"), (GenerationKey("c", "/x/"), Generation("r", 2, 8))),
+        (encode_fenced("web", "c", 7, Generation("r", 2, 8)), (FencedKey("c", 7), Generation("r", 2, 8))),
+        (encode_fenced("web", "c", 7, None), (FencedKey("c", 7), None)),
         (encode_lease("web", Lease("r", "h", 1, True, 30.0)), ("r", Lease("r", "h", 1, True, 30.0))),
-        (encode_attempt("web", 3, Attempt(1, 9)), (3, Attempt(1, 9))),
-        (encode_void("web", FILE, Void(4, "r")), (FILE, Void(4, "r"))),
-        (encode_doubt("web", FILE, Doubt("why", 4, "r")), (FILE, Doubt("why", 4, "r"))),
+        (encode_attempt("web", AttemptKey(1, 3, 9), Attempt()), (AttemptKey(1, 3, 9), Attempt())),
+        (encode_invalidation("web", FILE, 4, Invalidation("r")), (InvalidationKey(FILE, 4), Invalidation("r"))),
     ],
 )
 def test_records_come_back_as_they_were_written(encoded, decoded):
@@ -59,7 +67,9 @@ def test_records_come_back_as_they_were_written(encoded, decoded):
     assert decode("other", LogRecord(0, 0, *encoded)) is None
 
 
-@pytest.mark.parametrize("key", [b"", b"hello", b"[]", b'["chunk","web"]', b'["later","web"]'])
+@pytest.mark.parametrize(
+    "key", [b"", b"hello", b"[]", b'[1,"chunk","web"]', b'[1,"later","web"]', b'[2,"chunk","web"]', b'["later","web"]']
+)
 def test_a_foreign_record_is_named_by_its_offset(key):
     with pytest.raises(LedgerDamaged, match=":12: "):
         decode("web", LogRecord(12, 0, key, b"{}"))
@@ -87,8 +97,10 @@ class TestCompleteness:
         chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True), chunk(0, 50, 50, end=True)))
         assert chunks.records_by_topic([SPLIT]) == {"t": 50}
 
-    def test_voided_chunks_do_not_count_and_later_ones_do(self):
-        chunks = Chunks("web", {FILE: Void(5, "r")}).feed(log(chunk(0, 50, 50, generation=4), chunk(0, 20, 20, generation=5)))
+    def test_invalidated_chunks_do_not_count_and_later_ones_do(self):
+        chunks = Chunks("web", {FILE: Invalidated(5, frozenset("r"))}).feed(
+            log(chunk(0, 50, 50, generation=4), chunk(0, 20, 20, generation=5))
+        )
         assert chunks.splits[SPLIT].intervals("t") == [(0, 20)]
 
 
@@ -117,9 +129,9 @@ class TestRemaining:
         found = self.left(Chunks("web").feed(log(chunk(0, 50, 50, end=True))), digest="d2")
         assert (found.complete, found.older, found.left) == ([FILE], [FILE], [])
 
-    @pytest.mark.parametrize(("splits", "done"), [(2, True), (3, False), (None, False)])
+    @pytest.mark.parametrize(("splits", "done"), [(2, True), (3, False)])
     def test_a_file_of_another_transform_is_complete_by_the_splits_that_it_had_then(self, splits, done):
-        """The pipeline would cut it once now; if a third split was never begun, only its count tells. An older ledger does not have it."""
+        """The pipeline would cut it once now; if a third split was never begun, only its count tells."""
         large = FileId("file:/big.log", 150_000, 1)
         both = [chunk(0, 50, 50, end=True, split=SplitId(large, start), splits=splits) for start in (0, 70_000)]
         chunks = Chunks("web").feed(log(*both))
@@ -141,7 +153,7 @@ class TestRemaining:
         anew = self.left(chunks, etags={FILE: "two"}, on_replaced="reship")
         assert (anew.left, set(anew.void)) == ([FILE], {FILE})
 
-        chunks.void({FILE: Void(5, "r")})
+        chunks.invalidate({FILE: Invalidated(5, frozenset("r"))})
         chunks.feed(log(chunk(0, 30, 30, generation=6, etag="two")))
         assert self.left(chunks, etags={FILE: "two"}, on_replaced="reship").partial == [FILE], "begun anew, and finished"
 
@@ -177,23 +189,17 @@ class TestRemaining:
     def test_reship_voids_what_is_there_once_per_run(self):
         chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True)))
         assert FILE in self.left(chunks, digest="d2", reship=True).void
-        again = Chunks("web", {FILE: Void(4, "r")}).feed(log(chunk(0, 30, 30, generation=4, digest="d2")))
+        again = Chunks("web", {FILE: Invalidated(4, frozenset("r"))}).feed(log(chunk(0, 30, 30, generation=4, digest="d2")))
         found = self.left(again, digest="d2", reship=True, reshipped=[FILE])
         assert (found.void, found.partial) == ([], [FILE])
 
-    def test_a_reship_is_done_once_whatever_was_reshipped_after_it(self):
-        """Its DAG run may be cleared later, when another reship of the same file has replaced the record of it."""
-        first = Void(4, "reship-a", "codec")
-        second = Void(9, "reship-b").after(first)
-        third = Void(12, "reship-a").after(second)
-        assert first.after(None) == first
-        assert second.asked_by == {"reship-a", "reship-b"} == third.asked_by
-        decoded = decode("web", LogRecord(0, 0, *encode_void("web", FILE, second)))
-        assert decoded == (FILE, second)
-        many = first
-        for number in range(200):
-            many = Void(number, f"r{number}").after(many)
-        assert len(many.asked_by) == 51
+    def test_of_several_invalidations_the_highest_generation_counts_whichever_comes_last(self):
+        """A reship of generation 5 was paused; 9 took over and finished; 5 wakes up and writes its own."""
+        late = [encode_invalidation("web", FILE, 9, Invalidation("b")), encode_invalidation("web", FILE, 5, Invalidation("a"))]
+        chunks = [chunk(0, 50, 50, generation=6), chunk(0, 50, 50, topic="u", generation=9, end=True)]
+        state = add_up(LedgerRecords(FileRecords("web").feed(log(*late, *chunks)), [], Control("web"), 0, 0))
+        assert state.invalidated == {FILE: Invalidated(9, frozenset("ab"))}
+        assert state.chunks.splits[SPLIT].lines == 50
 
     def test_a_replaced_file_is_an_error_skipped_or_shipped_anew(self):
         older = FILE._replace(modified_ms=1)
@@ -206,47 +212,56 @@ class TestRemaining:
         assert older in found.void
 
 
-class TestDoubt:
-    """A file of which other bytes were read than it has: complete by its chunks, and not done."""
+class TestBytes:
+    """A file of which other bytes were read than it has: every record that the tasks saw is there, and it is not complete."""
 
-    DOUBT = Doubt("its lines have 99 bytes, and 100 is the file's size", generation=5, run_id="r1")
-
-    def state(self, *more):
-        records = log(encode_chunk("web", ChunkKey(SPLIT, 0, "t"), replace(VALUE, end=True, generation=5)), *more)
-        files = FileRecords("web").feed(records)
-        return add_up(LedgerRecords(files, [], Control("web"), 0, 0))
-
-    def remaining(self, *more, **settings):
-        asked = {"digest": VALUE.digest, "reship": False, "on_replaced": "fail"} | settings
-        return pending({FILE: [0]}, self.state(*more).chunks, **asked)
-
-    def test_it_is_refused_by_name_until_somebody_decides(self):
-        doubt = encode_doubt("web", FILE, self.DOUBT)
-        assert self.remaining().complete == [FILE]
-        with pytest.raises(SourceError, match=r"shipped in doubt: run r1 found that its lines have 99 bytes.*ledger trust"):
-            self.remaining(doubt)
-        found = self.remaining(doubt, late={FILE})
-        assert (found.complete, found.left) == ([], [])
-        assert "in doubt" in found.refused[FILE]
-
-    def test_shipped_anew_or_vouched_for_it_is_a_file_like_any_other(self):
-        doubt = encode_doubt("web", FILE, self.DOUBT)
-        assert self.remaining(doubt, reship=True).left == [FILE]
-        assert self.remaining(doubt, encode_void("web", FILE, Void(6, "r2"))).left == [FILE]
-        assert self.remaining(doubt, encode_doubt("web", FILE, replace(self.DOUBT, trusted="ann"))).complete == [FILE]
-        with pytest.raises(SourceError, match="in doubt"):  # it was found in the ship that sent it anew
-            self.remaining(doubt, encode_void("web", FILE, Void(5, "r1")))
-
-    def test_it_is_no_complete_file_of_its_window(self):
-        records = log(
-            encode_chunk("web", ChunkKey(SPLIT, 0, "t"), replace(VALUE, end=True)), encode_doubt("web", FILE, self.DOUBT)
+    def chunks(self, *reads, **fields):
+        count, digest = len(reads), fields.pop("digest", "d1")
+        return Chunks("web").feed(
+            log(
+                *(
+                    chunk(0, 5, 5, end=True, read=read, split=SplitId(FILE, start), splits=count, digest=digest, **fields)
+                    for start, read in enumerate(reads)
+                )
+            )
         )
+
+    def remaining(self, chunks, splits, **settings):
+        asked = {"digest": "d1", "reship": False, "on_replaced": "fail"} | settings
+        return pending({FILE: range(splits)}, chunks, **asked)
+
+    @pytest.mark.parametrize("reads", [(100,), (101,), (40, 60), (40, 61), (0, 100), (None,), (7, None)])
+    def test_bytes_that_fit_or_that_nobody_can_count_are_no_obstacle(self, reads):
+        assert self.remaining(self.chunks(*reads), len(reads)).complete == [FILE]
+
+    @pytest.mark.parametrize("reads", [(99,), (102,), (40, 59), (0, 0)])
+    def test_a_short_read_is_refused_by_name_in_every_later_run(self, reads):
+        chunks = self.chunks(*reads)
+        with pytest.raises(SourceError, match=rf"run r read {sum(reads)} bytes of it, and its size is 100.*--reship"):
+            self.remaining(chunks, len(reads))
+        with pytest.raises(SourceError, match="its size is 100"):
+            self.remaining(chunks, len(reads), digest="another transform now")
+        found = self.remaining(chunks, len(reads), late={FILE})
+        assert (found.complete, found.left) == ([], [])
+        assert "its size is 100" in found.refused[FILE]
+        assert self.remaining(chunks, len(reads), reship=True).left == [FILE]
+
+    def test_it_is_no_complete_file_of_its_window_and_verify_names_it(self):
+        records = log(chunk(0, 50, 50, end=True, read=99))
         read = LedgerRecords(FileRecords("web").feed(records), [], Control("web"), 0, 0)
-        inventory = Inventory(doubts=all_doubts(read))
+        inventory = Inventory()
         for of_path in entries(read):
-            inventory.add(of_path, "web", lambda file: [0])
-        assert inventory.files[FILE].complete == 0
-        assert inventory.windows[VALUE.window].complete == 0
+            inventory.add(of_path, "web")
+        assert inventory.files[FILE].complete == inventory.windows["w"].complete == 0
+        found = [finding for of_path in entries(read) for finding in findings(of_path, lambda file: [0])]
+        assert [(finding.severity, finding.kind, finding.where) for finding in found] == [("wrong", "bytes", FILE.path)]
+
+
+def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
+    for key in (b'["chunk","web","a",1,2,0,0,"t"]', b'["generation","web"]', b'["void","web","a",1,2]', b'["begun","web"]'):
+        with pytest.raises(LedgerOutdated, match="--new-ledger"):
+            decode("web", LogRecord(0, 0, key, b"{}"))
+        assert decode("other", LogRecord(0, 0, key, b"{}")) is None
 
 
 class TestLease:
@@ -281,18 +296,18 @@ class TestLease:
 class TestGenerations:
     def test_the_latest_generation_is_the_one_that_may_ship(self):
         control = Control("web").feed(
-            log(encode_generation("web", Generation("a", 2, 2)), encode_generation("web", Generation("b", 1, 8)))
+            log(encode_generation("web", Generation("a", 2, 2), "c"), encode_generation("web", Generation("b", 1, 8), "c"))
         )
         assert control.generation == 1
         assert control.generations[1].run_id == "b"
 
     def test_what_has_to_be_fenced_covers_all_earlier_generations(self):
         control = Control("web").feed(
-            log(encode_generation("web", Generation("a", 4, 2)), encode_generation("web", Generation("b", 2, 8)))
+            log(encode_generation("web", Generation("a", 4, 2), "c"), encode_generation("web", Generation("b", 2, 8), "c"))
         )
-        assert control.to_fence("c") == {"c": (4, 8)}
-        assert control.to_fence("c", 1) == {"c": (4, 2)}
-        assert control.to_fence("c", 0) == {}
+        assert control.to_fence() == {"c": (4, 8)}
+        assert control.to_fence(1) == {"c": (4, 2)}
+        assert control.to_fence(0) == {}
 
     def test_what_is_fenced_for_good_is_not_fenced_again(self):
         records = log(
@@ -301,13 +316,13 @@ class TestGenerations:
             encode_fenced("web", "c", 1, Generation("b", 2, 3)),
             encode_generation("web", Generation("d", 2, 5), "c"),
         )
-        assert Control("web").feed(records[:2]).to_fence("c") == {"c": (400, 100)}
-        assert Control("web").feed(records[:3]).to_fence("c") == {"c": (2, 3)}
+        assert Control("web").feed(records[:2]).to_fence() == {"c": (400, 100)}
+        assert Control("web").feed(records[:3]).to_fence() == {"c": (2, 3)}
         control = Control("web").feed(records)
-        assert (control.generation, control.to_fence("c")) == (3, {"c": (2, 5)})
-        assert Control("web").feed(live_records("web", records)).to_fence("c") == {"c": (2, 5)}
+        assert (control.generation, control.to_fence()) == (3, {"c": (2, 5)})
+        assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {"c": (2, 5)}
 
-    def test_a_word_that_comes_late_takes_nothing_back_and_covers_nothing_that_came_later(self):
+    def test_a_marker_that_comes_late_takes_nothing_back_and_covers_nothing_that_came_later(self):
         control = Control("web").feed(
             log(
                 encode_generation("web", Generation("a", 4, 4), "c"),
@@ -318,37 +333,30 @@ class TestGenerations:
                 encode_generation("web", Generation("e", 2, 1), "c"),
             )
         )
-        assert control.to_fence("c") == {"c": (2, 1)}
+        assert control.to_fence() == {"c": (2, 1)}
 
-    def test_a_word_about_what_was_not_there_yet_is_not_believed(self):
+    def test_a_marker_of_what_was_not_there_yet_is_not_believed(self):
         records = log(
             encode_generation("web", Generation("a", 4, 4), "c"), encode_fenced("web", "c", 10**15, Generation("x", 0, 0))
         )
-        assert Control("web").feed(records).to_fence("c") == {"c": (4, 4)}
-        assert Control("web").feed(live_records("web", records)).to_fence("c") == {"c": (4, 4)}
+        assert Control("web").feed(records).to_fence() == {"c": (4, 4)}
+        assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {"c": (4, 4)}
 
     def test_the_lanes_that_a_cluster_had_under_another_name_are_not_forgotten(self):
         records = log(
-            encode_generation("web", Generation("a", 4, 2)),  # before names were noted
             encode_generation("web", Generation("b", 3, 3), "frankfurt"),
             encode_generation("web", Generation("d", 1, 1), "paris"),
         )
-        assert Control("web").feed(records).to_fence("paris") == {"paris": (4, 2), "frankfurt": (3, 3)}
-        assert Control("web").feed(live_records("web", records)).to_fence("paris") == {"paris": (4, 2), "frankfurt": (3, 3)}
-
-    def test_a_shipper_that_knows_generations_alone_takes_every_new_record_for_one(self):
-        """As it reads: the key's kind and pipeline, and the value's fields by name."""
-        key, value = encode_fenced("web", "c", 1, Generation("b", 2, 3))
-        kind, pipeline, *_ = json.loads(key)
-        assert (kind, pipeline, json.loads(value)) == ("generation", "web", {"run_id": "b", "tasks": 2, "lanes": 3})
+        assert Control("web").feed(records).to_fence() == {"paris": (1, 1), "frankfurt": (3, 3)}
+        assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {"paris": (1, 1), "frankfurt": (3, 3)}
 
     def test_an_attempt_of_an_earlier_generation_says_nothing_about_this_one(self):
         control = Control("web").feed(
             log(
-                encode_generation("web", Generation("a", 1, 1)),
-                encode_generation("web", Generation("b", 1, 1)),
-                encode_attempt("web", 0, Attempt(1, 5)),
-                encode_attempt("web", 0, Attempt(0, 9)),
+                encode_generation("web", Generation("a", 1, 1), "c"),
+                encode_generation("web", Generation("b", 1, 1), "c"),
+                encode_attempt("web", AttemptKey(1, 0, 5), Attempt()),
+                encode_attempt("web", AttemptKey(0, 0, 9), Attempt()),
             )
         )
         assert control.attempts == {0: [5]}

@@ -11,7 +11,7 @@ from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, LedgerGone
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.identity import LedgerIdentity
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.ledger.records import CHUNKS
 from shipper.ledger.snapshot import LedgerFolder
 from tests.unit.test_ledger_log import chunk
@@ -55,7 +55,7 @@ def test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_i
         world.identity().check(exists=True)
     [note] = world.ship(new_ledger=True)
     assert "forgotten" in note
-    assert LedgerLog(world.log, CLUSTER, "web").control().begun.run_id == "r1"
+    assert LedgerLog(world.log, CLUSTER, "web").look(CONTROL_NOW).identity.run_id == "r1"
     assert world.ship(new_ledger=True) == [], "given up once"
     world.identity().check(exists=True)
 

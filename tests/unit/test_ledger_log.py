@@ -9,10 +9,28 @@ from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ArchiveMissing
-from shipper.ledger.codec import encode_archive, encode_attempt, encode_chunk, encode_generation, encode_lease, encode_void
+from shipper.ledger.codec import (
+    encode_archive,
+    encode_attempt,
+    encode_chunk,
+    encode_generation,
+    encode_invalidation,
+    encode_lease,
+)
 from shipper.ledger.inventory import Inventory, differences, entries, findings
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, Archive, Attempt, ChunkKey, ChunkValue, Generation, Lease, Void
+from shipper.ledger.log import CONTROL_NOW, AskFiles, AskState, LedgerLog
+from shipper.ledger.records import (
+    CHUNKS,
+    CONTROL,
+    Archive,
+    Attempt,
+    AttemptKey,
+    ChunkKey,
+    ChunkValue,
+    Generation,
+    Invalidation,
+    Lease,
+)
 from shipper.ledger.snapshot import SHARD_RECORDS, LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 
@@ -46,15 +64,19 @@ def ship(log, *paths):
 def test_a_task_reads_what_runs_said_from_its_own_generation_on(log):
     """Whatever a year of runs said before, and whatever compaction has left of it."""
     for _ in range(1000):
-        log.append("t", CONTROL, [encode_generation("web", Generation("earlier", 1, 1)), encode_attempt("web", 0, Attempt(0, 7))])
-    (generation,) = log.append("t", CONTROL, [encode_generation("web", Generation("mine", 1, 1))])
-    log.append("t", CONTROL, [encode_attempt("web", 0, Attempt(generation, 8))])
-    control = LedgerLog(log, CLUSTER, "web", control_from=generation).control()
+        log.append(
+            "t",
+            CONTROL,
+            [encode_generation("web", Generation("earlier", 1, 1), "c"), encode_attempt("web", AttemptKey(0, 0, 7), Attempt())],
+        )
+    (generation,) = log.append("t", CONTROL, [encode_generation("web", Generation("mine", 1, 1), "c")])
+    log.append("t", CONTROL, [encode_attempt("web", AttemptKey(generation, 0, 8), Attempt())])
+    control = LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW)
     assert (control.generation, control.attempts) == (generation, {0: [8]})
     assert log.reads == 2
-    assert LedgerLog(log, CLUSTER, "web").control().attempts == control.attempts
-    log.append("t", CONTROL, [encode_generation("web", Generation("later", 1, 1))])
-    assert LedgerLog(log, CLUSTER, "web", control_from=generation).control().generation == generation + 2
+    assert LedgerLog(log, CLUSTER, "web").look(CONTROL_NOW).attempts == control.attempts
+    log.append("t", CONTROL, [encode_generation("web", Generation("later", 1, 1), "c")])
+    assert LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW).generation == generation + 2
 
 
 def paths_of(state):
@@ -71,7 +93,7 @@ class TestUsingASnapshot:
         assert opened().keep_snapshot() is not None
         ship(log, "new")
         log.reads = 0
-        assert paths_of(opened().state({"00007", "04000", "new"}, wait_seconds=1)) == {"00007", "04000", "new"}
+        assert paths_of(opened().look(AskState({"00007", "04000", "new"}), 1)) == {"00007", "04000", "new"}
         assert log.reads == 2, "the new one, and the one that names the snapshot"
 
     def test_a_window_opens_the_shards_of_its_own_paths_only(self, log, opened, folder, tmp_path):
@@ -83,7 +105,7 @@ class TestUsingASnapshot:
             if path.name not in needed:
                 path.unlink()
         log.reads = 0
-        assert len(paths_of(opened().state({"00001", "00002"}, wait_seconds=1))) == 2
+        assert len(paths_of(opened().look(AskState({"00001", "00002"}), 1))) == 2
         assert log.reads == 1, "the one that names the snapshot"
 
     def test_what_was_shipped_together_lies_together_whatever_its_folders_are_called(self, log, opened):
@@ -130,27 +152,29 @@ class TestUsingASnapshot:
 
     def test_what_is_about_no_file_lives_on_in_each_later_one(self, log, opened):
         log.append(
-            "t", CONTROL, [encode_generation("web", Generation("a", 4, 2)), encode_lease("web", Lease("a", "h", 1, True, 9.0))]
+            "t",
+            CONTROL,
+            [encode_generation("web", Generation("a", 4, 2), "c"), encode_lease("web", Lease("a", "h", 1, True, 9.0))],
         )
         named = Archive("1-x.json", "00", 5, "2026-11-01T00:00:00Z", 1, "r")
         log.append("t", CHUNKS, [encode_archive("web", named)])
         for n in range(3):
             ship(log, f"{n}")
             opened().keep_snapshot(longer_than=0)
-            control = opened().control()
-            assert (control.generation, control.to_fence("c"), len(control.claims())) == (0, {"c": (4, 2)}, 1)
+            control = opened().look(CONTROL_NOW)
+            assert (control.generation, control.to_fence(), len(control.claims())) == (0, {"c": (4, 2)}, 1)
             with pytest.raises(ArchiveMissing):
-                opened().state(wait_seconds=1)
+                opened().look(AskState(), 1)
 
     def test_control_asked_again_reads_what_is_new(self, log, opened):
         ledger = opened()
-        log.append("t", CONTROL, [encode_generation("web", Generation("a", 4, 2))])
-        assert ledger.control().generation == 0
+        log.append("t", CONTROL, [encode_generation("web", Generation("a", 4, 2), "c")])
+        assert ledger.look(CONTROL_NOW).generation == 0
         log.reads = 0
-        log.append("t", CONTROL, [encode_generation("web", Generation("b", 4, 2))])
-        assert (ledger.control().generation, log.reads) == (1, 1)
-        ledger.control().attempts[7] = [1]
-        assert ledger.control().attempts == {}, "each caller has a copy of its own"
+        log.append("t", CONTROL, [encode_generation("web", Generation("b", 4, 2), "c")])
+        assert (ledger.look(CONTROL_NOW).generation, log.reads) == (1, 1)
+        ledger.look(CONTROL_NOW).attempts[7] = [1]
+        assert ledger.look(CONTROL_NOW).attempts == {}, "each caller has a copy of its own"
 
 
 class TestNotUsingASnapshot:
@@ -158,7 +182,7 @@ class TestNotUsingASnapshot:
         """The state must be right, and somebody must be told why it took long."""
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            found = paths_of(opened().state(wait_seconds=1))
+            found = paths_of(opened().look(AskState(), 1))
         return found, caplog.text
 
     def test_a_topic_that_was_made_anew_is_another_topic(self, log, opened, caplog):
@@ -183,7 +207,7 @@ class TestNotUsingASnapshot:
         log.topic_id = ""
         ship(log, "a")
         assert opened().keep_snapshot(longer_than=0) is None
-        assert paths_of(opened().state(wait_seconds=1)) == {"a"}
+        assert paths_of(opened().look(AskState(), 1)) == {"a"}
 
     def test_a_manifest_with_another_number_in_it_is_not_believed(self, log, opened, tmp_path):
         ship(log, "a", "b", "c")
@@ -191,7 +215,7 @@ class TestNotUsingASnapshot:
         ship(log, "d")
         [path] = (tmp_path / "web" / "ledger.c" / "snapshot").glob("*.json")
         path.write_bytes(path.read_bytes().replace(b'"chunks_end":3', b'"chunks_end":4'))
-        assert paths_of(opened().state(wait_seconds=1)) == {"a", "b", "c", "d"}
+        assert paths_of(opened().look(AskState(), 1)) == {"a", "b", "c", "d"}
 
     @pytest.mark.parametrize("damage", ["gone", "cut", "other bytes"])
     @pytest.mark.parametrize("what", ["manifest", "shard"])
@@ -212,10 +236,10 @@ class TestNotUsingASnapshot:
         assert found == {"a", "b", "c"}
         assert "read whole" in said or (what, damage) == ("manifest", "gone")
         ledger = opened()
-        ledger.state(wait_seconds=1)
+        ledger.look(AskState(), 1)
         assert ledger.keep_snapshot(longer_than=0).records == 3
         log.reads = 0
-        assert paths_of(opened().state(wait_seconds=1)) == {"a", "b", "c"}
+        assert paths_of(opened().look(AskState(), 1)) == {"a", "b", "c"}
         assert log.reads <= 2, "those that name a snapshot"
 
     def test_what_somebody_else_puts_beside_the_runs_is_not_believed(self, log, opened, folder, caplog):
@@ -228,7 +252,7 @@ class TestNotUsingASnapshot:
         found, said = self.lose(log, opened, caplog)
         assert found == {"a"}
         assert "the ledger does not name it" in said
-        assert opened().control().generation == -1
+        assert opened().look(CONTROL_NOW).generation == -1
 
     def test_a_host_whose_clock_is_in_the_future_does_not_stop_snapshots(self, log, opened, folder, monkeypatch):
         monkeypatch.setattr(time, "time_ns", lambda: 4_000_000_000_000_000_000)
@@ -256,7 +280,7 @@ class TestNotUsingASnapshot:
         opened().keep_snapshot(longer_than=0)
         (tmp_path / "web" / "ledger.c" / "snapshot" / manifests(folder)[-1]).write_bytes(b"{")
         assert opened().snapshot() == first
-        assert paths_of(opened().state(wait_seconds=1)) == {"a", "b"}
+        assert paths_of(opened().look(AskState(), 1)) == {"a", "b"}
 
 
 class TestArchive:
@@ -265,7 +289,7 @@ class TestArchive:
         log.append("t", CHUNKS, [encode_archive("web", named)])
         for ledger in (opened(), LedgerLog(log, CLUSTER, "web")):
             with pytest.raises(ArchiveMissing, match=r"5 records in the archive .*1-x\.json.*Nothing was sent") as caught:
-                ledger.state({"any"}, wait_seconds=1)
+                ledger.look(AskState({"any"}), 1)
             assert not caught.value.retriable
 
 
@@ -305,7 +329,7 @@ class TestInventory:
     def read(self, log, opened, *records, control=()):
         log.append("t", CONTROL, control)
         log.append("t", CHUNKS, records)
-        return opened().records(wait_seconds=1)
+        return opened().look(AskFiles(), 1)
 
     def found(self, read, starts=(0,)):
         return [
@@ -323,7 +347,7 @@ class TestInventory:
         assert self.found(read) == []
         inventory = Inventory()
         for of_path in entries(read):
-            inventory.add(of_path, "web", lambda file: [0])
+            inventory.add(of_path, "web")
         assert [(t.records, t.chunks, t.complete, t.run_id) for t in inventory.files.values()] == [(20, 3, 1, "r")]
         assert inventory.windows["w"].files == inventory.windows["w"].complete == 1
 
@@ -342,20 +366,12 @@ class TestInventory:
         read = self.read(log, opened, *(chunk("a", 0, start=start, last=10, splits=2) for start in there))
         inventory = Inventory()
         for of_path in entries(read):
-            inventory.add(of_path, "web", lambda file: today)
+            inventory.add(of_path, "web")
         [tally] = inventory.files.values()
         assert (tally.complete, inventory.windows["w"].complete) == (complete, complete)
         found = [finding for of_path in entries(read) for finding in findings(of_path, lambda file: today)]
         assert [(finding.severity, finding.kind) for finding in found] == ([] if complete else [("unfinished", "gap")])
         assert text is None or text in found[0].text
-
-    def test_a_file_whose_chunks_do_not_say_how_it_was_cut_is_measured_by_how_it_would_be_now(self, log, opened):
-        read = self.read(log, opened, chunk("a", 0, last=10))
-        for today, complete in ([0], 1), ([0, 70], 0):
-            inventory = Inventory()
-            for of_path in entries(read):
-                inventory.add(of_path, "web", lambda file, today=today: today)
-            assert [tally.complete for tally in inventory.files.values()] == [complete]
 
     @pytest.mark.parametrize(
         ("records", "kinds"),
@@ -376,22 +392,22 @@ class TestInventory:
         assert all((severity == "unfinished") == (kind == "gap") for severity, kind in found)
 
     def test_a_split_of_which_nothing_is_there_leaves_the_file_unfinished(self, log, opened):
-        assert self.found(self.read(log, opened, chunk("a")), starts=(0, 64)) == [("unfinished", "gap")]
+        assert self.found(self.read(log, opened, chunk("a", splits=2)), starts=(0, 64)) == [("unfinished", "gap")]
 
-    def test_what_is_void_is_neither_counted_nor_wrong(self, log, opened):
-        void = encode_void("web", FileId("a", 100, 5), Void(4, "again"))
+    def test_what_is_invalidated_is_neither_counted_nor_wrong(self, log, opened):
+        void = encode_invalidation("web", FileId("a", 100, 5), 4, Invalidation("again"))
         read = self.read(log, opened, chunk("a", digest="other"), chunk("a", 0, topic="u", generation=4), control=[void])
         assert self.found(read) == []
-        assert [entry.void for of_path in entries(read) for entry in of_path] == [True, False]
+        assert [entry.invalidated for of_path in entries(read) for entry in of_path] == [True, False]
 
     def test_a_snapshot_that_differs_from_the_topic_is_found(self, log, opened):
         ship(log, "a", "b", "c")
         opened().keep_snapshot(longer_than=0)
-        assert list(differences(opened().records(wait_seconds=1), opened().records_of_topic(wait_seconds=1))) == []
+        assert list(differences(opened().look(AskFiles(), 1), opened().records_of_topic(wait_seconds=1))) == []
         changed = log._records[CHUNKS][1]
         log._records[CHUNKS][1] = changed._replace(value=chunk("b", records=9)[1])
         del log._records[CHUNKS][2]
-        before = opened().records(wait_seconds=1)
+        before = opened().look(AskFiles(), 1)
         ship(log, "a", "later")  # what comes between the two readings is no difference
         assert [finding.where for finding in differences(before, opened().records_of_topic(wait_seconds=1))] == ["b", "c"]
 
@@ -399,4 +415,4 @@ class TestInventory:
 def test_claims_are_in_the_order_of_their_renewal(log, opened):
     leases = [encode_lease("web", Lease(run, "h", 1, True, 9.0)) for run in "aba"]
     log.append("t", CONTROL, leases)
-    assert [lease.run_id for _, lease in opened().control().claims()] == ["b", "a"]
+    assert [claim.lease.run_id for claim in opened().look(CONTROL_NOW).claims()] == ["b", "a"]

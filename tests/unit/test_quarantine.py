@@ -19,12 +19,12 @@ from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.kafka.limits import TopicLimits
 from shipper.ledger.archive import old_chunks
-from shipper.ledger.codec import decode, encode_chunk, encode_replay, encode_void, peek_key
+from shipper.ledger.codec import decode, encode_chunk, encode_invalidation, peek_key
 from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords
 from shipper.ledger.inventory import Inventory, absent_topics, entries, findings
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
-from shipper.ledger.records import ChunkKey, ChunkValue, QuarantineReplay, ReplayKey, Void
+from shipper.ledger.records import ChunkKey, ChunkValue, Invalidation
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
@@ -192,7 +192,7 @@ SPLIT = SplitId(FILE, 0)
 GOOD = ChunkValue(10, True, 5, 50, 0, "d", 3, "run-1", WINDOW, without="2,4-5")
 BAD = ChunkValue(6, False, 3, 30, 0, "d", 3, "run-1", WINDOW, reasons={"too_large": 1, "unparseable": 2}, ordinals="2,4-5")
 DROPPED = ChunkValue(10, False, 2, 0, 0, "d", 3, "run-1", WINDOW, filtered={"health": 2})
-REPLAY = QuarantineReplay("t", 5, 9, 11, "replay-1", WINDOW)
+REPLAY = ChunkValue(5, False, 1, 5, 9, "d", 11, "replay-1", WINDOW, replay=True)
 
 
 def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
@@ -202,14 +202,14 @@ def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
     return LedgerRecords(FileRecords("web").feed(log), [], Control("web"), 0, len(log))
 
 
-def replayed(ordinal: int, value: QuarantineReplay = REPLAY) -> tuple[bytes, bytes]:
-    return encode_replay("web", ReplayKey(SPLIT, ordinal), value)
+def replayed(ordinal: int) -> tuple[bytes, bytes]:
+    return encode_chunk("web", ChunkKey(SPLIT, ordinal, "t"), replace(REPLAY, last=ordinal + 1))
 
 
 def test_dropped_and_quarantined_lines_complete_a_file_and_nothing_is_wrong_with_them() -> None:
     inventory = Inventory()
-    for of_path in entries(ledger()):
-        inventory.add(of_path, "web", lambda file: [0])
+    for of_path in entries(ledger(replayed(4))):
+        inventory.add(of_path, "web")
         assert list(findings(of_path, lambda file: [0])) == []
         assert list(absent_topics(of_path, {"t": 1, "q": 1}.get)) == []
     tally = inventory.files[FILE]
@@ -225,8 +225,8 @@ def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
 def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
     key, value = replayed(4)
     record = LogRecord(9, 0, key, value)
-    assert decode("web", record) == (ReplayKey(SPLIT, 4), REPLAY)
-    assert peek_key("web", record) == ("replay", FILE.path)
+    assert decode("web", record) == (ChunkKey(SPLIT, 4, "t"), REPLAY)
+    assert peek_key("web", record) == ("chunk", FILE.path)
     found = in_quarantine(ledger((key, value)))
     assert found.topics == ["q"]
     assert found.replay_of(RecordPosition(FILE.path, 0, 5)) == REPLAY
@@ -235,7 +235,7 @@ def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
 
 
 def test_a_file_that_is_shipped_anew_can_be_replayed_anew() -> None:
-    void = encode_void("web", FILE, Void(20, "run-2"))
+    void = encode_invalidation("web", FILE, 20, Invalidation("run-2"))
     assert in_quarantine(ledger(replayed(4), void)).chunks == []
     again = encode_chunk("web", ChunkKey(SPLIT, 4, "q"), replace(BAD, generation=20, run_id="run-2"))
     found = in_quarantine(ledger(replayed(4), void, again))

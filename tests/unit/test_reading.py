@@ -62,9 +62,10 @@ def test_a_stream_that_is_cut_off_ends_no_split():
     """Arrow takes a stream that Spark closed on an error for one without more batches."""
     assert cut(batch((7, b"a"), (7, b"b"))) == [(7, 0, 2, {}, False, False)]
     assert cut(batch((7, b"a")), batch((8, b"b"))) == [(7, 0, 1, {}, False, False), (8, 0, 1, {}, False, False)]
-    assert cut(batch((7, b"a")), batch((END_OF_7, None), (END_OF_8, None))) == [(7, 0, 1, {}, False, True)], (
-        "of 8 there is no line"
-    )
+    assert cut(batch((7, b"a")), batch((END_OF_7, None), (END_OF_8, None))) == [
+        (7, 0, 1, {}, False, True),
+        (8, 0, 0, {}, False, True),
+    ], "of 8 there is no line, and that is all of it"
 
 
 def planned(format="plain", size=100, **more):

@@ -14,7 +14,7 @@ from shipper.errors import ClusterError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger import takeover
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog
 
 
 class Coordinator:
@@ -60,7 +60,7 @@ class Noting:
         self.ledger, self.fenced = ledger, list[tuple[int, str]]()
 
     def close(self, transactional_id: str, until: Any) -> None:
-        self.fenced.append((self.ledger.control().generation, transactional_id))
+        self.fenced.append((self.ledger.look(CONTROL_NOW).generation, transactional_id))
 
     def discard(self) -> None:
         pass
@@ -76,11 +76,11 @@ def test_lanes_that_were_fenced_before_a_second_announcement_are_fenced_after_it
         return LedgerLog(log, cluster, "web")
 
     takeover.announce(opened(), "near", "first", 1, 1)
-    known = opened().control()
+    known = opened().look(CONTROL_NOW)
     takeover.announce(opened(), "near", "another", 2, 2)
     fences: Any = Noting(opened())
     settings: Any = SimpleNamespace(transactional=True)
     generation = takeover.fence_earlier_runs(opened(), settings, "near", "ours", 1, 1, known=known, fences=fences)
     lanes = {f"web.near.{task}.{lane}" for task in range(2) for lane in range(2)}
     assert {lane for at, lane in fences.fenced if at == generation} == lanes
-    assert generation == opened().control().generation
+    assert generation == opened().look(CONTROL_NOW).generation

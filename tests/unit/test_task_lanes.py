@@ -13,8 +13,8 @@ from shipper.config.cluster import Cluster
 from shipper.errors import WaitedInVain
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_attempt
-from shipper.ledger.records import Attempt
-from shipper.types import LogRecord
+from shipper.ledger.log import AskControl
+from shipper.ledger.records import Attempt, AttemptKey
 from shipper.worker import pool
 from shipper.worker import task as module
 from shipper.worker.attempt import TaskAttempt
@@ -37,7 +37,7 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
             raise faults.pop()
         return (0, 0)
 
-    def control() -> SimpleNamespace:
+    def look(question: AskControl) -> SimpleNamespace:
         if len(faults) == 1:
             raise faults.pop()
         done.set()
@@ -47,7 +47,7 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
         announced.extend(value for _, value in records)
         raise KafkaException("the last word cannot be written either")
 
-    attempt = TaskAttempt(order, SimpleNamespace(control=control, write_control=write), 0, 1)  # type: ignore[arg-type]
+    attempt = TaskAttempt(order, SimpleNamespace(look=look, write_control=write), 0, 1)  # type: ignore[arg-type]
     attempt.active_tasks = 8
     task: Any = SimpleNamespace(
         _done=done, pool=SimpleNamespace(sample=sample), _order=order, _attempt=attempt, _receipt=Receipt(0)
@@ -57,22 +57,8 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
     sampler.join(30)
     assert not sampler.is_alive()
     assert attempt.active_tasks == 3
-    assert announced == [encode_attempt("web", 0, Attempt(5, 1, ended=True))[1]]
+    assert announced == [encode_attempt("web", AttemptKey(5, 0, 1), Attempt(ended=True))[1]]
     assert task._receipt.samples
-
-
-def test_what_was_committed_is_known_by_its_keys_alone() -> None:
-    """After each fault, on each lane: nothing is decoded for that, and what compaction has taken back is not there."""
-    records = [LogRecord(5, 0, b"there", b"\xff no JSON"), LogRecord(6, 0, b"taken back", None)]
-    asked: list[str] = []
-    order: Any = SimpleNamespace(settings=SimpleNamespace(transaction_timeout_ms=1000), chunks_end=5)
-    ledger: Any = SimpleNamespace(
-        barrier=lambda partition: None, chunks=lambda start, wait_seconds: asked.append("read") or records
-    )
-    right = SimpleNamespace(check=lambda: asked.append("right"))
-    task: Any = SimpleNamespace(_right=right, _attempt=TaskAttempt(order, ledger, 0, 1))
-    assert TaskLanes._settle(task) == {b"there"}
-    assert asked == ["right", "read"], "who may not ship any more must not read on"
 
 
 def test_a_chunk_is_equal_to_itself_alone() -> None:

@@ -13,11 +13,12 @@ final class Bzip2Blocks {
 
     private Bzip2Blocks() {}
 
-    /** Reads the stream to its end. Raises IOException if a block or the end of a stream is missing. */
-    static void check(InputStream in) throws IOException {
+    /** Reads the stream to its end and returns the number of blocks. Raises IOException if a block or the end of a stream is missing. */
+    static long check(InputStream in) throws IOException {
         byte[] buffer = new byte[1 << 20];
         long window = 0;
         long seen = 0;
+        long blocks = 0;
         long due = -1; // when the 32 bits behind a mark are in the window, as many bytes seen
         int shift = 0;
         boolean ends = false;
@@ -47,6 +48,7 @@ final class Bzip2Blocks {
                     long bits = window >>> s & MARK;
                     if (bits == BLOCK || bits == END) {
                         ends = bits == END;
+                        blocks += ends ? 0 : 1;
                         shift = s;
                         due = seen + 4;
                         break;
@@ -57,5 +59,6 @@ final class Bzip2Blocks {
         if (open || due >= 0) {
             throw new EOFException("it is cut off: its last stream has no end");
         }
+        return blocks;
     }
 }

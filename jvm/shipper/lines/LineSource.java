@@ -37,7 +37,8 @@ public final class LineSource implements TableProvider {
             .add("split", DataTypes.LongType)
             .add("mark!", DataTypes.ByteType)
             .add("record_number", DataTypes.LongType)
-            .add("split_start", DataTypes.LongType);
+            .add("split_start", DataTypes.LongType)
+            .add("sizes!", DataTypes.StringType);
 
     private static final AtomicLong IDS = new AtomicLong();
     private static final Map<String, Read> READS = new ConcurrentHashMap<>();

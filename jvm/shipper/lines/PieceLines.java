@@ -30,6 +30,8 @@ final class PieceLines implements PieceRecords {
     private long end;
     private boolean first;
     private long unpacked;
+    /** Somebody who does not share the reader's code has seen blocks in the file. */
+    private boolean hasBlocks;
 
     PieceLines(Piece piece, int maxLine, Configuration conf) throws IOException {
         this.piece = piece;
@@ -56,7 +58,7 @@ final class PieceLines implements PieceRecords {
             }
         } else if (piece.format().equals("bzip2")) {
             if (first) {
-                Bzip2Blocks.check(stored);
+                hasBlocks = Bzip2Blocks.check(stored) > 0;
             }
             beginBzip2(conf);
         } else if (first) {
@@ -82,7 +84,7 @@ final class PieceLines implements PieceRecords {
     @Override
     public boolean next() throws IOException {
         if (!mayHaveMore()) {
-            return false;
+            return atEnd();
         }
         int room = maxLine == Integer.MAX_VALUE ? maxLine : maxLine + 1 + (first ? 3 : 0);
         int read = lines.readLine(text, room, Integer.MAX_VALUE);
@@ -97,7 +99,14 @@ final class PieceLines implements PieceRecords {
                 length -= 3;
             }
         }
-        return length > 0;
+        return length > 0 || atEnd();
+    }
+
+    private boolean atEnd() throws IOException {
+        if (hasBlocks && unpacked == 0) {
+            throw new IOException("its blocks unpacked to nothing");
+        }
+        return false;
     }
 
     private boolean mayHaveMore() throws IOException {

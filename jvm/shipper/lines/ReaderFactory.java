@@ -37,6 +37,9 @@ record ReaderFactory(
         private PieceRecords records;
         private long count;
         private boolean marked;
+        /** Of the piece that was read last, -1 where nobody can say: see {@link PieceRecords}. */
+        private long stored;
+        private long unpacked;
         /** That the piece ends here is still to be said. */
         private boolean ends;
 
@@ -71,9 +74,14 @@ record ReaderFactory(
                 try {
                     if (records == null) {
                         Piece piece = pieces[++at];
+                        stored = unpacked = -1;
                         if (piece.format().equals("unreadable")) {
                             if (standsForFile(piece)) {
                                 ends = limits.ends();
+                                return true;
+                            }
+                            if (limits.ends()) {
+                                ended();
                                 return true;
                             }
                             continue;
@@ -124,6 +132,7 @@ record ReaderFactory(
             marked = false;
             set("split", piece.split());
             set("mark!", null);
+            set("sizes!", null);
         }
 
         private void record() {
@@ -161,6 +170,7 @@ record ReaderFactory(
             set("record_number", mark == UNREADABLE ? 1L : null);
             set("split", split);
             set("mark!", mark);
+            set("sizes!", mark == END ? UTF8String.fromString(stored + " " + unpacked) : null);
             marked = true;
         }
 
@@ -170,7 +180,7 @@ record ReaderFactory(
         }
 
         /**
-         * The row that says: this is all of the piece. That no row follows says nothing: what fails on the way here, this reader or an expression of
+         * The row that says: this is all of the piece, with the bytes that the reader took from the file and made of them. That no row follows says nothing: what fails on the way here, this reader or an expression of
          * the pipeline's, ends the stream to Python as if there were no more.
          */
         private void ended() {
@@ -178,8 +188,8 @@ record ReaderFactory(
         }
 
         private void end(Exception problem) {
-            long stored = records == null ? 0 : records.stored();
-            long unpacked = records == null ? 0 : records.unpacked();
+            stored = records == null ? 0 : records.stored();
+            unpacked = records == null ? 0 : records.unpacked();
             String why = problem == null ? null : Content.why(problem);
             reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, Content.isPassing(problem)));
             close();

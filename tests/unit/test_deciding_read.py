@@ -1,0 +1,187 @@
+"""The only read that a decision may rest on. A broker that was replaced as the leader of the ledger, and does not know it yet, answers with what
+it had then. Found by random faults: a run took over at the moment when a paused broker went on, took 703 delivered records for missing, and
+sent them again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from shipper_tools.testing.memory_log import MemoryLog
+
+from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown, Superseded
+from shipper.ledger import log as module
+from shipper.ledger.codec import encode_attempt, encode_chunk, encode_generation, encode_invalidation
+from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskCommittedKeys, AskFiles, AskState, LedgerLog, Patience, LedgerQuestion
+from shipper.ledger.records import CHUNKS, CONTROL, Attempt, AttemptKey, ChunkKey, ChunkValue, Generation, Invalidation
+from shipper.ledger.writing import invalidate, right_of
+from shipper.types import EncodedRecord, FileId, SplitId
+from shipper.worker.attempt import TaskAttempt
+
+FILE = FileId("a.log", 100, 5)
+VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=0, run_id="r", window="w")
+
+
+def chunk(first: int = 0, **fields: Any) -> EncodedRecord:
+    value = ChunkValue(**{**vars(VALUE), "last": first + 10, **fields})
+    return encode_chunk("web", ChunkKey(SplitId(FILE, 0), first, "t"), value)
+
+
+@pytest.fixture
+def topic() -> MemoryLog:
+    topic = MemoryLog()
+    topic.append("ledger", CONTROL, [encode_generation("web", Generation("r", 1, 1), "c")])
+    topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0), Attempt())])
+    return topic
+
+
+def ledger_of(topic: MemoryLog, **patience: float) -> LedgerLog:
+    cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
+    return LedgerLog(topic, cluster, "web", patience=Patience(1.0, **patience))  # type: ignore[arg-type]
+
+
+def attempt_of(topic: MemoryLog) -> TaskAttempt:
+    order: Any = SimpleNamespace(pipeline="web", generation=0, run_id="r", chunks_end=0)
+    return TaskAttempt(order, ledger_of(topic), 0, 0)
+
+
+def answer(found: Any) -> Any:
+    """What can be compared of an answer to any question."""
+    if hasattr(found, "generation"):
+        return found.generation
+    if hasattr(found, "files"):
+        return len(found.files.by_path.get(FILE.path, {}))
+    if hasattr(found, "splits") or hasattr(found, "chunks"):
+        return found.chunks.records_by_topic(found.chunks.splits)["t"]
+    return len(found) if isinstance(found, list) else chunk().key in found
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        (CONTROL_NOW, 0, 2),
+        (AskCommitted(0), 0, 1),
+        (AskCommittedKeys(0), False, True),
+        (AskState([FILE.path]), 0, 10),
+        (AskFiles([FILE.path]), 0, 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_decides(
+    topic: MemoryLog, question: LedgerQuestion[Any], old: object, new: object
+) -> None:
+    ledger = ledger_of(topic)
+    for partition in (CONTROL, CHUNKS):
+        topic.replace_leader(partition)
+    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    topic.append("ledger", CHUNKS, [chunk()])
+    assert answer(ledger_of(topic).look(question, 1.0)) == old
+    assert answer(ledger.decide(question).answer) == new
+
+
+def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover(topic: MemoryLog) -> None:
+    topic.append("ledger", CHUNKS, [chunk()])
+    topic.replace_leader(CONTROL)
+    topic.append("ledger", CONTROL, [encode_invalidation("web", FILE, 7, Invalidation("s"))])
+    assert ledger_of(topic).decide(AskState([FILE.path])).answer.chunks.splits == {}
+
+
+def test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
+    """They ask for the right as lanes do, by a read that an old leader cannot answer."""
+    right = right_of(ledger_of(topic), 0)
+    right.check()
+    topic.replace_leader(CONTROL)
+    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    with pytest.raises(Superseded):
+        right.check()
+
+
+def test_a_reship_that_was_taken_over_invalidates_nothing(topic: MemoryLog) -> None:
+    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    with pytest.raises(Superseded):
+        invalidate(ledger_of(topic), 0, "r", None, [FILE])
+    assert ledger_of(topic).look(AskState()).invalidated == {}
+
+
+def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
+    attempt = attempt_of(topic)
+    attempt.check()
+    topic.replace_leader(CONTROL)
+    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    with pytest.raises(Superseded, match="taken over by run s"):
+        attempt.check()
+
+
+def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: MemoryLog) -> None:
+    """Spark numbers attempts from 0 in each application, and compaction keeps the latest record of a key."""
+    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 0), Attempt())])
+    topic.append(
+        "ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0), Attempt(ended=True))]
+    )  # a zombie of the first run
+    topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 1), Attempt())])
+    topic.compact(SimpleNamespace(random=lambda: 1.0))  # type: ignore[arg-type]
+    assert ledger_of(topic).look(CONTROL_NOW).attempts == {0: [0, 1]}
+
+
+def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic: MemoryLog) -> None:
+    attempt = attempt_of(topic)
+    topic.append("ledger", CHUNKS, [chunk(first) for first in range(0, 5000, 10)])
+    assert chunk(4990).key in attempt.committed_keys().answer
+    topic.append("ledger", CHUNKS, [chunk(5000)])
+    topic.reads = 0
+    keys = attempt.committed_keys().answer
+    assert topic.reads < 5
+    assert all(chunk(first).key in keys for first in (0, 4990, 5000))
+    assert chunk(5010).key not in keys
+    assert attempt.committed_keys().answer is keys
+
+
+def test_what_was_taken_back_is_not_committed(topic: MemoryLog) -> None:
+    topic.append("ledger", CHUNKS, [EncodedRecord(chunk().key, None)])
+    assert chunk().key not in attempt_of(topic).committed_keys().answer
+
+
+class Away(MemoryLog):
+    """A ledger whose partition has no leader for some time."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        super().__init__()
+        self.error, self.times = error, times
+
+    def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
+        if self.times > 0:
+            self.times -= 1
+            raise self.error
+        return super().append(topic, partition, records)
+
+
+@pytest.mark.parametrize(
+    "error", [ClusterError("no leader"), OutcomeUnknown("not acknowledged"), ClusterRefuses("no right, for a moment")]
+)
+def test_a_ledger_that_is_away_is_waited_for_as_long_as_a_data_topic(error: Exception) -> None:
+    topic = Away(error, times=3)
+    assert ledger_of(topic, ledger=60.0).decide(CONTROL_NOW).answer.generation == -1
+    assert topic.times == 0
+    topic.times = 3
+    with pytest.raises(type(error)):
+        ledger_of(topic, ledger=0.0).decide(CONTROL_NOW)
+
+
+def test_a_right_that_is_not_granted_is_not_waited_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRANT_SECONDS", 0.2)
+    with pytest.raises(ClusterRefuses):
+        ledger_of(Away(ClusterRefuses("no right"), times=10**9), ledger=3600.0).decide(CONTROL_NOW)
+
+
+def test_who_is_to_stop_waits_no_longer() -> None:
+    ledger = ledger_of(Away(ClusterError("no leader"), times=10**9), ledger=3600.0)
+    began = time.monotonic()
+    threading.Timer(0.3, ledger.hurry).start()
+    with pytest.raises(ClusterError):
+        ledger.decide(CONTROL_NOW)
+    assert time.monotonic() - began < 60
