@@ -11,252 +11,29 @@ The seed decides the course, not the milliseconds: each turn has random numbers 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-import pickle
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import KafkaException
 from shipper_tools.dev.errors import DevServerError
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
-from shipper_tools.dev.ports import free_port
-from shipper_tools.dev.process import send
-from shipper_tools.faultproxy.proxy import FaultProxy
 
-from tests.chaos.history_model import (
-    QUARANTINE,
-    RECORDS_PER_SPLIT,
-    SPLIT_BYTES,
-    Difference,
-    FileVersion,
-    Model,
-    Place,
-    Record,
-    Tracked,
-    record_of,
-)
-from tests.chaos.history_run import DRIVER_POINTS, WORKER_POINTS, Piece, RunSpec, Strike, lane_id, said_of
+from tests.chaos.history_faults import DURING, Undo
+from tests.chaos.history_model import RECORDS_PER_SPLIT, SPLIT_BYTES, Difference, FileVersion, Model, Record, Tracked
+from tests.chaos.history_run import DRIVER_POINTS, WORKER_POINTS, Piece, RunSpec, Strike, said_of
+from tests.chaos.history_world import RUN_ENDS_WITHIN_SECONDS, TOPICS, Broker, HistoryRun, RunServer
 
-END_TXN = 26
-_ROOT = Path(__file__).resolve().parents[2]
-_SERVE = "from tests.chaos.history_run import serve; serve()"
 _PIPELINE = "history"
-_TOPICS = ("history.first", "history.second", "history.quarantine")
-_MOST_PARTITIONS = 6
-#: From its start, or from when it was woken. A run that takes longer has missed its deadline, whatever the fault was.
-_RUN_ENDS_WITHIN_SECONDS = 120.0
-_TRANSACTION_TIMES_OUT_SECONDS = 11.5
 _MOST_AT_ONCE = 3
 _EXAMPLES = 8
-
-#: Ends a fault.
-Undo = Callable[[], object]
-
-
-class Broker:
-    """One broker behind a proxy, which can be killed and paused."""
-
-    def __init__(self, directory: Path) -> None:
-        port = free_port()
-        properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
-        self._server = KafkaServer(
-            directory, properties=properties, far_port=port, heap_mb=384, java_options=SHORT_LIVED, die_with_parent=True
-        )
-        self.link = FaultProxy(self._server.far_listener, port)
-
-    @property
-    def bootstrap(self) -> str:
-        """Through the proxy."""
-        return self._server.far_bootstrap
-
-    @property
-    def direct(self) -> str:
-        return self._server.bootstrap
-
-    def __enter__(self) -> Broker:
-        self.link.start()
-        self._server.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._signal(signal.SIGCONT)
-        self._server.stop()
-        self.link.stop()
-
-    def _signal(self, number: signal.Signals) -> None:
-        for process in self._server.processes:
-            send(process, number)
-
-    def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-        self._server.stop()  # it is dead: this clears up
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def start(self) -> None:
-        self._server.start()
-
-    def heal(self) -> None:
-        self.resume()
-        self.start()
-        self.link.release()
-        self.link.resume()
-        self.link.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0)
-
-    def create_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.direct})
-        for made in admin.create_topics([NewTopic(topic, 2, 1) for topic in _TOPICS]).values():
-            made.result(60)
-
-    def add_partition(self, topic: str) -> bool:
-        admin = AdminClient({"bootstrap.servers": self.direct})
-        count = len(admin.list_topics(topic, timeout=5).topics[topic].partitions)
-        if count >= _MOST_PARTITIONS:
-            return False
-        admin.create_partitions([NewPartitions(topic, count + 1)])[topic].result(10)
-        return True
-
-    def count(self) -> Counter[Place]:
-        """Every committed record, by a consumer that shares no code with shipper. Raise ValueError for one that nobody asked for."""
-        found: Counter[Place] = Counter()
-        settings = {"bootstrap.servers": self.direct, "group.id": "judge", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        ends_of = Consumer({**settings, "isolation.level": "read_uncommitted"})
-        judge = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-        try:
-            left: dict[tuple[str, int], int] = {}
-            for topic in _TOPICS:
-                for number in ends_of.list_topics(topic, timeout=30).topics[topic].partitions:
-                    left[topic, number] = ends_of.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
-            judge.assign([TopicPartition(*place, 0) for place in left])
-            deadline = time.monotonic() + 120
-            while left:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"a transaction is open in {sorted(left)}, so the topics cannot be read to their ends")
-                for message in judge.consume(10_000, 0.2):
-                    topic, place = message.topic(), (message.topic(), message.partition())
-                    error = message.error()
-                    if error is None:
-                        found[Place(_TOPICS.index(topic), record_of(message.value()))] += 1
-                    elif error.code() != KafkaError._PARTITION_EOF:
-                        raise KafkaException(error)
-                    elif message.offset() >= left.get(place, 0):
-                        left.pop(place, None)
-        finally:
-            ends_of.close()
-            judge.close()
-        return found
-
-
-class RunServer:
-    """The process that runs are forked from."""
-
-    def __init__(self) -> None:
-        path = os.pathsep.join([str(_ROOT), str(_ROOT / "tools")])
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT,
-            env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
-        )  # fmt: skip
-
-    def start(self, spec: RunSpec, events: Path, log: Path) -> int:
-        """Return the number of the run's process group."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        pickle.dump((spec, str(events), str(log)), self._process.stdin)
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def stop(self) -> None:
-        """What it has forked ends with it."""
-        self._process.kill()
-        self._process.wait()
-
-
-class HistoryRun:
-    """One run under way, and what it has said so far."""
-
-    def __init__(self, spec: RunSpec, number: int, server: RunServer, folder: Path) -> None:
-        self.spec, self.number = spec, number
-        self.name = f"{number:04}"
-        self.log = folder / f"run-{self.name}.log"
-        self._events = folder / f"run-{self.name}.events"
-        self.group = server.start(spec, self._events, self.log)
-        self.began = time.monotonic()
-        self.deadline = self.began + _RUN_ENDS_WITHIN_SECONDS
-        self.noted = False
-        """True if the model knows how it ended."""
-        self.disturbed: list[str] = []
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        with contextlib.suppress(FileNotFoundError):
-            return [json.loads(line) for line in self._events.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        return []
-
-    def event(self, name: str) -> dict[str, Any] | None:
-        return next((event for event in self.events if event["event"] == name), None)
-
-    @property
-    def alive(self) -> bool:
-        """True if any of its processes is there."""
-        try:
-            os.killpg(self.group, 0)
-        except ProcessLookupError:
-            # The leader makes its group a moment after it was forked.
-            return time.monotonic() - self.began < 0.1 and Path(f"/proc/{self.group}").exists()
-        return True
-
-    @property
-    def driven(self) -> bool:
-        """True if its driver is there, and has more to do."""
-        if not self.alive:
-            return False
-        driver = self.event("driver")
-        return driver is None or (self.event("ended") is None and Path(f"/proc/{driver['pid']}").exists())
-
-    @property
-    def end(self) -> dict[str, Any]:
-        """What its driver said at its end; empty if it was killed."""
-        return self.event("ended") or {}
-
-    @property
-    def succeeded(self) -> bool:
-        return bool(self.end) and self.end["error"] is None
-
-    @property
-    def stopped_by(self) -> Strike | None:
-        """The strike that has stopped it."""
-        for event in self.events:
-            if event["event"] == "strike" and event["number"] == signal.SIGSTOP:
-                return Strike(event["point"], event["victim"], number=signal.SIGSTOP)
-        return None
-
-    def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.group, number)
-
-    def signal_driver(self, number: int) -> None:
-        if (driver := self.event("driver")) is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(driver["pid"], number)
 
 
 @dataclass
@@ -294,6 +71,8 @@ class History:
     folder: Path
     seed: int
     short_reads: bool = False
+    stale_plans: bool = False
+    """True if files may be replaced while a run that has planned them sleeps."""
     model: Model = field(default_factory=Model)
     hour: int = 0
     turn: int = 0
@@ -356,10 +135,10 @@ class History:
             self.fired["late file"] += 1
             self._new_file(max(1, self.hour - self.rng.randrange(1, 6)))
         if self._chance(0.12) and (free := self._free_files()):
-            self._replace(self.rng.choice(free).file)
-        self._write_source()
+            self.replace(self.rng.choice(free).file)
+        self.write_source()
 
-    def _replace(self, file: FileVersion) -> None:
+    def replace(self, file: FileVersion) -> None:
         """Also a file that nobody has asked for yet."""
         self._files += 1
         number = len(self.model.versions[file.path])
@@ -373,25 +152,25 @@ class History:
         self.fired[f"file {how}"] += 1
         self.model.write(replace(file, modified_ms=1_000 * self._files, born=born))
 
-    def _write_source(self) -> None:
+    def write_source(self) -> None:
         there = {each.file.path: each.file.state for each in self.model.now() if each.file.path not in self.hidden}
         part = self.folder / "source.json.part"
         part.write_text(json.dumps(there))
         part.rename(self.folder / "source.json")
 
-    def _busy_paths(self) -> set[str]:
-        """Files of runs that are not over, and of requests that must be done. They do not change: a plan of before would tell its run to ship what
-        is not there any more, and the model could not say of which version a success speaks."""
-        runs = [*self.active, *(sleeper.run for sleeper in self.sleepers)]
-        paths = {file.path for run in runs for file in run.spec.files}
+    def busy_paths(self, but: HistoryRun | None = None) -> set[str]:
+        """Files of runs that are not over, and of requests that must be done. Nothing else happens to them: a plan of before would tell its run
+        to ship what is not there any more, and the model could not say of which version a success speaks."""
+        runs = [*self.active, *(() if self.stale_plans else (sleeper.run for sleeper in self.sleepers))]
+        paths = {file.path for run in runs if run is not but for file in run.spec.files}
         for debt in self.debts:
             if debt.must_be_done:
                 paths |= {record.path for record in debt.replayed}
                 paths |= {each.file.path for each in self._listed(debt)}
-        return paths | self.hidden
+        return paths
 
     def _free_files(self) -> list[Tracked]:
-        busy = self._busy_paths()
+        busy = self.busy_paths() | self.hidden
         return [each for each in self.model.now() if each.file.path not in busy]
 
     def _listed(self, request: Request) -> list[Tracked]:
@@ -413,7 +192,7 @@ class History:
             return Request("replay", (first, first + 1), run_id, replayed=records)
         if kind == "reship":
             request = Request("ship", (first, first + self.rng.choice((1, 1, 2))), run_id, reship=f"reship-{self.turn}")
-            busy = self._busy_paths() - self.hidden
+            busy = self.busy_paths()
             if not any(each.file.path in busy for each in self._listed(request)):
                 return request
         if kind == "archive" and self.hour > 3:
@@ -447,7 +226,7 @@ class History:
             return None
         rng, chunk_bytes = self.rng, self.rng.choice((4_000, 12_000, 12_000, 40_000))
         return RunSpec(
-            request.kind, request.run_id, _PIPELINE, self.broker.bootstrap, _TOPICS, str(self.folder), request.windows, files,
+            request.kind, request.run_id, _PIPELINE, self.broker.bootstrap, TOPICS, str(self.folder), request.windows, files,
             request.reship, request.replayed, archive_before=request.windows[1], tasks=rng.choice((1, 2, 2, 3)),
             lanes=rng.choice((1, 2, 2)), chunk_bytes=chunk_bytes, batch_bytes=min(chunk_bytes, rng.choice((2_000, 4_000, 8_000))),
         )  # fmt: skip
@@ -491,18 +270,18 @@ class History:
     def _disturbed(self, spec: RunSpec) -> tuple[RunSpec, list[str]]:
         """With faults that are part of the run; and the names of those that come while it runs."""
         rng = self.rng
-        if self._chance(0.3):
+        if self._chance(0.25):
             return spec, []
-        if self._chance(0.4):
+        if self._chance(0.55):
             points = [*WORKER_POINTS, *(DRIVER_POINTS if spec.kind == "ship" else ["before the control partition is written"])]
             victim = rng.choice(("worker", "driver", "all", "all"))
             number = signal.SIGSTOP if self._chance(0.35) else signal.SIGKILL
-            spec = replace(spec, strikes=(Strike(rng.choice(points), victim, rng.choice((1, 1, 2, 3, 5)), number),))
+            spec = replace(spec, strikes=(Strike(rng.choice(points), victim, rng.choice((1, 1, 2, 2, 3)), number),))
         if spec.kind == "ship" and self._chance(0.2):
             spec = self._source_fault(spec)
         during = []
-        if self._chance(0.45):
-            during = [rng.choices([*DURING], [weight for weight, _ in DURING.values()])[0]]
+        if self._chance(0.5):
+            during = [rng.choices([*DURING], [fault.weight for fault in DURING.values()])[0]]
             spec = replace(spec, records_per_second=rng.choice((800.0, 1_500.0, 3_000.0)))
             if self._chance(0.4):
                 spec = replace(spec, pauses=((rng.choice(("commit", "flush", "begin")), rng.uniform(0.02, 0.2)),))
@@ -522,7 +301,7 @@ class History:
             case "vanished":
                 self.fired["file vanishes after the plan"] += 1
                 self.hidden.add(file.path)
-                self._write_source()
+                self.write_source()
                 return spec
             case _:
                 self.fired["split read short"] += 1
@@ -541,12 +320,14 @@ class History:
             if any(sleeper.run is run for sleeper in self.sleepers):
                 break
             time.sleep(0.01)
-        if self.hidden and not any(file.path in self.hidden for other in self.active if other.driven for file in other.spec.files):
+        if self.hidden and not any(
+            file.path in self.hidden for other in self.active if other.driven for file in other.spec.files
+        ):
             for path in sorted(self.hidden):
-                if self._chance(0.2) and path not in self._busy_paths() - self.hidden:
+                if self._chance(0.2) and path not in self.busy_paths():
                     self.model.remove(path)
             self.hidden.clear()
-            self._write_source()
+            self.write_source()
         while sum(other.alive for other in self.active) >= _MOST_AT_ONCE:
             self._look_after_runs()
             time.sleep(0.02)
@@ -554,7 +335,7 @@ class History:
     def _disturb(self, run: HistoryRun, name: str) -> None:
         seconds = self.rng.uniform(0.2, 2.5)
         try:
-            undo = DURING[name][1](self, run)
+            undo = DURING[name].begin(self, run)
         except (DevServerError, KafkaException):
             return  # nothing to hit right now
         if undo is None:
@@ -574,7 +355,7 @@ class History:
                 if strike.victim == "worker":
                     self.undos.append((now + self.rng.uniform(0.2, 2.0), lambda run=run: run.signal(signal.SIGCONT)))
                 else:
-                    self._put_to_sleep(run)
+                    self.put_to_sleep(run)
                     continue
             if not run.noted and not run.driven:
                 self._note_end(run)
@@ -597,14 +378,14 @@ class History:
         if run.succeeded and run.spec.kind == "replay":
             self.model.replayed(run.spec.replayed)
 
-    def _put_to_sleep(self, run: HistoryRun) -> None:
+    def put_to_sleep(self, run: HistoryRun) -> None:
         self.active.remove(run)
         self.sleepers.append(Sleeper(run, self.turn + self.rng.choice((1, 1, 2, 3, 6, 12))))
 
     def _wake(self, turn: int) -> None:
         for sleeper in [each for each in self.sleepers if each.wakes <= turn]:
             self.sleepers.remove(sleeper)
-            sleeper.run.deadline = time.monotonic() + _RUN_ENDS_WITHIN_SECONDS
+            sleeper.run.deadline = time.monotonic() + RUN_ENDS_WITHIN_SECONDS
             sleeper.run.signal(signal.SIGCONT)
             self.active.append(sleeper.run)
 
@@ -623,7 +404,7 @@ class History:
             self._look_after_runs()
             time.sleep(0.02)
         self.hidden.clear()
-        self._write_source()
+        self.write_source()
         for debt in [each for each in self.debts if each.must_be_done]:
             self._finish(debt)
         everything = Request("ship", (0, self.hour + 1), "last")
@@ -644,7 +425,9 @@ class History:
             self._look_after_runs()
             if run.succeeded:
                 return run.end
-        self.faults.append(f"run {run.name} did not succeed although nothing was wrong any more: {run.end.get('error')}; {run.log}")
+        self.faults.append(
+            f"run {run.name} did not succeed although nothing was wrong any more: {run.end.get('error')}; {run.log}"
+        )
         return {}
 
     def judge(self) -> list[Difference]:
@@ -658,108 +441,12 @@ class History:
         explained = set()
         for place, expected, found in differences[:_EXAMPLES]:
             topic, record = place
-            yield f"{_TOPICS[topic]} has {found} of {record}, and should have {expected.least} to {expected.most}"
+            yield f"{TOPICS[topic]} has {found} of {record}, and should have {expected.least} to {expected.most}"
             if (record.path, record.start) not in explained:
                 explained.add((record.path, record.start))
                 versions = self.model.versions.get(record.path, [])
                 yield from (f"  model: {each.number}: {each.file.state}, {each.deliveries}, {each.reships}" for each in versions)
                 yield from (f"  ledger: {said}" for said in said_of(some, record, [each.file for each in versions]))
-
-
-# Faults that come while a run is under way: each returns how it ends, or None if it found nothing to hit
-
-
-def _nothing() -> None:
-    """What is over when it has happened needs no end."""
-
-
-def _after(do: Callable[[], object], undo: Undo) -> Undo:
-    do()
-    return undo
-
-
-def _restarted(history: History, run: HistoryRun) -> Undo:
-    history.broker.stop()
-    history.broker.start()
-    return _nothing
-
-
-def _killed(run: HistoryRun, victim: str) -> Undo | None:
-    if not run.driven:
-        return None
-    if victim == "driver":
-        run.signal_driver(signal.SIGKILL)
-    else:
-        run.signal(signal.SIGKILL)
-    return _nothing
-
-
-def _put_to_sleep(history: History, run: HistoryRun) -> Undo | None:
-    if not run.driven or run not in history.active:
-        return None
-    run.signal(signal.SIGSTOP)
-    history._put_to_sleep(run)
-    return _nothing
-
-
-def _slept_through_a_transaction(history: History, run: HistoryRun) -> Undo | None:
-    """The broker aborts what was open; nobody takes over meanwhile."""
-    if not run.driven:
-        return None
-    run.signal(signal.SIGSTOP)
-    time.sleep(_TRANSACTION_TIMES_OUT_SECONDS)
-    run.signal(signal.SIGCONT)
-    return _nothing
-
-
-def _hijacked(history: History, run: HistoryRun) -> Undo:
-    lane = lane_id(run.spec, history.rng.randrange(2), history.rng.randrange(2))
-    thief = Producer({"bootstrap.servers": history.broker.direct, "transactional.id": lane})
-    thief.init_transactions(5)
-    thief.begin_transaction()
-    thief.produce(_TOPICS[0], b"stolen: never to be committed")
-    thief.poll(0.2)
-    return _nothing
-
-
-def _replaced_meanwhile(history: History, run: HistoryRun) -> Undo | None:
-    others = {file.path for other in [*history.active, *(s.run for s in history.sleepers)] if other is not run for file in other.spec.files}
-    if not run.spec.files or run.spec.reship or not run.driven:
-        return None
-    file = history.rng.choice(run.spec.files)
-    owed = {record.path for debt in history.debts for record in debt.replayed}
-    owed |= {each.file.path for debt in history.debts if debt.must_be_done for each in history._listed(debt)}
-    if file.path in others | owed | history.hidden or history.model.versions[file.path][-1].file != file:
-        return None
-    history._replace(file)
-    history._write_source()
-    return _nothing
-
-
-#: Name → (weight, what begins it).
-DURING: dict[str, tuple[float, Callable[[History, HistoryRun], Undo | None]]] = {
-    "broker killed": (2, lambda history, run: _after(history.broker.kill, history.broker.start)),
-    "broker restarted": (2, _restarted),
-    "broker paused": (5, lambda history, run: _after(history.broker.pause, history.broker.resume)),
-    "connections cut": (8, lambda history, run: history.broker.link.cut() and _nothing),
-    "connections reset": (8, lambda history, run: history.broker.link.reset() and _nothing),
-    "link stalled": (5, lambda history, run: _after(history.broker.link.stall, history.broker.link.resume)),
-    "commit held back": (
-        9, lambda history, run: _after(lambda: history.broker.link.hold_request(END_TXN), history.broker.link.release)
-    ),
-    "commit's answer held back": (
-        9, lambda history, run: _after(lambda: history.broker.link.hold_response(END_TXN), history.broker.link.release)
-    ),
-    "partition added": (
-        3, lambda history, run: _nothing if history.broker.add_partition(history.rng.choice(_TOPICS)) else None
-    ),
-    "transactional.id hijacked": (4, _hijacked),
-    "driver killed": (8, lambda history, run: _killed(run, "driver")),
-    "run killed": (8, lambda history, run: _killed(run, "all")),
-    "run stopped and taken over": (10, _put_to_sleep),
-    "transaction timed out": (0.7, _slept_through_a_transaction),
-    "file replaced during the run": (6, _replaced_meanwhile),
-}  # fmt: skip
 
 
 def run_history(runs: int, seed: int, folder: Path, *, short_reads: bool = False) -> bool:

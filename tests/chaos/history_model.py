@@ -170,6 +170,9 @@ class Model:
         """The files that are there."""
         return [versions[-1] for path, versions in self.versions.items() if path not in self.gone]
 
+    def is_current(self, file: FileVersion) -> bool:
+        return file.path not in self.gone and self.versions[file.path][-1].file == file
+
     def of_windows(self, windows: Container[int]) -> list[Tracked]:
         return [version for version in self.now() if version.file.window in windows]
 

@@ -1,35 +1,18 @@
-"""One run of a history in processes of its own, without the two seconds that Python takes to import everything.
-
-A process that has imported all of it, and has never had a thread (:func:`serve`), forks the leader of each run. The leader forks the
-driver and each task attempt, so that any of them can be killed with -9 at any point and the others go on: tasks whose driver is dead, and a
-driver whose tasks are dead. A leader does nothing else, and ends with its last process.
-
-All that this test knows of shipper's inside is between "Shipper" and "Processes".
-"""
+"""What one run of a history is to do, and how shipper does it. All that the history knows of shipper's inside is in this module."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import datetime as dt
-import io
 import json
 import logging
-import os
-import pickle
-import random
-import select
 import signal
-import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -40,7 +23,6 @@ from shipper.driver import replay as replay_step
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
 from shipper.driver.pieces import PieceReport
-from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.producer import LaneProducer
 from shipper.kafka.transaction import Transactions
@@ -55,8 +37,11 @@ from shipper.windows.window import Window
 from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
-from tests.chaos.history_model import LINE_BYTES, QUARANTINE, RECORDS_PER_SPLIT, SPLIT_BYTES, FileVersion, Record
+from tests.chaos.history_model import LINE_BYTES, QUARANTINE, SPLIT_BYTES, FileVersion, Record
 from tests.chaos.ship_numbered import NumberedEngine, NumberedJob, announce
+
+if TYPE_CHECKING:
+    from tests.chaos.history_processes import Leader
 
 CLUSTER = "one"
 _EPOCH = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
@@ -131,30 +116,44 @@ class RunSpec:
         return f"{self.folder}/runs"
 
 
-# Shipper
+class Point(NamedTuple):
+    """A point of the protocol."""
 
-#: Point of the protocol → (class, method, whether the strike comes before or after it). In a task's process, or that of a replay.
-WORKER_POINTS: dict[str, tuple[Any, str, str]] = {
-    "before a transaction begins": (Transactions, "begin", "before"),
-    "after a transaction has begun": (Transactions, "begin", "after"),
-    "after records are produced": (LaneProducer, "flush", "before"),
-    "after records are acknowledged": (Transactions, "commit", "before"),
-    "during a commit": (Transactions, "commit", "during"),
-    "after a commit": (Transactions, "commit", "after"),
-    "before a lane opens": (Transactions, "open", "before"),
-    "after a lane has opened": (Transactions, "open", "after"),
+    of: Any
+    """A class or a module."""
+    name: str
+    """A method or function of it."""
+    when: str
+    """``before``, ``during`` or ``after`` a call."""
+
+
+#: In a task's process, or that of a replay.
+WORKER_POINTS = {
+    "before a transaction begins": Point(Transactions, "begin", "before"),
+    "after a transaction has begun": Point(Transactions, "begin", "after"),
+    "after records are produced": Point(LaneProducer, "flush", "before"),
+    "after records are acknowledged": Point(Transactions, "commit", "before"),
+    "during a commit": Point(Transactions, "commit", "during"),
+    "after a commit": Point(Transactions, "commit", "after"),
+    "before a lane opens": Point(Transactions, "open", "before"),
+    "after a lane has opened": Point(Transactions, "open", "after"),
 }
 #: In the driver's process.
-DRIVER_POINTS: dict[str, tuple[Any, str, str]] = {
-    "before takeover": (ship_step, "take_over", "before"),
-    "after takeover": (ship_step, "take_over", "after"),
-    "before the control partition is written": (LedgerLog, "write_control", "before"),
-    "after the control partition is written": (LedgerLog, "write_control", "after"),
-    "before invalidations are written": (ship_step.ClusterShip, "_write_voids", "before"),
-    "after invalidations are written": (ship_step.ClusterShip, "_write_voids", "after"),
-    "after the scan": (ship_step, "scan", "after"),
-    "before a barrier": (LedgerLog, "barrier", "before"),
+DRIVER_POINTS = {
+    "before takeover": Point(ship_step, "take_over", "before"),
+    "after takeover": Point(ship_step, "take_over", "after"),
+    "before the control partition is written": Point(LedgerLog, "write_control", "before"),
+    "after the control partition is written": Point(LedgerLog, "write_control", "after"),
+    "before invalidations are written": Point(ship_step.ClusterShip, "_write_voids", "before"),
+    "after invalidations are written": Point(ship_step.ClusterShip, "_write_voids", "after"),
+    "after the scan": Point(ship_step, "scan", "after"),
+    "before a barrier": Point(LedgerLog, "barrier", "before"),
 }
+
+
+def owner(method: str) -> type:
+    """Records are the producer's; a transaction is :class:`Transactions`'."""
+    return Transactions if hasattr(Transactions, method) else LaneProducer
 
 
 def cluster_of(spec: RunSpec) -> Cluster:
@@ -266,9 +265,9 @@ class HistoryEngine(NumberedEngine):
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> NumberedJob:
         announce(event="shipping", generation=order.generation)
         reports: list[PieceReport] = []
-        return NumberedJob(lambda cancelled: self._run_tasks(order, cluster, cancelled, reports), reports)
+        return NumberedJob(lambda cancelled: self._run_all(order, cluster, cancelled, reports), reports)
 
-    def _run_tasks(
+    def _run_all(
         self, order: ShipOrder, cluster: Cluster, cancelled: threading.Event, reports: list[PieceReport]
     ) -> tuple[list[Receipt], Exception | None]:
         receipts: list[Receipt] = []
@@ -338,7 +337,9 @@ class Reader:
             yield self._mark(~(number ^ _LOWEST) if problem else number ^ _SECOND)
             read = end * LINE_BYTES
             stored = SPLIT_BYTES if place in self._short and not problem else read
-            self.reports.append(PieceReport(number, stored, read, end, problem, passing=bool(problem) and place not in self._broken))
+            self.reports.append(
+                PieceReport(number, stored, read, end, problem, passing=bool(problem) and place not in self._broken)
+            )
 
     def _is_there(self, file: FileVersion) -> bool:
         """As of now: a history may replace or remove a file at any moment."""
@@ -383,189 +384,9 @@ def said_of(spec: RunSpec, record: Record, files: Sequence[FileVersion]) -> list
     said = [f"{file}: {void}" for file, void in state.voids.items()]
     for split, found in state.chunks.splits.items():
         if split.start == record.start:
-            near = {key: chunk for key, chunk in found.chunks.items() if key.first <= record.ordinal < max(chunk.last, key.first + 1)}
+            near = {
+                key: chunk for key, chunk in found.chunks.items() if key.first <= record.ordinal < max(chunk.last, key.first + 1)
+            }
             said.append(f"{split}: end {found.end}, complete {found.complete}")
             said += [f"  {key}: {chunk}" for key, chunk in near.items()]
     return said
-
-
-# Processes
-
-
-class Leader:
-    """The driver's end of its leader's socket."""
-
-    def __init__(self, link: socket.socket) -> None:
-        self._link, self._lock = link, threading.Lock()
-
-    def run_task(
-        self, spec: RunSpec, order: ShipOrder, cluster: Cluster, task: int, attempt: int, cancelled: threading.Event
-    ) -> Answer:
-        here, there = Pipe()
-        with self._lock:
-            socket.send_fds(self._link, [b"task"], [there.fileno()])
-            there.close()
-            pid = int(self._link.recv(100))
-        announce(event="task", task=task, attempt=attempt, pid=pid)
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                here.send((spec, order, cluster, task, attempt))
-            while not here.poll(0.1):
-                if cancelled.is_set():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-            found = here.recv()
-            assert isinstance(found, Answer)
-            return found
-        except (EOFError, ConnectionError):
-            return Answer(error=f"the process of task {task} died")
-        finally:
-            here.close()
-
-
-def serve() -> None:
-    """Fork a leader for each (RunSpec, events, log) on standard input, and print its process number. Ends with standard input."""
-    _adopt_orphans()
-    requests = io.BufferedReader(io.FileIO(0))
-    while True:
-        try:
-            spec, events, log = pickle.load(requests)
-        except EOFError:
-            return
-        pid = os.fork()
-        if pid == 0:
-            _in_child(lambda: _lead(spec, events, log))
-        os.write(1, b"%d\n" % pid)
-
-
-def _adopt_orphans() -> None:
-    """A leader that is killed leaves processes behind: they become this one's, and are gone when they end."""
-    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-
-
-def _in_child(do: Callable[[], object]) -> None:
-    """Ends the process."""
-    code = 1
-    try:
-        _die_with_parent()
-        do()
-        code = 0
-    except BaseException:
-        logging.getLogger("history").exception("a process of the run failed")
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-
-
-def _lead(spec: RunSpec, events: str, log: str) -> None:
-    os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for path, number in (("/dev/null", 0), (events, 1), (log, 2)):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(opened, number)
-        os.close(opened)
-    logging.basicConfig(
-        level="INFO", format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=True
-    )
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    driver = os.fork()
-    if driver == 0:
-        here.close()
-        _in_child(lambda: _drive(spec, there))
-    there.close()
-    while True:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        if not select.select([here], [], [], 0.2)[0]:
-            continue
-        request, fds, _, _ = socket.recv_fds(here, 100, 1)
-        if not request:  # the driver is gone; its tasks go on
-            break
-        pid = os.fork()
-        if pid == 0:
-            here.close()
-            _in_child(lambda fd=fds[0]: _task(fd, driver))  # type: ignore[misc]
-        os.close(fds[0])
-        with contextlib.suppress(BrokenPipeError):
-            here.send(b"%d" % pid)
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
-
-
-def _drive(spec: RunSpec, link: socket.socket) -> None:
-    announce(event="driver", pid=os.getpid())
-    for strike in spec.strikes:
-        if strike.point in DRIVER_POINTS:
-            _arm(strike, DRIVER_POINTS[strike.point], os.getpid())
-        elif spec.kind != "ship":
-            _arm(strike, WORKER_POINTS[strike.point], os.getpid())
-    _slow_down(spec)
-    try:
-        announce(event="ended", **perform(spec, Leader(link)))
-    except ShipperError as error:
-        announce(event="ended", error=error.message, kind=type(error).__name__)
-
-
-def _task(fd: int, driver: int) -> None:
-    answers = Connection(fd)
-    spec, order, cluster, task, attempt = answers.recv()
-    if attempt == 0:
-        for strike in spec.strikes:
-            if strike.point in WORKER_POINTS:
-                _arm(strike, WORKER_POINTS[strike.point], driver)
-    _slow_down(spec)
-    try:
-        answer = work(spec, order, cluster, task, attempt)
-    except BaseException as error:
-        answer = Answer(error=f"{type(error).__module__}.{type(error).__name__}: {error}")
-    answers.send(answer)
-
-
-def _slow_down(spec: RunSpec) -> None:
-    for method, seconds in spec.pauses:
-        of: Any = Transactions if hasattr(Transactions, method) else LaneProducer
-        original = getattr(of, method)
-
-        def slow(self: Any, *arguments: Any, original: Any = original, seconds: float = seconds) -> Any:
-            time.sleep(seconds)
-            return original(self, *arguments)
-
-        setattr(of, method, slow)
-
-
-def _arm(strike: Strike, point: tuple[Any, str, str], driver: int) -> None:
-    """Put the strike around a method or a function, for this process."""
-    of, name, when = point
-    original = getattr(of, name)
-    lock, calls = threading.Lock(), [0]
-
-    def hit() -> None:
-        announce(event="strike", point=strike.point, victim=strike.victim, number=int(strike.number))
-        if strike.victim == "all":
-            os.killpg(os.getpgid(0), strike.number)
-        else:
-            os.kill(driver if strike.victim == "driver" else os.getpid(), strike.number)
-
-    def armed(*arguments: Any, **named: Any) -> Any:
-        with lock:
-            calls[0] += 1
-            now = calls[0] == strike.nth
-        if now and when == "before":
-            hit()
-        if now and when == "during":
-            threading.Timer(random.uniform(0.0, 0.004), hit).start()
-        found = original(*arguments, **named)
-        if now and when == "after":
-            hit()
-        return found
-
-    setattr(of, name, armed)

@@ -1,0 +1,17 @@
+"""A short history; ``make history`` is the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.history import run_history
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("seed", [2])
+def test_nothing_is_lost_or_doubled_in_a_history_of_runs(tmp_path: Path, seed: int):
+    assert run_history(15, seed, tmp_path)
