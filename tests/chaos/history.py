@@ -242,12 +242,12 @@ class History:
         if self._chance(0.06):
             self._second_driver(spec)
         self._accompany(run, during)
-        if run.succeeded:
-            if known:
+        if run.succeeded or any(event["event"] == "not read whole" and event["short"] for event in run.events):
+            if request in self.debts:
                 self.debts.remove(request)
         elif not known and (request.must_be_done or (spec.kind == "ship" and self._chance(0.6))):
             self.debts.append(request)
-        elif known:
+        elif request in self.debts:
             self.debts.rotate(-1)
 
     def _launch(self, spec: RunSpec) -> HistoryRun:
@@ -360,6 +360,7 @@ class History:
             if not run.noted and not run.driven:
                 self._note_end(run)
             if not run.alive:
+                self._hear(run)
                 self.active.remove(run)
             elif now > run.deadline:
                 self.faults.append(f"run {run.name} missed its deadline ({'; '.join(run.disturbed) or 'undisturbed'}): {run.log}")
@@ -370,13 +371,36 @@ class History:
         run.noted = True
         end = "succeeded" if run.succeeded else "failed" if run.end else "killed"
         self.ends[end] += 1
-        for event in run.events:
-            if event["event"] == "strike":
-                what = "stopped" if event["number"] == signal.SIGSTOP else "killed"
-                self.fired[f"{event['victim']} {what}"] += 1
+        self._hear(run)
         self.model.ended(run.name, succeeded=run.succeeded and run.spec.kind == "ship", reship=run.spec.reship)
         if run.succeeded and run.spec.kind == "replay":
             self.model.replayed(run.spec.replayed)
+
+    def _hear(self, run: HistoryRun) -> None:
+        """Note what its processes have said since; tasks may go on without their driver."""
+        events = run.events
+        for event in events[run.heard :]:
+            if event["event"] == "strike":
+                what = "stopped" if event["number"] == signal.SIGSTOP else "killed"
+                self.fired[f"{event['victim']} {what}"] += 1
+            if event["event"] == "not read whole":
+                if run.succeeded:
+                    self.faults.append(
+                        f"run {run.name} said that it succeeded, and did not read {event['path']} whole: {run.log}"
+                    )
+                if event["short"]:
+                    self._ask_anew(run, event["path"])
+        run.heard = len(events)
+
+    def _ask_anew(self, run: HistoryRun, path: str) -> None:
+        """A split was read short: its file is never complete, so somebody who is told so ships it anew. A reship of the run goes with it."""
+        windows = {each.file.window for each in self.model.now() if each.file.path == path}
+        of_run = [debt for debt in self.debts if debt.reship is not None and debt.reship == run.spec.reship]
+        first, end = run.spec.windows if run.spec.reship else (min(windows, default=0), max(windows, default=0) + 1)
+        for debt in of_run:
+            self.debts.remove(debt)
+        if windows:
+            self.debts.append(Request("ship", (first, end), f"anew-{run.name}", reship=f"anew-{run.name}"))
 
     def put_to_sleep(self, run: HistoryRun) -> None:
         self.active.remove(run)

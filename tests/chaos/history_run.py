@@ -334,6 +334,8 @@ class Reader:
                 yield self._batch(number, part)
                 made += len(part)
                 time.sleep(max(0.0, began + made / self._spec.records_per_second - time.monotonic()))
+            if place in self._broken or place in self._short:
+                announce(event="not read whole", path=file.path, start=split.id.start, short=not problem)
             yield self._mark(~(number ^ _LOWEST) if problem else number ^ _SECOND)
             read = end * LINE_BYTES
             stored = SPLIT_BYTES if place in self._short and not problem else read

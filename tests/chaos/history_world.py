@@ -174,6 +174,8 @@ class HistoryRun:
         self.deadline = self.began + RUN_ENDS_WITHIN_SECONDS
         self.noted = False
         """True if the model knows how it ended."""
+        self.heard = 0
+        """How many of its events were noted."""
         self.disturbed: list[str] = []
 
     @property
