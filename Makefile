@@ -77,7 +77,7 @@ chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; wit
 	$(if $(KILLS),SHIPPER_KILLS=$(KILLS) $(PYTEST) tests/integration/test_kill.py --timeout 7200)
 
 history: setup  ## A history of RUNS (500) runs with random faults of source, broker and process from SEED, compared with a model
-	$(HISTORY) --runs $(or $(RUNS),500) $(if $(SEED),--seed $(SEED))
+	$(HISTORY) --runs $(or $(RUNS),500) $(if $(SEED),--seed $(SEED)) $(if $(BROKERS),--brokers $(BROKERS))
 
 faults: setup  ## Every fault by itself on three brokers: half an hour
 	$(PYTEST) tests/chaos --timeout 7200

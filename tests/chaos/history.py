@@ -29,11 +29,28 @@ from shipper_tools.dev.errors import DevServerError
 from tests.chaos.history_faults import DURING, Undo
 from tests.chaos.history_model import RECORDS_PER_SPLIT, SPLIT_BYTES, Difference, FileVersion, Model, Record, Tracked
 from tests.chaos.history_run import DRIVER_POINTS, WORKER_POINTS, Piece, RunSpec, Strike, said_of
-from tests.chaos.history_world import RUN_ENDS_WITHIN_SECONDS, TOPICS, Broker, HistoryRun, RunServer
+from tests.chaos.history_world import RUN_ENDS_WITHIN_SECONDS, TOPICS, Brokers, HistoryRun, OneBroker, RunServer, ThreeBrokers
 
 _PIPELINE = "history"
 _MOST_AT_ONCE = 3
 _EXAMPLES = 8
+
+
+@dataclass(frozen=True)
+class Options:
+    runs: int
+    seed: int
+    brokers: int = 1
+    """One, or three."""
+    short_reads: bool = False
+    """True if the reader may end a split early."""
+    stale_plans: bool = False
+    """True if files may be replaced while a run that has planned them sleeps."""
+
+    @property
+    def command(self) -> str:
+        more = f" BROKERS={self.brokers}" if self.brokers != 1 else ""
+        return f"make history SEED={self.options.seed} RUNS={self.runs}{more}"
 
 
 @dataclass
@@ -66,13 +83,10 @@ class Sleeper:
 class History:
     """The state of a history."""
 
-    broker: Broker
+    brokers: Brokers
     server: RunServer
     folder: Path
-    seed: int
-    short_reads: bool = False
-    stale_plans: bool = False
-    """True if files may be replaced while a run that has planned them sleeps."""
+    options: Options
     model: Model = field(default_factory=Model)
     hour: int = 0
     turn: int = 0
@@ -98,7 +112,7 @@ class History:
     def go_on(self, runs: int) -> None:
         while self.launched < runs:
             self.turn += 1
-            self.rng = random.Random(f"{self.seed}/{self.turn}")
+            self.rng = random.Random(f"{self.options.seed}/{self.turn}")
             self._wake(self.turn)
             self._change_source()
             request = self._next_request()
@@ -161,7 +175,7 @@ class History:
     def busy_paths(self, but: HistoryRun | None = None) -> set[str]:
         """Files of runs that are not over, and of requests that must be done. Nothing else happens to them: a plan of before would tell its run
         to ship what is not there any more, and the model could not say of which version a success speaks."""
-        runs = [*self.active, *(() if self.stale_plans else (sleeper.run for sleeper in self.sleepers))]
+        runs = [*self.active, *(() if self.options.stale_plans else (sleeper.run for sleeper in self.sleepers))]
         paths = {file.path for run in runs if run is not but for file in run.spec.files}
         for debt in self.debts:
             if debt.must_be_done:
@@ -226,7 +240,7 @@ class History:
             return None
         rng, chunk_bytes = self.rng, self.rng.choice((4_000, 12_000, 12_000, 40_000))
         return RunSpec(
-            request.kind, request.run_id, _PIPELINE, self.broker.bootstrap, TOPICS, str(self.folder), request.windows, files,
+            request.kind, request.run_id, _PIPELINE, self.brokers.bootstrap, TOPICS, str(self.folder), request.windows, files,
             request.reship, request.replayed, archive_before=request.windows[1], tasks=rng.choice((1, 2, 2, 3)),
             lanes=rng.choice((1, 2, 2)), chunk_bytes=chunk_bytes, batch_bytes=min(chunk_bytes, rng.choice((2_000, 4_000, 8_000))),
         )  # fmt: skip
@@ -291,7 +305,9 @@ class History:
         rng = self.rng
         file = rng.choice(spec.files)
         piece = Piece(file.path, SPLIT_BYTES * rng.randrange(len(file.born)), rng.randrange(RECORDS_PER_SPLIT))
-        match rng.choice(("broken", "no end", "vanished", "short") if self.short_reads else ("broken", "no end", "vanished")):
+        match rng.choice(
+            ("broken", "no end", "vanished", "short") if self.options.short_reads else ("broken", "no end", "vanished")
+        ):
             case "broken":
                 self.fired["piece breaks in the middle"] += 1
                 return replace(spec, broken=(piece,))
@@ -333,7 +349,7 @@ class History:
             time.sleep(0.02)
 
     def _disturb(self, run: HistoryRun, name: str) -> None:
-        seconds = self.rng.uniform(0.2, 2.5)
+        seconds = self.rng.uniform(0.2, self.brokers.longest_pause_seconds if name == "broker paused" else 2.5)
         try:
             undo = DURING[name].begin(self, run)
         except (DevServerError, KafkaException):
@@ -418,11 +434,11 @@ class History:
     def settle(self) -> None:
         """Heal everything, let all runs end, and ship what is left."""
         self.turn += 1
-        self.rng = random.Random(f"{self.seed}/end")
+        self.rng = random.Random(f"{self.options.seed}/end")
         for _, undo in self.undos:
             undo()
         self.undos.clear()
-        self.broker.heal()
+        self.brokers.heal()
         self._wake(sys.maxsize)
         while self.active:
             self._look_after_runs()
@@ -455,13 +471,13 @@ class History:
         return {}
 
     def judge(self) -> list[Difference]:
-        return self.model.differences(self.broker.count())
+        return self.model.differences(self.brokers.count())
 
     def explain(self, differences: Sequence[Difference]) -> Iterator[str]:
         """The first records that are wrong, and what the ledger says of them."""
         some = self._spec(Request("snapshot", (0, 1), "explain"))
         assert some is not None
-        some = replace(some, bootstrap=self.broker.direct)
+        some = replace(some, bootstrap=self.brokers.direct)
         explained = set()
         for place, expected, found in differences[:_EXAMPLES]:
             topic, record = place
@@ -473,15 +489,15 @@ class History:
                 yield from (f"  ledger: {said}" for said in said_of(some, record, [each.file for each in versions]))
 
 
-def run_history(runs: int, seed: int, folder: Path, *, short_reads: bool = False) -> bool:
+def run_history(options: Options, folder: Path) -> bool:
     """Return True if nothing was lost or doubled. Print what happened."""
-    print(f"seed {seed}, {runs} runs, logs in {folder}", flush=True)
+    print(f"seed {options.seed}, {options.runs} runs, logs in {folder}", flush=True)
     server = RunServer()
     try:
-        with Broker(folder / "broker") as broker:
-            broker.create_topics()
-            history = History(broker, server, folder, seed, short_reads)
-            history.go_on(runs)
+        with (ThreeBrokers if options.brokers == 3 else OneBroker)(folder / "brokers") as brokers:
+            brokers.create_topics()
+            history = History(brokers, server, folder, options)
+            history.go_on(options.runs)
             seconds = time.monotonic() - history.began
             history.settle()
             differences = history.judge()
@@ -500,7 +516,7 @@ def run_history(runs: int, seed: int, folder: Path, *, short_reads: bool = False
     print("\n".join([*history.faults, *explained]), end="\n" if history.faults or explained else "", flush=True)
     exact = not differences and not history.faults
     if not exact:
-        print(f"repeat it with: make history SEED={seed} RUNS={runs}")
+        print(f"repeat it with: {options.command}")
     return exact
 
 
@@ -508,14 +524,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument(
+        "--brokers", type=int, choices=(1, 3), default=1, help="three: others lead while one is away; half as fast"
+    )
     parser.add_argument("--short-reads", action="store_true", help="the reader ends splits early, too")
-    arguments = parser.parse_args()
+    parser.add_argument(
+        "--stale-plans", action="store_true", help="files are replaced while a run that has planned them sleeps, too"
+    )
+    options = Options(**vars(parser.parse_args()))
     folder = Path(tempfile.mkdtemp(prefix="history-"))
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that servers are stopped
     try:
-        return 0 if run_history(arguments.runs, arguments.seed, folder, short_reads=arguments.short_reads) else 1
+        return 0 if run_history(options, folder) else 1
     except BaseException:
-        print(f"repeat it with: make history SEED={arguments.seed} RUNS={arguments.runs}; logs in {folder}", flush=True)
+        print(f"repeat it with: {options.command}; logs in {folder}", flush=True)
         raise
 
 

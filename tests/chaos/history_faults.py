@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Producer
+from shipper_tools.faultproxy.proxy import FaultProxy
 
 from tests.chaos.history_run import lane_id
 from tests.chaos.history_world import TOPICS, HistoryRun
@@ -37,9 +38,14 @@ def _after(begin: Callable[[], object], undo: Undo) -> Undo:
     return undo
 
 
+def _on_links(history: History, begin: Callable[[FaultProxy], object], undo: Callable[[FaultProxy], object]) -> Undo:
+    history.brokers.each(begin)
+    return lambda: history.brokers.each(undo)
+
+
 def _restart(history: History) -> Undo:
-    history.broker.stop()
-    history.broker.start()
+    history.brokers.stop()
+    history.brokers.start()
     return _nothing
 
 
@@ -73,7 +79,7 @@ def _time_out(run: HistoryRun) -> Undo | None:
 
 def _hijack(history: History, run: HistoryRun) -> Undo:
     lane = lane_id(run.spec, history.rng.randrange(2), history.rng.randrange(2))
-    thief = Producer({"bootstrap.servers": history.broker.direct, "transactional.id": lane})
+    thief = Producer({"bootstrap.servers": history.brokers.direct, "transactional.id": lane})
     thief.init_transactions(5)
     thief.begin_transaction()
     thief.produce(TOPICS[0], b"stolen: never to be committed")
@@ -94,21 +100,21 @@ def _replace(history: History, run: HistoryRun) -> Undo | None:
 
 
 def _add_partition(history: History) -> Undo | None:
-    return _nothing if history.broker.add_partition(history.rng.choice(TOPICS)) else None
+    return _nothing if history.brokers.add_partition(history.rng.choice(TOPICS)) else None
 
 
 DURING = {
-    "broker killed": Fault(2, lambda history, run: _after(history.broker.kill, history.broker.start)),
+    "broker killed": Fault(2, lambda history, run: _after(history.brokers.kill, history.brokers.start)),
     "broker restarted": Fault(2, lambda history, run: _restart(history)),
-    "broker paused": Fault(5, lambda history, run: _after(history.broker.pause, history.broker.resume)),
-    "connections cut": Fault(8, lambda history, run: _nothing if history.broker.link.cut() else None),
-    "connections reset": Fault(8, lambda history, run: _nothing if history.broker.link.reset() else None),
-    "link stalled": Fault(5, lambda history, run: _after(history.broker.link.stall, history.broker.link.resume)),
+    "broker paused": Fault(5, lambda history, run: _after(history.brokers.pause, history.brokers.resume)),
+    "connections cut": Fault(8, lambda history, run: _nothing if history.brokers.cut() else None),
+    "connections reset": Fault(8, lambda history, run: _nothing if history.brokers.reset() else None),
+    "link stalled": Fault(5, lambda history, run: _on_links(history, FaultProxy.stall, FaultProxy.resume)),
     "commit held back": Fault(
-        10, lambda history, run: _after(lambda: history.broker.link.hold_request(_END_TXN), history.broker.link.release)
+        10, lambda history, run: _on_links(history, lambda link: link.hold_request(_END_TXN), FaultProxy.release)
     ),
     "commit's answer held back": Fault(
-        10, lambda history, run: _after(lambda: history.broker.link.hold_response(_END_TXN), history.broker.link.release)
+        10, lambda history, run: _on_links(history, lambda link: link.hold_response(_END_TXN), FaultProxy.release)
     ),
     "partition added": Fault(3, lambda history, run: _add_partition(history)),
     "transactional.id hijacked": Fault(4, _hijack),

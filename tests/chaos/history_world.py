@@ -1,4 +1,4 @@
-"""What a history works with: a broker behind a proxy, the server that forks runs, and runs under way."""
+"""What a history works with: one broker or three behind proxies, the server that forks runs, and runs under way."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.process import send
 from shipper_tools.faultproxy.proxy import FaultProxy
+from shipper_tools.testing.kafka_cluster import BROKERS
 
 from tests.chaos.history_model import Place, record_of
 from tests.chaos.history_run import RunSpec, Strike
+from tests.chaos.world import site
 
 TOPICS = ("history.first", "history.second", "history.quarantine")
 #: From its start, or from when it was woken. A run that takes longer has missed its deadline, whatever the fault was.
@@ -32,66 +35,58 @@ _SERVE = "from tests.chaos.history_processes import serve; serve()"
 _MOST_PARTITIONS = 6
 
 
-class Broker:
-    """One broker behind a proxy, which can be killed and paused."""
+class Brokers:
+    """What runs ship to, and what can happen to it."""
 
-    def __init__(self, directory: Path) -> None:
-        port = free_port()
-        properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
-        self._server = KafkaServer(
-            directory, properties=properties, far_port=port, heap_mb=384, java_options=SHORT_LIVED, die_with_parent=True
-        )
-        self.link = FaultProxy(self._server.far_listener, port)
+    longest_pause_seconds = 2.5
+    bootstrap: str
+    """Through proxies."""
+    direct: str
+    """For a first contact past them."""
+    links: Sequence[FaultProxy]
+    replicas: int
 
-    @property
-    def bootstrap(self) -> str:
-        """Through the proxy."""
-        return self._server.far_bootstrap
+    def each(self, do: Callable[[FaultProxy], object]) -> None:
+        for link in self.links:
+            do(link)
 
-    @property
-    def direct(self) -> str:
-        return self._server.bootstrap
+    def cut(self) -> int:
+        """Close all connections; return how many there were."""
+        return sum(link.cut() for link in self.links)
 
-    def __enter__(self) -> Broker:
-        self.link.start()
-        self._server.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._signal(signal.SIGCONT)
-        self._server.stop()
-        self.link.stop()
-
-    def _signal(self, number: signal.Signals) -> None:
-        for process in self._server.processes:
-            send(process, number)
+    def reset(self) -> int:
+        return sum(link.reset() for link in self.links)
 
     def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-        self._server.stop()  # it is dead: this clears up
+        """One broker, with -9."""
+        raise NotImplementedError
 
     def stop(self) -> None:
-        self._server.stop()
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
+        """One broker, in an orderly way."""
+        raise NotImplementedError
 
     def start(self) -> None:
-        self._server.start()
+        """Whatever was killed or stopped."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """One broker: its connections stay open and say nothing."""
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        raise NotImplementedError
 
     def heal(self) -> None:
+        """All is as it was at the beginning."""
         self.resume()
         self.start()
-        self.link.release()
-        self.link.resume()
-        self.link.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0)
+        for link in self.links:
+            link.release()
+            link.resume()
 
     def create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.direct})
-        for made in admin.create_topics([NewTopic(topic, 2, 1) for topic in TOPICS]).values():
+        for made in admin.create_topics([NewTopic(topic, 2, self.replicas) for topic in TOPICS]).values():
             made.result(60)
 
     def add_partition(self, topic: str) -> bool:
@@ -135,6 +130,96 @@ class Broker:
             ends_of.close()
             judge.close()
         return found
+
+
+class OneBroker(Brokers):
+    replicas = 1
+
+    def __init__(self, directory: Path) -> None:
+        port = free_port()
+        properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+        self._server = KafkaServer(
+            directory, properties=properties, far_port=port, heap_mb=384, java_options=SHORT_LIVED, die_with_parent=True
+        )
+        self._link = FaultProxy(self._server.far_listener, port)
+
+    def __enter__(self) -> OneBroker:
+        self._link.start()
+        self._server.start()
+        self.bootstrap, self.direct = self._server.far_bootstrap, self._server.bootstrap
+        self.links = [self._link]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._signal(signal.SIGCONT)
+        self._server.stop()
+        self._link.stop()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._server.processes:
+            send(process, number)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._server.stop()  # it is dead: this clears up
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def start(self) -> None:
+        self._server.start()
+
+
+class ThreeBrokers(Brokers):
+    """Others lead when a broker is away for four seconds; one that was paused does not know it when it wakes up."""
+
+    longest_pause_seconds = 8.0
+    replicas = 3
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._away = BROKERS[0]
+        """The broker that was hit last; it takes turns."""
+
+    def __enter__(self) -> ThreeBrokers:
+        self._stack = contextlib.ExitStack()
+        self._site = self._stack.enter_context(site(self._directory))
+        self.bootstrap, self.direct = self._site.kafka.bootstrap, self._site.kafka.direct_bootstrap
+        self.links = [*self._site.links.values()]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _next(self) -> int:
+        self._away = BROKERS[self._away % len(BROKERS)]
+        return self._away
+
+    def kill(self) -> None:
+        self._site.kafka.kill(self._next())
+
+    def stop(self) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        for broker in BROKERS:
+            self._site.kafka.restart(broker, wait=False)
+
+    def pause(self) -> None:
+        self._site.kafka.pause(self._next())
+
+    def resume(self) -> None:
+        for broker in BROKERS:
+            self._site.kafka.resume(broker)
+
+    def heal(self) -> None:
+        self._site.heal()
 
 
 class RunServer:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.history import run_history
+from tests.chaos.history import Options, run_history
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -14,4 +14,4 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 @pytest.mark.short
 @pytest.mark.parametrize("seed", [2])
 def test_nothing_is_lost_or_doubled_in_a_history_of_runs(tmp_path: Path, seed: int):
-    assert run_history(15, seed, tmp_path)
+    assert run_history(Options(runs=15, seed=seed), tmp_path)
