@@ -34,6 +34,8 @@ from tests.chaos.history_world import RUN_ENDS_WITHIN_SECONDS, TOPICS, Brokers, 
 _PIPELINE = "history"
 _MOST_AT_ONCE = 3
 _EXAMPLES = 8
+#: Records a second of a task that is to be at work still when its driver is gone and another run has taken over.
+_LONG_LIVED = (150.0, 300.0, 600.0)
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class Options:
 
     @property
     def command(self) -> str:
-        more = f" BROKERS={self.brokers}" if self.brokers != 1 else ""
-        return f"make history SEED={self.options.seed} RUNS={self.runs}{more}"
+        more = "".join(f" --{name.replace('_', '-')}" for name in ("short_reads", "stale_plans") if getattr(self, name))
+        return f"python -m tests.chaos.history --runs {self.runs} --seed {self.seed} --brokers {self.brokers}{more}"
 
 
 @dataclass
@@ -287,19 +289,29 @@ class History:
         if self._chance(0.25):
             return spec, []
         if self._chance(0.55):
-            points = [*WORKER_POINTS, *(DRIVER_POINTS if spec.kind == "ship" else ["before the control partition is written"])]
             victim = rng.choice(("worker", "driver", "all", "all"))
-            number = signal.SIGSTOP if self._chance(0.35) else signal.SIGKILL
-            spec = replace(spec, strikes=(Strike(rng.choice(points), victim, rng.choice((1, 1, 2, 2, 3)), number),))
+            number = signal.SIGSTOP if self._chance(0.4) else signal.SIGKILL
+            spec = replace(spec, strikes=(Strike(self._point(spec), victim, rng.choice((1, 1, 2, 2, 3)), number),))
+            if victim == "driver":
+                spec = replace(spec, records_per_second=rng.choice(_LONG_LIVED))
         if spec.kind == "ship" and self._chance(0.2):
             spec = self._source_fault(spec)
         during = []
         if self._chance(0.5):
             during = [rng.choices([*DURING], [fault.weight for fault in DURING.values()])[0]]
-            spec = replace(spec, records_per_second=rng.choice((800.0, 1_500.0, 3_000.0)))
+            outlived = during[0] in ("driver killed", "run stopped and taken over")
+            spec = replace(spec, records_per_second=rng.choice(_LONG_LIVED if outlived else (800.0, 1_500.0, 3_000.0)))
             if self._chance(0.4):
                 spec = replace(spec, pauses=((rng.choice(("commit", "flush", "begin")), rng.uniform(0.02, 0.2)),))
         return spec, during
+
+    def _point(self, spec: RunSpec) -> str:
+        """Where in the protocol something happens to the run."""
+        if spec.kind != "ship":
+            return self.rng.choice([*WORKER_POINTS, "before the control partition is written"])
+        if spec.reship and self._chance(0.5):
+            return self.rng.choice([point for point in DRIVER_POINTS if "invalidations" in point])
+        return self.rng.choice([*WORKER_POINTS, *DRIVER_POINTS])
 
     def _source_fault(self, spec: RunSpec) -> RunSpec:
         rng = self.rng
