@@ -14,7 +14,7 @@ from tests.chaos.history_run import lane_id
 from tests.chaos.history_world import TOPICS, HistoryRun
 
 if TYPE_CHECKING:
-    from tests.chaos.history import History
+    from tests.chaos.history_course import History
 
 _END_TXN = 26
 _TRANSACTION_TIMES_OUT_SECONDS = 11.5

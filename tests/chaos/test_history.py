@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.history import Options, run_history
+from tests.chaos.history import run_history
+from tests.chaos.history_course import Options
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
