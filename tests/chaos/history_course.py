@@ -431,6 +431,19 @@ class History:
             sleeper.run.signal(signal.SIGCONT)
             self.active.append(sleeper.run)
 
+    # Step by step, for a test of one thing
+
+    def write(self, file: FileVersion) -> None:
+        """A file is new, or has these bytes from now on."""
+        self.model.write(file)
+        self.write_source()
+
+    def ask(self, request: Request, strikes: tuple[Strike, ...] = ()) -> HistoryRun:
+        """Start a run."""
+        spec = self._spec(request)
+        assert spec is not None, "there is nothing to ship"
+        return self._launch(replace(spec, strikes=strikes))
+
     # The end
 
     def settle(self) -> None:
