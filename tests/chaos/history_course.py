@@ -368,9 +368,10 @@ class History:
             self.undos.remove((ends, undo))
             undo()
         for run in list(self.active):
-            if (strike := run.stopped_by) is not None and "stopped" not in run.disturbed:
-                run.disturbed.append("stopped")
-                if strike.victim == "worker":
+            if len(stopped := run.stopped) > run.stops_seen:
+                run.stops_seen = len(stopped)
+                run.disturbed.append(f"{stopped[-1]} stopped")
+                if {*stopped} == {"worker"}:
                     self.undos.append((now + self.rng.uniform(0.2, 2.0), lambda run=run: run.signal(signal.SIGCONT)))
                 else:
                     self.put_to_sleep(run)

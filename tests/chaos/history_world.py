@@ -24,7 +24,7 @@ from shipper_tools.faultproxy.proxy import FaultProxy
 from shipper_tools.testing.kafka_cluster import BROKERS
 
 from tests.chaos.history_model import Place, record_of
-from tests.chaos.history_run import RunSpec, Strike
+from tests.chaos.history_run import RunSpec
 from tests.chaos.world import site
 
 TOPICS = ("history.first", "history.second", "history.quarantine")
@@ -261,6 +261,8 @@ class HistoryRun:
         """True if the model knows how it ended."""
         self.heard = 0
         """How many of its events were noted."""
+        self.stops_seen = 0
+        """How many strikes that stopped it were noted."""
         self.disturbed: list[str] = []
 
     @property
@@ -300,12 +302,9 @@ class HistoryRun:
         return bool(self.end) and self.end["error"] is None
 
     @property
-    def stopped_by(self) -> Strike | None:
-        """The strike that has stopped it."""
-        for event in self.events:
-            if event["event"] == "strike" and event["number"] == signal.SIGSTOP:
-                return Strike(event["point"], event["victim"], number=signal.SIGSTOP)
-        return None
+    def stopped(self) -> list[str]:
+        """Whom strikes have stopped until now."""
+        return [event["victim"] for event in self.events if event["event"] == "strike" and event["number"] == signal.SIGSTOP]
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

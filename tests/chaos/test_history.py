@@ -56,7 +56,7 @@ def test_a_run_that_planned_a_file_before_it_was_replaced_invalidates_nothing_of
         history.write(old)
         request = Request("ship", (1, 2), "stale")
         stale = history.ask(request, strikes=(Strike("before takeover", "all", 1, signal.SIGSTOP),))
-        wait(lambda: stale.stopped_by is not None, stale)
+        wait(lambda: bool(stale.stopped), stale)
         history.write(new)
         fresh = history.ask(Request("ship", (1, 2), "fresh"))
         wait(lambda: not fresh.alive, fresh)
