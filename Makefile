@@ -11,11 +11,12 @@ PYTEST := $(RUN)/python -m pytest --durations=10
 # Two workers, for two cores; each with servers of its own, and the tests of a file stay together.
 SIDE_BY_SIDE := -n $(or $(WORKERS),3) --dist loadfile
 CHAOS := $(RUN)/python -m tests.chaos.random_run
+HISTORY := $(RUN)/python -m tests.chaos.history
 
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos faults chaos-short bench schema clean
+.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history faults chaos-short bench schema clean
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,7 +64,7 @@ long: setup  ## The integration tests that `make test` leaves out, to end in tim
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
 	$(PYTEST) tests/dags/test_shipments_ui.py
 
-nightly: long faults chaos drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
+nightly: long faults chaos history drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "scheduler and not long"
@@ -74,6 +75,9 @@ drill: setup  ## Drills with a real scheduler: an outage, a month of backfills, 
 chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; with KILLS=40, as many kills of real Spark too
 	$(CHAOS) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 	$(if $(KILLS),SHIPPER_KILLS=$(KILLS) $(PYTEST) tests/integration/test_kill.py --timeout 7200)
+
+history: setup  ## A history of RUNS (500) runs with random faults of source, broker and process from SEED, compared with a model
+	$(HISTORY) --runs $(or $(RUNS),500) $(if $(SEED),--seed $(SEED)) $(if $(BROKERS),--brokers $(BROKERS))
 
 faults: setup  ## Every fault by itself on three brokers: half an hour
 	$(PYTEST) tests/chaos --timeout 7200

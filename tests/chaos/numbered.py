@@ -11,8 +11,10 @@ from typing import Any
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 
-_SPLIT_BYTES = 1 << 20
-_PADDING = b"as long as a log line is, so that a chunk has about a thousand of them" * 2
+#: Bytes of every line with its end. As long as a log line is, so that a chunk has some hundreds of them; and all the same, so that the bytes of
+#: a split's records are exactly the bytes of the split.
+LINE_BYTES = 200
+_PADDING = b"as long as a log line is, and as long as every other one here " * 4
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A ship of numbered records: what there is to ship, and how. The files exist on paper only."""
+    """A ship of numbered records: what there is to ship, and how. The files exist on paper only, with the sizes that their records add up to."""
 
     name: str
     """The pipeline's."""
@@ -43,7 +45,7 @@ class Numbered:
     splits: int = 2
     """Per file."""
     records: int = 2000
-    """Per split."""
+    """Per split. At least 328, since a split has 64 KiB or more."""
     records_per_second: float = 4000
     """How fast each task reads."""
     tasks: int = 2
@@ -73,7 +75,7 @@ class Numbered:
         return Pipeline.model_validate(
             {
                 "pipeline": self.name,
-                "source": {"path": "numbered", "split_size": f"{_SPLIT_BYTES}B"},
+                "source": {"path": "numbered", "split_size": f"{self.split_bytes}B"},
                 "routes": [*routes, {"topic": self.topics[-1]}],
                 "clusters": ["three"],
                 "delivery": delivery | self.delivery,
@@ -83,8 +85,12 @@ class Numbered:
         )
 
     @property
+    def split_bytes(self) -> int:
+        return self.records * LINE_BYTES
+
+    @property
     def file_bytes(self) -> int:
-        return self.splits * _SPLIT_BYTES
+        return self.splits * self.split_bytes
 
     @property
     def file_paths(self) -> list[str]:
@@ -98,7 +104,7 @@ class Numbered:
         """(path, start) of every split."""
         for path in self.file_paths:
             for index in range(self.splits):
-                yield path, index * _SPLIT_BYTES
+                yield path, index * self.split_bytes
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -116,12 +122,21 @@ def path_of(number: int) -> str:
 
 
 def value_of(path: str, start: int, ordinal: int) -> bytes:
-    return b"%s %d %d %s" % (path.encode(), start, ordinal, _PADDING)
+    """Return a line without its end: :data:`LINE_BYTES` - 1 bytes."""
+    return padded(b"%s %d %d " % (path.encode(), start, ordinal), LINE_BYTES)
+
+
+def padded(identity: bytes, line_bytes: int) -> bytes:
+    """Fill ``identity`` up to a line of ``line_bytes``, its end included. Raise ValueError if the line is too short for ``identity``."""
+    if not 0 <= line_bytes - 1 - len(identity) <= len(_PADDING):
+        raise ValueError(f"{identity!r} cannot be padded to {line_bytes} bytes")
+    return identity + _PADDING[: line_bytes - 1 - len(identity)]
 
 
 def identity_of(value: bytes) -> tuple[str, int, int]:
-    """(path, start of the split, ordinal). Raises ValueError for a value that is not whole."""
-    path, start, ordinal, padding = value.split(b" ", 3)
-    if padding != _PADDING:
+    """Return (path, start of the split, ordinal). Raise ValueError for a value that is not whole."""
+    path, start, ordinal, _ = value.split(b" ", 3)
+    found = path.decode(), int(start), int(ordinal)
+    if value != value_of(*found):
         raise ValueError(f"not a numbered record: {value[:200]!r}")
-    return path.decode(), int(start), int(ordinal)
+    return found

@@ -33,6 +33,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
+from shipper.driver.pieces import PieceReport
 from shipper.errors import ShipperError
 from shipper.kafka.producer import LaneProducer
 from shipper.kafka.transaction import Transactions
@@ -111,15 +112,21 @@ class NumberedEngine:
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> NumberedJob:
         announce(event="shipping", generation=order.generation)
         order = replace(order, parking_bytes=self._numbered.parking_bytes)
-        return NumberedJob(lambda cancelled: self._run_tasks(self._numbered, order, cluster, cancelled))
+        numbered = self._numbered
+        reports = [PieceReport(split, numbered.split_bytes, numbered.split_bytes, numbered.records, "") for split in order.splits]
+        return NumberedJob(lambda cancelled: self._run_tasks(numbered, order, cluster, cancelled), reports)
 
     def reason(self, error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
 
 
 class NumberedJob:
-    def __init__(self, run_tasks: Callable[[threading.Event], tuple[list[Receipt], Exception | None]]) -> None:
+    def __init__(
+        self, run_tasks: Callable[[threading.Event], tuple[list[Receipt], Exception | None]], reports: list[PieceReport]
+    ) -> None:
+        """``reports``: what the reader says of every split, once all of them are read."""
         self._run_tasks = run_tasks
+        self._reports = reports
         self._cancelled = threading.Event()
 
     def run(self, scan: Scan) -> None:
@@ -127,6 +134,7 @@ class NumberedJob:
         scan.read = scan.records
         if error is not None:
             raise error
+        scan.reports = self._reports
 
     def stop(self) -> None:
         self._cancelled.set()

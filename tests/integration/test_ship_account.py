@@ -144,7 +144,7 @@ def test_a_ledger_that_cannot_be_read_at_the_end_costs_the_timeline_alone(ship: 
 def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four hundred files of 80 kB make 32 MB; what is gathered for two lanes are two transactions of 1 MB."""
+    """Four hundred files of 100 kB make 40 MB; what is gathered for two lanes are two transactions of 1 MB."""
     name, files, records = f"small{next(_unique)}x{os.getpid()}", 400, 500
     numbered = Numbered(
         name, kafka.bootstrap, (name,), str(tmp_path), files=(0, files), splits=1, records=records, records_per_second=1e9, tasks=1,
