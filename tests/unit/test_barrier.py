@@ -16,9 +16,10 @@ from shipper.ledger.records import CHUNKS, CONTROL, Attempt, ChunkKey, ChunkValu
 from shipper.types import FileId, SplitId
 from shipper.worker.attempt import TaskAttempt
 
+SPLIT = SplitId(FileId("a.log", 100, 5), 0)
 CHUNK = encode_chunk(
     "web",
-    ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t"),
+    ChunkKey(SPLIT, 0, "t"),
     ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=1, run_id="r", window="w"),
 )
 
@@ -50,7 +51,7 @@ def test_what_was_committed_since_is_read_when_a_record_was_written(topic: Memor
     assert ledger.chunks(wait_seconds=1.0) == [], "the old leader's answer"
     ledger.barrier(CHUNKS)
     assert [record.key for record in ledger.chunks(wait_seconds=1.0) if record.value] == [CHUNK.key]
-    assert ledger.state(["a.log"], wait_seconds=1.0).chunks
+    assert ledger.state(["a.log"], wait_seconds=1.0).chunks.records_by_topic([SPLIT]) == {"t": 10}
 
 
 def test_a_lane_that_was_opened_anew_knows_what_was_committed(topic: MemoryLog) -> None:
