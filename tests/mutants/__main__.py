@@ -15,7 +15,7 @@ from tests.mutants.design import ROOT
 from tests.mutants.table import MUTANTS
 from tests.mutants.trial import Mutant, MutantDrifted, Outcome, Result, TreeCopy
 
-_SIDE_BY_SIDE = 2
+_SIDE_BY_SIDE = 3
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,7 +47,7 @@ def _try_all(mutants: Sequence[Mutant], folder: Path) -> int:
     without_mutant: dict[str, Result] = {}
     for short in (True, False):
         if group := [test for test in tests if any(mutant.test == test and mutant.is_short is short for mutant in mutants)]:
-            without_mutant |= first.run(group, compile_modules=True)
+            without_mutant |= first.run(group, is_first=True)
     copies: queue.Queue[TreeCopy] = queue.Queue()
     for copy in (first, *(first.again(folder / str(number)) for number in range(1, _SIDE_BY_SIDE))):
         copies.put(copy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,10 +45,15 @@ def is_defined(node_id: str, root: Path = ROOT) -> bool:
     path, *names = node_id.partition("[")[0].split("::")
     if not names or not (root / path).is_file():
         return False
-    body: list[ast.stmt] = ast.parse((root / path).read_text()).body
+    body = _statements(root / path)
     for name in names:
         defined = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
         if not defined:
             return False
         body = defined[-1].body
     return True
+
+
+@cache
+def _statements(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text()).body

@@ -203,9 +203,17 @@ MUTANTS = (
         "moved-file-is-new",
         _IDENTITY,
         "shipper/ledger/roots.py",
+        "if self.former and now.startswith(self.current):",
+        "if False:",
+        "tests/property/test_roots.py::test_what_was_shipped_from_the_old_root_is_not_shipped_from_the_new_one",
+    ),
+    Mutant(
+        "path-of-the-old-root-kept",
+        _IDENTITY,
+        "shipper/ledger/roots.py",
         "return path if root is None else self.current + path[len(root) :]",
         "return path",
-        "tests/property/test_roots.py::test_what_was_shipped_from_the_old_root_is_not_shipped_from_the_new_one",
+        "tests/property/test_roots.py::test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says",
     ),
     Mutant(
         "replaced-file-is-new",

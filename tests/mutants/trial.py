@@ -19,6 +19,8 @@ from pathlib import Path
 _SHORT = ("tests/unit/", "tests/property/")
 _SHORT_SECONDS, _LONG_SECONDS = 120.0, 900.0
 _JAR, _BUILD_JAR = "spark_jobs/jars/shipper-lines.jar", "jvm/build.py"
+#: Looking for plugins takes a third of a unit test's time. Random tests take the same examples each time.
+_PLUGINS = ("-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin", "--hypothesis-seed=0")
 #: A test that ends with one of these has met broken code, not a missing rule.
 _BROKEN_CODE = ("ImportError", "ModuleNotFoundError", "NameError", "SyntaxError", "IndentationError", "UnboundLocalError")
 
@@ -124,20 +126,16 @@ class TreeCopy:
                 each.write_bytes(content)
                 _date(each, status)
 
-    def run(self, tests: Sequence[str], *, compile_modules: bool = False) -> dict[str, Result]:
-        """Run ``tests`` in one process; ``compile_modules`` keeps their compiled modules for later runs."""
+    def run(self, tests: Sequence[str], *, is_first: bool = False) -> dict[str, Result]:
+        """Run ``tests`` in one process. The first run keeps compiled modules for later runs; later runs end at the first failure."""
         report = self.folder / ".mutants.xml"
         report.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
         short = all(test.startswith(_SHORT) for test in tests)
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *_PLUGINS, *([] if is_first else ["-x"]), *tests]
         began = time.monotonic()
         try:
-            said = _said(
-                [*command, *(["--hypothesis-seed=0"] if short else []), *tests],
-                self.folder,
-                self._environment(compile_modules=compile_modules),
-                _SHORT_SECONDS if short else _LONG_SECONDS * len(tests),
-            )
+            limit = _SHORT_SECONDS if short else _LONG_SECONDS * len(tests)
+            said = _said(command, self.folder, self._environment(compile_modules=is_first), limit)
         except subprocess.TimeoutExpired as error:
             return {test: Result(Outcome.TIMED_OUT, f"no end within {error.timeout:.0f} s", error.timeout) for test in tests}
         seconds = time.monotonic() - began
@@ -147,7 +145,8 @@ class TreeCopy:
     def _environment(self, *, compile_modules: bool = False) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         path = os.pathsep.join([str(self.folder), str(self.folder / "tools")])
-        return inherited | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "" if compile_modules else "1"}
+        compiled = {"PYTHONDONTWRITEBYTECODE": "" if compile_modules else "1"}
+        return inherited | compiled | {"PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 def _date(path: Path, status: os.stat_result, later_seconds: int = 0) -> None:
@@ -172,14 +171,14 @@ def _result(test: str, cases: Sequence[ElementTree.Element], said: str, seconds:
     module = ".".join([path.removesuffix(".py").replace("/", "."), *names[:-1]])
     own = [case for case in cases if case.get("classname") == module and case.get("name", "").partition("[")[0] == names[-1]]
     failures, errors, skips = ([mark for case in own for mark in case.iter(kind)] for kind in ("failure", "error", "skipped"))
-    seconds = sum(float(case.get("time", 0)) for case in own) or seconds
     if failures:
         why = _first_line(failures[0])
         return Result(Outcome.BROKEN if why.startswith(_BROKEN_CODE) else Outcome.FAILED, why, seconds)
     if errors:
         return Result(Outcome.BROKEN, _first_line(errors[0]), seconds)
     if not own:
-        return Result(Outcome.BROKEN, f"not collected: {said.strip().splitlines()[-1:]}", seconds)
+        reasons = [line[1:].strip() for line in said.splitlines() if line.startswith("E  ")] or said.strip().splitlines()
+        return Result(Outcome.BROKEN, f"not collected: {reasons[-1] if reasons else 'no output'}", seconds)
     return Result(Outcome.SKIPPED if len(skips) == len(own) else Outcome.PASSED, "", seconds)
 
 

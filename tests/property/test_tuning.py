@@ -57,7 +57,9 @@ def test_a_short_link_is_filled_by_fewer_bytes_in_flight_than_a_long_one(
     rtt_seconds: float, bandwidth_bytes_per_second: float, ratio: float, tasks: int
 ) -> None:
     """Below some milliseconds the processor is the limit, and small batches are kinder to its cache."""
-    short, long = (tune(LinkProfile(rtt, bandwidth_bytes_per_second, ratio, 1_048_588), tasks, 192_000_000) for rtt in (rtt_seconds, 0.14))
+    short, long = (
+        tune(LinkProfile(rtt, bandwidth_bytes_per_second, ratio, 1_048_588), tasks, 192_000_000) for rtt in (rtt_seconds, 0.14)
+    )
     assert tasks * short.in_flight_bytes >= min(bandwidth_bytes_per_second * ratio, tasks * 80e6) * rtt_seconds
     assert short.batch_bytes < long.batch_bytes
     assert short.lanes <= long.lanes

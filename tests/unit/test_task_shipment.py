@@ -54,9 +54,7 @@ class Cluster:
         rows += [(END_ROW, None, None, None)] if ends else []
         types = {"split": pa.int64(), "value": pa.binary(), "checksum": pa.int64(), "disposition": pa.int8()}
         columns = zip(*rows, strict=True)
-        batch = pa.record_batch(
-            {name: pa.array(column, of) for (name, of), column in zip(types.items(), columns, strict=True)}
-        )
+        batch = pa.record_batch({name: pa.array(column, of) for (name, of), column in zip(types.items(), columns, strict=True)})
         state = self.chunks().splits.get(SPLIT)
         there = {topic: state.intervals(topic) for _, topic in state.chunks} if state else {}
         quarantines = state.quarantines if state else frozenset[str]()
