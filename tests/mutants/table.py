@@ -104,6 +104,14 @@ MUTANTS = (
         "tests/unit/test_takeover.py::test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over",
     ),
     Mutant(
+        "lane-asks-the-ledger-before-fencing",
+        _FENCE_FIRST,
+        "shipper/worker/lane.py",
+        "            self._open()\n            there = self._pool.settle()\n",
+        "            there = self._pool.settle()\n            self._open()\n",
+        "tests/unit/test_lane.py::test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again",
+    ),
+    Mutant(
         "no-barrier",
         _BARRIER,
         "shipper/ledger/log.py",
