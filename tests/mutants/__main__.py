@@ -65,7 +65,7 @@ def _try_all(mutants: Sequence[Mutant], folder: Path) -> int:
         said = {Outcome.FAILED: "caught", Outcome.PASSED: "SURVIVED"}.get(after.outcome, f"NOT SHOWN: {after.outcome.value}")
         return _told(mutant, after, said)
 
-    caught = []
+    caught: list[bool] = []
     for short, side_by_side in ((True, _SIDE_BY_SIDE), (False, 1)):
         with ThreadPoolExecutor(side_by_side) as pool:
             caught += pool.map(attempt, [mutant for mutant in mutants if mutant.is_short is short])
