@@ -16,7 +16,7 @@ HISTORY := $(RUN)/python -m tests.chaos.history
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history faults chaos-short bench schema clean
+.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history faults chaos-short bench schema clean mutants
 
 help:  ## Show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,7 +34,7 @@ $(STAMP): pyproject.toml uv.lock
 demo: setup  ## Real S3, real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
 	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
 
-test: lint unit dags integration scheduler  ## All that CI runs: these, and a minute of random faults
+test: lint unit mutants-short dags integration scheduler  ## All that CI runs: these, and a minute of random faults
 	$(CHAOS) --seconds 60
 
 lint: setup  ## Style, types, import contracts, generated docs
@@ -85,6 +85,13 @@ faults: setup  ## Every fault by itself on three brokers: half an hour
 chaos-short: setup  ## Some faults by themselves, then two minutes of random ones
 	$(PYTEST) tests/chaos -m short
 	$(CHAOS) --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
+mutants: setup  ## Remove each rule of DESIGN's invariants in turn, and show that its test fails; MUTANT=name for one
+	$(RUN)/python -m tests.mutants $(MUTANT)
+
+.PHONY: mutants-short
+mutants-short: setup
+	$(RUN)/python -m tests.mutants --short
 
 bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
 	for scenario in distance end-to-end cold slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done

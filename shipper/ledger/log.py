@@ -173,6 +173,20 @@ class AskState(LedgerQuestion[LedgerState]):
         return add_up(ledger._records_of(self.paths, wait_seconds))
 
 
+@dataclass(frozen=True)
+class AskPartition(LedgerQuestion[list[LogRecord]]):
+    """Ask for every committed record of a partition as it lies there, damaged ones included."""
+
+    partition: int
+
+    @property
+    def partitions(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (self.partition,)
+
+    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> list[LogRecord]:
+        return ledger._read(self.partition, 0, wait_seconds)
+
+
 CONTROL_NOW = AskControl()
 
 
@@ -419,19 +433,17 @@ class LedgerLog:
         archived = self._archived(files.archived(), wanted)
         return LedgerRecords(files, archived, control, control_end, end, roots, names)
 
-    def topic_records(self, partition: int) -> Iterator[LogRecord]:
-        """Every committed record of the partition as it lies there, unread ones and damaged ones included."""
-        for batch in self._client.batches(self.topic, partition, 0, wait_seconds=None):
-            yield from batch
-
     def snapshot(self) -> Manifest | None:
         """The snapshot that reading begins with; None: reading begins at the topic's first record."""
         with self._lock:
             return self._find_snapshot()
 
     def _read_control(self, start: int) -> list[LogRecord]:
-        least_end = self._least_ends[CONTROL]
-        return self._client.read(self.topic, CONTROL, start, wait_seconds=_CONTROL_SECONDS, least_end=least_end)
+        return self._read(CONTROL, start, _CONTROL_SECONDS)
+
+    def _read(self, partition: int, start: int, wait_seconds: float | None) -> list[LogRecord]:
+        least_end = self._least_ends[partition]
+        return self._client.read(self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end)
 
     def _archived(self, archive: Archive | None, paths: Collection[str] | None) -> list[LogRecord]:
         """Records that were moved out of the topic. Never left out silently: they would be shipped again."""
@@ -567,7 +579,7 @@ class LedgerLog:
     # What was committed since an offset.
 
     def _tail(self, start: int, wait_seconds: float | None) -> list[LogRecord]:
-        records = self._client.read(self.topic, CHUNKS, start, wait_seconds=wait_seconds, least_end=self._least_ends[CHUNKS])
+        records = self._read(CHUNKS, start, wait_seconds)
         if self._seen is not None:
             self._seen += _end_of(records, start) - start
         return records

@@ -15,7 +15,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import Subject, decode, peek_key
-from shipper.ledger.log import AskFiles, LedgerLog
+from shipper.ledger.log import AskFiles, AskPartition, LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, write_as_lane
@@ -57,9 +57,8 @@ class Repair:
 
 def damage(ledger: LedgerLog) -> list[Damage]:
     """Return everything in the topic that cannot be read and was not mended. Reads all of it. Raises ClusterError, LedgerOutdated."""
-    return [
-        one for partition in (CONTROL, CHUNKS) for one in _damaged(ledger.pipeline, partition, ledger.topic_records(partition))
-    ]
+    found = {partition: ledger.look(AskPartition(partition)) for partition in (CONTROL, CHUNKS)}
+    return [one for partition, records in found.items() for one in _damaged(ledger.pipeline, partition, records)]
 
 
 def _damaged(pipeline: str, partition: int, records: Iterable[LogRecord]) -> list[Damage]:
@@ -140,7 +139,7 @@ def _latest(ledger: LedgerLog, damage: Damage) -> LogRecord | None:
     about, key = _about(ledger, damage), damage.record.key
     if about is None:
         return None
-    of_key = [record for record in ledger.topic_records(damage.partition) if record.key == key]
+    of_key = [record for record in ledger.decide(AskPartition(damage.partition)).answer if record.key == key]
     found = [record for record in of_key if _is_sound(ledger.pipeline, record)]
     if not found and about.path:
         read = ledger.decide(AskFiles([about.path])).answer

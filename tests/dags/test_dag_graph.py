@@ -44,9 +44,3 @@ def test_a_cluster_may_have_the_name_of_a_step() -> None:
 def test_nothing_is_sent_before_the_source_gate() -> None:
     tasks = pipeline_tasks(["near"])
     assert "gate_source" in ancestors(tasks, "to_near.ship")
-
-
-def test_only_shipping_waits_for_other_runs_and_only_what_is_safe_is_retried() -> None:
-    tasks = pipeline_tasks(["near"])
-    assert [task.name for task in tasks if task.one_at_a_time] == ["ship"]
-    assert {task.name: task.retries for task in tasks if task.retries} == {"plan": 1, "ship": 2}

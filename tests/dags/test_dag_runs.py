@@ -274,6 +274,18 @@ def test_a_closed_source_gate_ships_nothing_and_is_not_asked_again(spark: FakeSp
     assert spark.steps == ["plan", "gate_source", "report"]
 
 
+def test_a_plan_that_left_no_result_is_made_again(spark: FakeSpark) -> None:
+    spark.script(plan=["silent", "ok"])
+    assert run().state == "success"
+    assert spark.steps.count("plan") == 2
+
+
+def test_a_closed_delivery_gate_is_not_asked_again_nor_is_its_data_sent_again(spark: FakeSpark) -> None:
+    spark.script(gate_delivery_near=["fail", "ok"])
+    assert run().state == "failed"
+    assert (spark.steps.count("ship:near"), spark.steps.count("gate_delivery:near")) == (1, 1)
+
+
 def test_wrong_config_is_not_tried_again(spark: FakeSpark) -> None:
     spark.script(plan=["usage"])
     assert run().state == "failed"

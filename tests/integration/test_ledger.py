@@ -22,7 +22,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Transactions
 from shipper.ledger import archive as module
 from shipper.ledger.codec import encode_chunk
-from shipper.ledger.log import AskFiles, AskState, LedgerLog
+from shipper.ledger.log import AskFiles, AskPartition, AskState, LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.takeover import announce, fence_earlier_runs, take_over, transactional_id
@@ -196,7 +196,7 @@ class TestArchive:
         )
         done = self.archive(world)
         assert (done.moved, done.files, done.left, done.archived) == (2, 1, 1, 2)
-        in_topic = {record.key: record.value for record in ledger.topic_records(CHUNKS)}
+        in_topic = {record.key: record.value for record in ledger.look(AskPartition(CHUNKS))}
         assert sum(value is not None and b'"chunk"' in key for key, value in in_topic.items()) == 1
         assert records_there(ledger_of(world).look(AskState(), 15)) == 30
         # Again: nothing is old enough any more; later the rest goes to the same archive.
@@ -378,7 +378,7 @@ class TestRepair:
             assert done.returncode == 0, done.stderr
         assert damaged_places(world) == (0, {})
         # What the damaged record had replaced is there again, behind it: compaction cannot take it away.
-        behind = [r for r in ledger_of(world).topic_records(CHUNKS) if r.key == key and r.offset >= 3]
+        behind = [r for r in ledger_of(world).look(AskPartition(CHUNKS)) if r.key == key and r.offset >= 3]
         assert [record.value for record in behind] == [chunk(world, "a")[1]]
         state = ledger_of(world).look(AskState(), 15)
         assert records_there(state) == 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.driver.tuning import SHORT_BATCH_BYTES, SHORT_LANES, LinkProfile, RateCap, TuningOverrides, tune
+from shipper.driver.tuning import LinkProfile, RateCap, TuningOverrides, tune
 
 _links = st.builds(
     LinkProfile,
@@ -52,9 +52,17 @@ def test_what_is_set_by_hand_stays() -> None:
     assert (found.lanes, found.batch_bytes, found.chunk_bytes) == (5, 700_000, 3_000_000)
 
 
-def test_a_short_link_gets_few_lanes_and_small_batches() -> None:
-    found = tune(LinkProfile(0.0003, 125e6, 7, 1_048_588), 2, 192_000_000)
-    assert (found.lanes, found.batch_bytes) == (SHORT_LANES, SHORT_BATCH_BYTES)
+@given(st.floats(0.00005, 0.0029), st.floats(1e7, 2e8), st.floats(1, 10), st.integers(1, 8))
+def test_a_short_link_is_filled_by_fewer_bytes_in_flight_than_a_long_one(
+    rtt_seconds: float, bandwidth_bytes_per_second: float, ratio: float, tasks: int
+) -> None:
+    """Below some milliseconds the processor is the limit, and small batches are kinder to its cache."""
+    short, long = (
+        tune(LinkProfile(rtt, bandwidth_bytes_per_second, ratio, 1_048_588), tasks, 192_000_000) for rtt in (rtt_seconds, 0.14)
+    )
+    assert tasks * short.in_flight_bytes >= min(bandwidth_bytes_per_second * ratio, tasks * 80e6) * rtt_seconds
+    assert short.batch_bytes < long.batch_bytes
+    assert short.lanes <= long.lanes
 
 
 def test_the_reason_names_the_numbers() -> None:

@@ -16,7 +16,16 @@ from shipper_tools.testing.memory_log import MemoryLog
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown, Superseded
 from shipper.ledger import log as module
 from shipper.ledger.codec import encode_attempt, encode_chunk, encode_generation, encode_invalidation
-from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskCommittedKeys, AskFiles, AskState, LedgerLog, Patience, LedgerQuestion
+from shipper.ledger.log import (
+    CONTROL_NOW,
+    AskCommitted,
+    AskCommittedKeys,
+    AskFiles,
+    AskState,
+    LedgerLog,
+    LedgerQuestion,
+    Patience,
+)
 from shipper.ledger.records import CHUNKS, CONTROL, Attempt, AttemptKey, ChunkKey, ChunkValue, Generation, Invalidation
 from shipper.ledger.writing import invalidate, right_of
 from shipper.types import EncodedRecord, FileId, SplitId

@@ -7,9 +7,12 @@ import ast
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("shipper", "spark_jobs", "dags", "shipper_airflow")
@@ -87,7 +90,7 @@ def test_dags_import_nothing_of_ours_but_the_library_and_the_plugin() -> None:
 
 def test_design_names_only_files_that_are_there() -> None:
     text = (_ROOT / "DESIGN.md").read_text()
-    there = [str(path.relative_to(_ROOT)) for folder in (*_PACKAGES, "tools") for path in (_ROOT / folder).rglob("*.py")]
+    there = [str(path.relative_to(_ROOT)) for folder in (*_PACKAGES, "tools", "tests") for path in (_ROOT / folder).rglob("*.py")]
     named = {name for code in re.findall(r"`([^`]+)`", text) for name in re.findall(r"[\w/]+\.py", code)}
     assert named, "DESIGN.md names files"
     assert {name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)} == set()
@@ -99,3 +102,194 @@ def test_design_orders_the_folders_as_the_import_contract_does() -> None:
     folders = [name for layer in layers if (_ROOT / (name := layer.replace(".", "/"))).is_dir()]
     rows = re.findall(r"^\| `(shipper/\w+)` \|", (_ROOT / "DESIGN.md").read_text(), re.MULTILINE)
     assert rows == folders[::-1], "each may import those above it"
+
+
+_LEDGER_LOG = "shipper/ledger/log.py"
+#: What these modules read of the ledger decides what is sent.
+_DECIDES = re.compile(r"shipper/(worker/.*|ledger/(takeover|writing|archive|repair)|driver/(ship|replay))\.py")
+
+
+class Look(NamedTuple):
+    """A use of a ``look…`` read."""
+
+    module: str
+    function: str
+    """Qualified name of the function around it."""
+    read: str
+
+
+#: Why a module that decides may look at the ledger without deciding.
+_ALLOWED_LOOKS: Mapping[Look, str] = {
+    Look("shipper/worker/attempt.py", "TaskAttempt.count_tasks", "look"): "only the share of the rate limit depends on it",
+    Look("shipper/ledger/takeover.py", "announce", "look"): "the run reads again, for a decision, once its generation is written",
+    Look(
+        "shipper/driver/ship.py", "ClusterShip._there", "look"
+    ): "a sentence about a ship that was stopped; nothing is sent after it",
+    Look("shipper/driver/ship.py", "ClusterShip.draw_timeline", "look"): "a picture on the report's page",
+    Look("shipper/ledger/repair.py", "damage", "look"): "a list for a person, who names what is to be mended",
+}
+
+
+def _defines(name: str, module: ast.Module) -> ast.ClassDef | None:
+    return next((node for node in ast.walk(module) if isinstance(node, ast.ClassDef) and node.name == name), None)
+
+
+def _is_decided(node: ast.AST, names: set[str]) -> bool:
+    """Return True for ``Decided``, for one of its other ``names``, and for ``Decided[…]``."""
+    if isinstance(node, ast.Subscript):
+        return _is_decided(node.value, names)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.partition("[")[0] == "Decided"
+    return getattr(node, "id", None) in names or getattr(node, "attr", None) == "Decided"
+
+
+def decisions_made_in(module: ast.Module) -> list[str]:
+    """Return the expressions by which ``module`` makes a ``Decided``: a call, a cast, a call with the class as its argument, a class of that
+    kind. What the class itself does is left out."""
+    own = _defines("Decided", module)
+    outside = set(ast.walk(module)) - set(ast.walk(own) if own else ())
+    names = {"Decided"}
+    for node in outside:
+        if isinstance(node, ast.ImportFrom):
+            names |= {each.asname or each.name for each in node.names if each.name == "Decided"}
+        elif isinstance(node, ast.ClassDef) and any(_is_decided(base, names) for base in node.bases):
+            names.add(node.name)
+    found = []
+    for node in outside:
+        if isinstance(node, ast.ClassDef) and any(_is_decided(base, names) for base in node.bases):
+            found.append(f"class {node.name}")
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", None) in ("isinstance", "issubclass"):
+            continue
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if any(_is_decided(each, names) for each in (node.func, owner, *given)):
+            found.append(ast.unparse(node))
+    return found
+
+
+def private_steps_in(module: ast.Module) -> list[str]:
+    """Return the uses of what is a step of a decision: a method whose name holds `barrier`, and the answer of a question that is called."""
+    called = {node.func for node in ast.walk(module) if isinstance(node, ast.Call)}
+    uses = [node for node in ast.walk(module) if isinstance(node, ast.Attribute)]
+    return [ast.unparse(use) for use in uses if "barrier" in use.attr or (use.attr == "answer" and use in called)]
+
+
+def looks_in(name: str, module: ast.Module, reads: set[str]) -> list[Look]:
+    """Return the uses of ``reads``, methods of a ledger log, in the module ``name``."""
+    found = []
+
+    def visit(node: ast.AST, function: str) -> None:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            function = f"{function}.{node.name}".removeprefix(".")
+        read = node.attr if isinstance(node, ast.Attribute) else node.value if isinstance(node, ast.Constant) else None
+        if isinstance(read, str) and read in reads:
+            found.append(Look(name, function, read))
+        for child in ast.iter_child_nodes(node):
+            visit(child, function)
+
+    visit(module, "")
+    return found
+
+
+_DECIDED_EXISTS = any(_defines("Decided", module) for module in _modules("shipper").values())
+needs_decided = pytest.mark.skipif(not _DECIDED_EXISTS, reason="shipper has no class Decided yet")
+
+
+@needs_decided
+def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps() -> None:
+    others = {str(path.relative_to(_ROOT)): module for path, module in _modules(*_PACKAGES).items()}
+    del others[_LEDGER_LOG]
+    made = [f"{name}: {found}" for name, module in others.items() for found in decisions_made_in(module)]
+    assert made == [], "LedgerLog.decide reads for a decision, and nothing else may claim that it has"
+    steps = [f"{name}: {found}" for name, module in others.items() for found in private_steps_in(module)]
+    assert steps == [], "LedgerLog.decide writes the barrier and reads the answer"
+
+
+@needs_decided
+def test_what_decides_does_not_merely_look_at_the_ledger() -> None:
+    log = _defines("LedgerLog", _parsed(_ROOT / _LEDGER_LOG))
+    assert log is not None
+    methods = {node.name for node in log.body if isinstance(node, ast.FunctionDef)}
+    reads = {name for name in methods if name.startswith("look")} | (methods & {"records_of_topic"})
+    names = {str(path.relative_to(_ROOT)): module for path, module in _modules("shipper").items()}
+    looks = {look for name, module in names.items() if _DECIDES.fullmatch(name) for look in looks_in(name, module, reads)}
+    assert looks - _ALLOWED_LOOKS.keys() == set(), "use LedgerLog.decide, or state in _ALLOWED_LOOKS why the read decides nothing"
+    assert _ALLOWED_LOOKS.keys() - looks == set(), "no longer needed"
+
+
+class TestRulesOfTheDecidingRead:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "Decided(1)",
+            "Decided[int](1)",
+            "log.Decided(1)",
+            "from shipper.ledger.log import Decided as Certain\nCertain(1)",
+            "cast(Decided[int], 1)",
+            "cast('Decided[int]', 1)",
+            "object.__new__(Decided)",
+            "Decided.__new__(Decided)",
+            "replace_in(kind=Decided)",
+            "class Mine(Decided[int]): ...",
+        ],
+    )
+    def test_a_decision_that_somebody_else_makes_is_found(self, source: str) -> None:
+        assert decisions_made_in(ast.parse(source))
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "from shipper.ledger.log import Decided",
+            "def settle() -> Decided[set[bytes]]: ...",
+            "Settle = Callable[[], Decided[set[bytes]]]",
+            "right = RightToShip(attempt.check)",
+            "isinstance(found, Decided)",
+            "ledger.decide(question)",
+            "class Decided:\n def map(self, conclude):\n  return Decided(conclude(self.answer))",
+        ],
+    )
+    def test_a_decision_that_is_handed_on_is_allowed(self, source: str) -> None:
+        assert decisions_made_in(ast.parse(source)) == []
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "ledger.barrier(CHUNKS)",
+            "self._ledger._write_barriers((0,))",
+            "pool.submit(ledger.barrier, 0)",
+            "AskControl().answer(ledger, None)",
+        ],
+    )
+    def test_a_step_of_a_decision_is_found(self, source: str) -> None:
+        assert len(private_steps_in(ast.parse(source))) == 1
+
+    @pytest.mark.parametrize(
+        "source", ["threading.Barrier(2).wait()", "ledger.decide(question).answer", "found.answer.generation"]
+    )
+    def test_what_only_resembles_a_step_is_allowed(self, source: str) -> None:
+        assert private_steps_in(ast.parse(source)) == []
+
+    def test_a_look_is_found_with_the_function_around_it(self) -> None:
+        source = (
+            "class Task:\n def check(self):\n  return self._ledger.look_at_control()\n"
+            "read = getattr(ledger, 'look_at_chunks')\ntopics.lookup()\n"
+        )
+        found = looks_in("shipper/worker/x.py", ast.parse(source), {"look_at_control", "look_at_chunks"})
+        assert found == [
+            Look("shipper/worker/x.py", "Task.check", "look_at_control"),
+            Look("shipper/worker/x.py", "", "look_at_chunks"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "decides"),
+        [
+            ("shipper/worker/attempt.py", True),
+            ("shipper/ledger/takeover.py", True),
+            ("shipper/ledger/log.py", False),
+            ("shipper/driver/replay.py", True),
+            ("shipper/driver/plan.py", False),
+            ("shipper/cli/ledger.py", False),
+        ],
+    )
+    def test_the_modules_that_decide_are_those_that_send_or_write(self, name: str, decides: bool) -> None:
+        assert bool(_DECIDES.fullmatch(name)) is decides

@@ -14,7 +14,10 @@ from shipper.errors import ClusterError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger import takeover
+from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
+from shipper.types import FileId, SplitId
 
 
 class Coordinator:
@@ -84,3 +87,22 @@ def test_lanes_that_were_fenced_before_a_second_announcement_are_fenced_after_it
     lanes = {f"web.near.{task}.{lane}" for task in range(2) for lane in range(2)}
     assert {lane for at, lane in fences.fenced if at == generation} == lanes
     assert generation == opened().look(CONTROL_NOW).generation
+
+
+def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over() -> None:
+    """The lane of an earlier run is alive until it is fenced, and may have the right to ship until then."""
+    log: Any = MemoryLog()
+    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"})
+    split = SplitId(FileId("a.log", 100, 5), 0)
+    committed = encode_chunk("web", ChunkKey(split, 0, "t"), ChunkValue(10, True, 10, 100, 1, "d", 0, "first", "w"))
+
+    class CommitsUntilItIsFenced(Noting):
+        def close(self, transactional_id: str, until: Any) -> None:
+            log.append("ledger", CHUNKS, [committed])
+
+    takeover.announce(LedgerLog(log, cluster, "web"), "near", "first", 1, 1)
+    ledger = LedgerLog(log, cluster, "web")
+    settings: Any = SimpleNamespace(transactional=True, transaction_timeout_ms=1000)
+    fences: Any = CommitsUntilItIsFenced(ledger)
+    found = takeover.take_over(ledger, settings, "near", "ours", 1, 1, ["a.log"], fences=fences)
+    assert found.chunks.records_by_topic([split]) == {"t": 10}

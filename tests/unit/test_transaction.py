@@ -113,6 +113,21 @@ def test_nothing_begins_when_somebody_later_may_ship(producers: type[Scripted]) 
     assert "begin" not in producers.events
 
 
+def test_a_read_that_ends_before_a_producer_is_initialised_says_nothing_about_it(
+    producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another lane reads while this one is being opened. A later run may announce itself between that read and the fencing."""
+    right = noting(producers)
+
+    def init(self: Scripted, until: Until) -> None:
+        right.check()
+        self.events.append("init")
+
+    monkeypatch.setattr(producers, "init", init)
+    Transactions(_SETTINGS, "lane", "ledger", right).begin(soon)
+    assert producers.events == ["connect", "read", "init", "read", "begin"]
+
+
 def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[Scripted]) -> None:
     transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
     transactions.begin(soon)

@@ -1,0 +1,396 @@
+"""The mutants: each removes one rule of DESIGN's table of invariants."""
+
+from __future__ import annotations
+
+from tests.mutants.trial import Mutant
+
+#: Beginning of an invariant → why no mutant removes the rule.
+WITHOUT_MUTANT: dict[str, str] = {}
+
+_RIGHT = "The right to ship is read after a lane is opened"
+_NEW_EPOCH = "A producer that lost a connection begins no further transaction"
+_LEDGER_LAST = "The ledger's record is written when the records are acknowledged"
+_FENCE_FIRST = "Lanes are fenced after the last announcement"
+_BARRIER = "A read of the ledger that decides what is sent"
+_BYTES = "The bytes that a file's splits account for"
+_INVALIDATION = "Of several invalidations of a file"
+_ATTEMPT_KEY = "An attempt's key holds its generation"
+_LEDGER_FORMAT = "A ledger of another format"
+_ORDINALS = "A split's ordinals depend on its bytes alone"
+_END_ROW = "A split ends by a row that says so"
+_IDENTITY = "A file's identity is its path"
+_FORMAT = "The bytes decide a file's format"
+_FIRST_ORDINAL = "A chunk's first ordinal is its key"
+_LAST_CALL = "A call into the JVM that a signal interrupted"
+_LEDGER_GONE = "A ledger that is gone, or was made anew"
+_SAME_CODE = "A task runs the code that its driver runs"
+_WAKES_UP = "A step that was paused and wakes up"
+
+MUTANTS = (
+    Mutant(
+        "right-not-read",
+        _RIGHT,
+        "shipper/kafka/transaction.py",
+        "        self._right.confirm(self._opening)\n",
+        "",
+        "tests/unit/test_transaction.py::test_nothing_begins_when_somebody_later_may_ship",
+    ),
+    Mutant(
+        "right-read-before-opening",
+        _RIGHT,
+        "shipper/kafka/transaction.py",
+        "        producer.init(until)\n        self._opening = self._right.opened()\n",
+        "        self._opening = self._right.opened()\n        producer.init(until)\n",
+        "tests/unit/test_transaction.py::test_a_read_that_ends_before_a_producer_is_initialised_says_nothing_about_it",
+    ),
+    Mutant(
+        "right-covers-later-openings",
+        _RIGHT,
+        "shipper/kafka/transaction.py",
+        "        with self._numbers:\n            covers = self._opened\n        found = self._read()\n",
+        "        found = self._read()\n        with self._numbers:\n            covers = self._opened\n",
+        "tests/unit/test_transaction.py::TestRightToShip::test_a_read_does_not_cover_who_opened_while_it_was_under_way",
+    ),
+    Mutant(
+        "epoch-kept",
+        _NEW_EPOCH,
+        "shipper/kafka/transaction.py",
+        "if self._producer is not None and self._producer.lost_connection():",
+        "if False:",
+        "tests/unit/test_transaction.py::test_a_producer_that_lost_a_connection_begins_nothing_more",
+    ),
+    Mutant(
+        "lost-connection-not-heard",
+        _NEW_EPOCH,
+        "shipper/kafka/transaction.py",
+        "return self._transactional and (self._log_listener.lost or not sound)",
+        "return self._transactional and not sound",
+        "tests/unit/test_lane_producer.py::test_a_connection_that_broke_is_noticed_though_no_call_failed",
+    ),
+    Mutant(
+        "ledger-beside-records",
+        _LEDGER_LAST,
+        "shipper/worker/lane.py",
+        "            producer.flush(self._until)\n        self._writes_ledger = True\n",
+        "        self._writes_ledger = True\n",
+        "tests/unit/test_lane.py::test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent",
+    ),
+    Mutant(
+        "ledger-first",
+        _LEDGER_LAST,
+        "shipper/worker/lane.py",
+        "        self._count_openings()\n        for batch, size in rounds:\n",
+        "        self._count_openings()\n        self._produce_ledger_records(producer, chunks)\n        for batch, size in rounds:\n",
+        "tests/unit/test_lane.py::test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent",
+    ),
+    Mutant(
+        "fenced-before-last-announcement",
+        _FENCE_FIRST,
+        "shipper/ledger/takeover.py",
+        "        fenced[:] = ids_of(ledger.pipeline, seen)\n        close(fenced)\n",
+        "        new = [each for each in ids_of(ledger.pipeline, seen) if each not in fenced]\n        fenced.extend(new)\n        close(new)\n",
+        "tests/unit/test_takeover.py::test_lanes_that_were_fenced_before_a_second_announcement_are_fenced_after_it_again",
+    ),
+    Mutant(
+        "ledger-read-before-fencing",
+        _FENCE_FIRST,
+        "shipper/ledger/takeover.py",
+        """\
+    generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
+    state = ledger.decide(AskState(paths)).answer
+""",
+        """\
+    state = ledger.decide(AskState(paths)).answer
+    generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
+""",
+        "tests/unit/test_takeover.py::test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over",
+    ),
+    Mutant(
+        "lane-asks-the-ledger-before-fencing",
+        _FENCE_FIRST,
+        "shipper/worker/lane.py",
+        "            self._open()\n            there = self._pool.settle().answer\n",
+        "            there = self._pool.settle().answer\n            self._open()\n",
+        "tests/unit/test_lane.py::test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again",
+    ),
+    Mutant(
+        "no-barrier",
+        _BARRIER,
+        "shipper/ledger/log.py",
+        "                self._write_barriers([part for part in question.partitions if after is None or part != after.partition])\n",
+        "",
+        "tests/unit/test_deciding_read.py::test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_decides",
+    ),
+    Mutant(
+        "no-barrier-on-the-control-partition",
+        _BARRIER,
+        "shipper/ledger/log.py",
+        "    partitions = (CONTROL, CHUNKS)\n\n    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerState:",
+        "    partitions = (CHUNKS,)\n\n    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerState:",
+        "tests/unit/test_deciding_read.py::test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover",
+    ),
+    Mutant(
+        "right-of-a-replay-is-looked-at",
+        _BARRIER,
+        "shipper/ledger/writing.py",
+        "        found = ledger.decide(CONTROL_NOW)\n        if found.answer.generation != generation:",
+        "        found: Decided[Control] = Decided(ledger.look(CONTROL_NOW))\n        if found.answer.generation != generation:",
+        "tests/unit/test_deciding_read.py::test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it",
+    ),
+    Mutant(
+        "right-of-a-task-is-looked-at",
+        _BARRIER,
+        "shipper/worker/attempt.py",
+        "        found = self._ledger.decide(CONTROL_NOW)\n",
+        "        found: Decided[object] = Decided(self._ledger.look(CONTROL_NOW))\n",
+        "tests/unit/test_deciding_read.py::test_a_run_that_was_taken_over_hears_of_it",
+    ),
+    Mutant(
+        "bytes-never-compared",
+        _BYTES,
+        "shipper/ledger/fold.py",
+        'return "complete" if bytes_fit(file.size_bytes, [state.read for state in states if state]) else "misread"',
+        'return "complete"',
+        "tests/unit/test_ledger.py::TestBytes::test_a_short_read_is_refused_by_name_in_every_later_run",
+    ),
+    Mutant(
+        "bytes-not-written",
+        _BYTES,
+        "shipper/worker/shipment.py",
+        "self._payload.read = self._read_of_file() if self._ends else None",
+        "self._payload.read = None",
+        "tests/unit/test_task_shipment.py::test_the_end_of_a_split_says_how_many_bytes_of_the_file_it_accounts_for",
+    ),
+    Mutant(
+        "latest-invalidation-counts",
+        _INVALIDATION,
+        "shipper/ledger/fold.py",
+        "Invalidated(max(known.generation, generation), known.asked_by | {run_id})",
+        "Invalidated(generation, known.asked_by | {run_id})",
+        "tests/unit/test_ledger.py::TestRemaining::test_of_several_invalidations_the_highest_generation_counts_whichever_comes_last",
+    ),
+    Mutant(
+        "invalidation-without-the-right",
+        _INVALIDATION,
+        "shipper/ledger/writing.py",
+        "    right_of(ledger, generation).check()\n",
+        "",
+        "tests/unit/test_deciding_read.py::test_a_reship_that_was_taken_over_invalidates_nothing",
+    ),
+    Mutant(
+        "attempt-key-without-its-generation",
+        _ATTEMPT_KEY,
+        "shipper/ledger/codec.py",
+        'return EncodedRecord(_pack("attempt", pipeline, *key), None if value is None else _value(value))',
+        'return EncodedRecord(_pack("attempt", pipeline, 2, key.task, key.number), None if value is None else _value(value))',
+        "tests/unit/test_deciding_read.py::test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one",
+    ),
+    Mutant(
+        "former-format-is-read",
+        _LEDGER_FORMAT,
+        "shipper/ledger/codec.py",
+        "            raise LedgerOutdated.of(pipeline)\n        return None\n",
+        "            return None\n        return None\n",
+        "tests/unit/test_ledger.py::test_a_ledger_of_before_format_1_is_refused_with_the_remedy",
+    ),
+    Mutant(
+        "cuts-by-cores",
+        _ORDINALS,
+        "shipper/config/pipeline.py",
+        "return self.source.split_size_bytes if cut else WHOLE_FILES_BYTES",
+        "return self.source.split_size_bytes // self.runner.cores if cut else WHOLE_FILES_BYTES",
+        "tests/unit/test_transform_digest.py::test_a_file_has_the_same_splits_on_any_number_of_cores",
+    ),
+    Mutant(
+        "cut-not-in-digest",
+        _ORDINALS,
+        "shipper/config/pipeline.py",
+        '            "split_size": self.split_size_bytes,\n',
+        "",
+        "tests/unit/test_transform_digest.py::test_what_decides_the_records_of_a_file_changes_the_digest",
+    ),
+    Mutant(
+        "routes-not-in-digest",
+        _ORDINALS,
+        "shipper/config/pipeline.py",
+        'route.model_dump(include={"topic", "when"})',
+        'route.model_dump(include={"topic"} - {"topic"})',
+        "tests/unit/test_transform_digest.py::test_what_decides_the_records_of_a_file_changes_the_digest",
+    ),
+    Mutant(
+        "spark-settings-not-in-digest",
+        _ORDINALS,
+        "shipper/config/pipeline.py",
+        '            **({"spark": spark} if (spark := deciding(self.runner.conf)) else {}),\n',
+        "",
+        "tests/unit/test_transform_digest.py::test_what_decides_the_records_of_a_file_changes_the_digest",
+    ),
+    Mutant(
+        "digest-not-compared",
+        _ORDINALS,
+        "shipper/driver/pending.py",
+        "elif file in known - overwritten and chunks.digests[file] - {digest}:",
+        "elif False:",
+        "tests/unit/test_ledger.py::TestRemaining::test_a_file_begun_under_another_transform_is_refused",
+    ),
+    Mutant(
+        "sql-by-chance",
+        _ORDINALS,
+        "spark_jobs/sql_rules.py",
+        "if not self.plan.deterministic() or any(",
+        "if any(",
+        "tests/integration/test_sql_rules.py::test_what_does_not_give_one_value_of_its_line_alone_is_refused",
+    ),
+    Mutant(
+        "stream-ends-split",
+        _END_ROW,
+        "shipper/worker/cut.py",
+        "                start += count\n    if part is not None:\n        yield part\n",
+        "                start += count\n    if part is not None:\n        yield replace(part, ends_split=True)\n",
+        "tests/unit/test_task_shipment.py::test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run",
+    ),
+    Mutant(
+        "next-split-ends-split",
+        _END_ROW,
+        "shipper/worker/cut.py",
+        "            if part is not None and part.split != split:\n                yield part\n",
+        "            if part is not None and part.split != split:\n                yield replace(part, ends_split=True)\n",
+        "tests/unit/test_reading.py::test_a_stream_that_is_cut_off_ends_no_split",
+    ),
+    Mutant(
+        "chunk-ends-split",
+        _END_ROW,
+        "shipper/worker/shipment.py",
+        "ends_split=self._ends and end == part.end)",
+        "ends_split=end == part.end)",
+        "tests/unit/test_task_shipment.py::test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run",
+    ),
+    Mutant(
+        "broken-piece-ends",
+        _END_ROW,
+        "jvm/shipper/lines/ReaderFactory.java",
+        "                    end(error);\n                    broken();\n",
+        "                    end(error);\n                    ended();\n",
+        "tests/integration/test_reader.py::test_a_damaged_file_is_never_read_in_part_without_a_word",
+    ),
+    Mutant(
+        "moved-file-is-new",
+        _IDENTITY,
+        "shipper/ledger/roots.py",
+        "if self.former and now.startswith(self.current):",
+        "if False:",
+        "tests/property/test_roots.py::test_what_was_shipped_from_the_old_root_is_not_shipped_from_the_new_one",
+    ),
+    Mutant(
+        "path-of-the-old-root-kept",
+        _IDENTITY,
+        "shipper/ledger/roots.py",
+        "return path if root is None else self.current + path[len(root) :]",
+        "return path",
+        "tests/property/test_roots.py::test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says",
+    ),
+    Mutant(
+        "replaced-file-is-new",
+        _IDENTITY,
+        "shipper/driver/pending.py",
+        "elif others and file not in known - overwritten:",
+        "elif False:",
+        "tests/unit/test_ledger.py::TestRemaining::test_a_replaced_file_is_an_error_skipped_or_shipped_anew",
+    ),
+    Mutant(
+        "etag-ignored",
+        _IDENTITY,
+        "shipper/driver/pending.py",
+        "    overwritten = chunks.overwritten(etags)\n",
+        "    overwritten: set[FileId] = set()\n",
+        "tests/unit/test_ledger.py::TestRemaining::test_an_object_with_another_etag_is_another_file",
+    ),
+    Mutant(
+        "planned-file-not-compared",
+        _IDENTITY,
+        "jvm/shipper/lines/Content.java",
+        "        return same && status.getLen() == piece.size();\n",
+        "        return true;\n",
+        "tests/integration/test_reader.py::test_a_file_that_was_replaced_or_removed_after_the_plan_is_said_to_be",
+    ),
+    Mutant(
+        "name-decides-format",
+        _FORMAT,
+        "shipper/driver/formats.py",
+        "    found = _by_magic(head)\n",
+        "    found = _by_name(name)\n",
+        "tests/unit/test_formats.py::test_what_the_bytes_do_not_make_certain_is_refused_with_the_reason",
+    ),
+    Mutant(
+        "size-not-compared",
+        _FORMAT,
+        "shipper/driver/unreadable.py",
+        'return "" if lines in (size, size + 1) else',
+        'return "" if lines >= 0 else',
+        "tests/unit/test_reading.py::test_a_file_of_which_the_tasks_saw_other_bytes_than_there_are_is_named",
+    ),
+    Mutant(
+        "key-of-a-quarantined-record",
+        _FIRST_ORDINAL,
+        "shipper/worker/shipment.py",
+        "                first = int(chosen[0])\n                missing = missing[missing > first]\n",
+        "                pass\n",
+        "tests/unit/test_task_shipment.py::test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_before",
+    ),
+    Mutant(
+        "java-called-after-a-signal",
+        _LAST_CALL,
+        "spark_jobs/java.py",
+        "    except Stopped:\n        raise\n    except BaseException:\n        clean_up()\n",
+        "    except BaseException:\n        clean_up()\n",
+        "tests/unit/test_java_calls.py::test_a_call_that_a_signal_interrupted_is_the_last_on_its_connection",
+    ),
+    Mutant(
+        "ship-is-collected",
+        _LAST_CALL,
+        "spark_jobs/sink.py",
+        'shipped.write.format("noop").mode("overwrite").save()',
+        "shipped.collect()",
+        "tests/integration/test_stop.py::test_term_stops_a_run_and_an_orphan_stops_by_itself",
+    ),
+    Mutant(
+        "missing-ledger-is-new",
+        _LEDGER_GONE,
+        "shipper/ledger/identity.py",
+        '            return f"the ledger topic {topic} is not there"\n',
+        "            return None\n",
+        "tests/unit/test_ledger_identity.py::test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_it_up",
+    ),
+    Mutant(
+        "ledger-made-anew-is-believed",
+        _LEDGER_GONE,
+        "shipper/ledger/identity.py",
+        "if origin.topic_id and (origin.topic_id, origin.cluster_id) != (before.topic_id, before.cluster_id):",
+        "if False:",
+        "tests/unit/test_ledger_identity.py::test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_it_up",
+    ),
+    Mutant(
+        "code-not-compared",
+        _SAME_CODE,
+        "spark_jobs/sink.py",
+        "if code != code_digest():",
+        "if False:",
+        "tests/unit/test_sink_code.py::test_a_task_of_another_shipper_sends_nothing_and_says_why",
+    ),
+    Mutant(
+        "worker-not-in-digest",
+        _SAME_CODE,
+        "shipper/worker/code.py",
+        ', "worker/*.py")',
+        ")",
+        "tests/unit/test_sink_code.py::test_every_module_of_shipper_that_a_task_imports_is_in_the_digest",
+    ),
+    Mutant(
+        "later-result-overwritten",
+        _WAKES_UP,
+        "shipper/driver/run.py",
+        'if result.status == "failed" and context.folder.has_later(result_name, started_at):',
+        "if False:",
+        "tests/unit/test_steps.py::test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone",
+    ),
+)

@@ -1,0 +1,196 @@
+"""In which order a lane writes a transaction. The broker is scripted; tests/chaos/test_late_end_txn.py has a real one."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from shipper.kafka import transaction
+from shipper.kafka.connection import KafkaFault, Until
+from shipper.kafka.producer import LaneSettings, SentBytes
+from shipper.kafka.transaction import RightToShip
+from shipper.types import Decided
+from shipper.worker.lane import Lane, LaneOptions
+from shipper.worker.payload import Chunk
+
+LEDGER = "ledger"
+
+
+class Broker:
+    """A topic and a ledger, written by one transactional producer at a time."""
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self.committed: list[bytes] = []
+        self.ledger: set[bytes] = set()
+        self.broken_promises: list[str] = []
+        self.answers_commits = True
+        """If false, the next commit times out: its request is on its way until the producer is fenced."""
+        self._chunks = {chunk.ledger_key: chunk for chunk in chunks}
+        self._waiting: list[tuple[str, bytes]] = []
+        self._open_data: list[bytes] = []
+        self._open_ledger: set[bytes] = set()
+        self._commit_is_under_way = False
+
+    def fence(self) -> None:
+        """End the open transaction: by its commit, if the request is on its way, and by an abort otherwise."""
+        if self._commit_is_under_way:
+            self._commit()
+        self._waiting, self._open_data, self._open_ledger = [], [], set()
+
+    def send(self, topic: str, content: bytes) -> None:
+        self._waiting.append((topic, content))
+
+    def acknowledge_all(self) -> None:
+        """Write what waits. Partitions are independent of each other, so the ledger's may well be the first.
+
+        A late EndTxn may commit the transaction at any moment, as it stands then (docs/adr/0006). So after each record, the
+        transaction must hold what its ledger records promise.
+        """
+        for topic, content in sorted(self._waiting, key=lambda each: each[0] != LEDGER):
+            if topic == LEDGER:
+                self._open_ledger.add(content)
+            else:
+                self._open_data.append(content)
+            promised = {key: self._chunks[key] for key in self._open_ledger}
+            self.broken_promises += [c.label for c in promised.values() if not set(self._open_data).issuperset(c.values)]
+        self._waiting = []
+
+    def commit(self) -> None:
+        assert not self._waiting
+        if not self.answers_commits:
+            self.answers_commits, self._commit_is_under_way = True, True
+            raise KafkaFault("_TIMED_OUT", "no answer")
+        self._commit()
+
+    def _commit(self) -> None:
+        self._commit_is_under_way = False
+        self.committed += self._open_data
+        self.ledger |= self._open_ledger
+        self._open_data, self._open_ledger = [], set()
+
+
+def producer_of(broker: Broker) -> type:
+    class Producer:
+        """In the place of ``_TransactionalProducer``."""
+
+        def __init__(self, settings: LaneSettings, transactional_id: str) -> None:
+            self.sent = SentBytes()
+
+        def connect(self, until: Until, *topics: str) -> None:
+            pass
+
+        def init(self, until: Until) -> None:
+            broker.fence()
+
+        def lost_connection(self) -> bool:
+            return False
+
+        def begin(self) -> None:
+            pass
+
+        @contextlib.contextmanager
+        def faults(self) -> Iterator[None]:
+            yield
+
+        def write(self, chunk: Chunk, first: int, end: int, until: Until) -> float:
+            for value in chunk.values[first:end]:
+                broker.send(chunk.topic, value or b"")
+            return 0.0
+
+        def produce(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
+            broker.send(topic, key)
+
+        def flush(self, until: Until) -> None:
+            broker.acknowledge_all()
+
+        def commit(self, until: Until) -> None:
+            broker.commit()
+
+        def discard(self) -> None:
+            pass
+
+    return Producer
+
+
+class OneTransaction:
+    """A pool with one lane and one transaction."""
+
+    def __init__(self, chunks: list[Chunk], broker: Broker) -> None:
+        self.options = LaneOptions(LaneSettings({}, 1000, "none", 10_000), LEDGER, 0, deadline_seconds=30)
+        self.right: RightToShip[Any] = RightToShip(lambda: None)
+        self.settle = lambda: Decided(set(broker.ledger))
+        self.lanes_count = 1
+        self.stop_at = self.give_up_at = time.monotonic() + 60
+        self.delivered: list[Chunk] = []
+        self.failure: BaseException | None = None
+        self._left = [chunks]
+
+    def wait_for_permission(self) -> None:
+        pass
+
+    def lane_is_open(self) -> None:
+        pass
+
+    def lane_ended(self) -> None:
+        pass
+
+    def next_transaction(self, lane: Lane) -> list[Chunk] | None:
+        return self._left.pop() if self._left else None
+
+    def partitions_for(self, chunk: Chunk) -> tuple[int, ...]:
+        return (0,)
+
+    def batch_bytes(self, topic: str) -> int:
+        return 500
+
+    def lower_batch_bytes(self, topic: str) -> bool:
+        return False
+
+    def done(self, chunks: Sequence[Chunk]) -> None:
+        self.delivered += chunks
+
+    def park(self, chunk: Chunk) -> None:
+        raise AssertionError("a topic that is there is not parked")
+
+    def block(self, topic: str, reason: str, *, forbidden: bool) -> None:
+        raise AssertionError("a topic that is there is not blocked")
+
+    def fail(self, error: BaseException) -> None:
+        self.failure = error
+
+
+def chunk(topic: str, records: int) -> Chunk:
+    values = [f"{topic} {number} ".encode().ljust(20, b".") for number in range(records)]
+    return Chunk(topic, values, 20 * records, f"key of {topic}".encode(), lambda partition: b"value", topic)
+
+
+def delivered(chunks: list[Chunk], broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[Chunk]:
+    """Have one lane send ``chunks`` in one transaction; return those that it calls delivered."""
+    monkeypatch.setattr(transaction, "_TransactionalProducer", producer_of(broker))
+    pool = OneTransaction(chunks, broker)
+    lane = Lane(pool, 0, "lane")
+    lane.start()
+    lane.join(30)
+    assert pool.failure is None
+    return pool.delivered
+
+
+def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = [chunk("large", 100), chunk("small", 3)]
+    broker = Broker(chunks)
+    assert delivered(chunks, broker, monkeypatch) == chunks
+    assert broker.broken_promises == []
+    assert broker.ledger == {each.ledger_key for each in chunks}
+
+
+def test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows the outcome before the producer's id is opened anew. What the ledger says earlier is not the last word."""
+    chunks = [chunk("web", 10)]
+    broker = Broker(chunks)
+    broker.answers_commits = False
+    assert delivered(chunks, broker, monkeypatch) == chunks
+    assert broker.committed == list(chunks[0].values)

@@ -1,0 +1,138 @@
+"""DESIGN's invariants, their tests and their mutants fit each other; and ``make mutants`` tells a caught mutant from any other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.design import ROOT, Invariant, invariants, is_defined
+from tests.mutants.table import MUTANTS, WITHOUT_MUTANT
+from tests.mutants.trial import Mutant, MutantDrifted, Outcome, Result, TreeCopy
+
+INVARIANTS = invariants((ROOT / "DESIGN.md").read_text())
+
+
+@pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.rule[:40])
+def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(invariant: Invariant) -> None:
+    assert invariant.tests, "its row in DESIGN.md names no test"
+    assert [test for test in invariant.tests if not is_defined(test)] == []
+    shown = {mutant.test for mutant in MUTANTS if invariant.rule.startswith(mutant.invariant)}
+    if not shown:
+        assert any(why and invariant.rule.startswith(beginning) for beginning, why in WITHOUT_MUTANT.items())
+    else:
+        assert shown == set(invariant.tests), "the row names the tests that catch its mutants, and no others"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_mutant_removes_a_rule_that_is_there(mutant: Mutant) -> None:
+    source = (ROOT / mutant.file).read_text()
+    assert mutant.applied_to(source) != source
+    assert len([each for each in INVARIANTS if each.rule.startswith(mutant.invariant)]) == 1
+    assert is_defined(mutant.test)
+
+
+def test_names_of_mutants_are_unique() -> None:
+    assert [name for name, count in Counter(mutant.name for mutant in MUTANTS).items() if count > 1] == []
+
+
+def test_reasons_why_there_is_no_mutant_are_of_rows_without_one() -> None:
+    for beginning in WITHOUT_MUTANT:
+        assert len([each for each in INVARIANTS if each.rule.startswith(beginning)]) == 1
+        assert beginning not in {mutant.invariant for mutant in MUTANTS}
+
+
+def test_a_table_without_the_column_is_refused() -> None:
+    with pytest.raises(ValueError, match="a column 'test'"):
+        invariants("## Invariants that have caused bugs\n\n| what must hold | or else |\n|---|---|\n| a | b |\n")
+
+
+class TestIsDefined:
+    def test_a_function_and_a_method_are_found(self) -> None:
+        assert is_defined("tests/unit/test_mutants.py::test_names_of_mutants_are_unique")
+        assert is_defined("tests/unit/test_mutants.py::TestIsDefined::test_a_function_and_a_method_are_found[x]")
+
+    @pytest.mark.parametrize(
+        "node_id", ["tests/unit/test_mutants.py", "tests/unit/test_no.py::x", "tests/unit/test_mutants.py::y"]
+    )
+    def test_what_is_not_there_is_not(self, node_id: str) -> None:
+        assert not is_defined(node_id)
+
+
+RULE = "def allowed(age):\n    return age >= 18\n"
+TESTS = """
+import pytest
+from rule import allowed
+
+def test_children_are_refused():
+    assert not allowed(5)
+
+def test_grown_ups_are_allowed():
+    assert allowed(30)
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> TreeCopy:
+    """A tree with one rule, whose tests have been run once."""
+    folder = tmp_path_factory.mktemp("tree")
+    (folder / "rule.py").write_text(RULE)
+    (folder / "tests" / "unit").mkdir(parents=True)
+    (folder / "tests" / "unit" / "test_rule.py").write_text(TESTS)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    copy = TreeCopy(folder)
+    test = "tests/unit/test_rule.py::test_children_are_refused"
+    assert copy.run([test], is_first=True)[test].outcome is Outcome.PASSED
+    return copy
+
+
+def mutant(replacement: str, test: str = "test_children_are_refused", text: str = "    return age >= 18\n") -> Mutant:
+    return Mutant("m", "", "rule.py", text, replacement, f"tests/unit/test_rule.py::{test}")
+
+
+def tried(tree: TreeCopy, mutant: Mutant) -> Result:
+    with tree.mutated(mutant):
+        return tree.run([mutant.test])[mutant.test]
+
+
+def test_a_mutant_is_caught_by_a_test_that_fails_and_by_no_other(tree: TreeCopy) -> None:
+    caught = tried(tree, mutant("    return age >=  0\n"))  # as long as the rule: a compiled module must not be taken for current
+    assert (caught.outcome, caught.reason) == (Outcome.FAILED, "assert not True")
+    assert tried(tree, mutant("    return age >= 17\n")).outcome is Outcome.PASSED
+    assert tried(tree, mutant("    return age >=  0\n", "test_grown_ups_are_allowed")).outcome is Outcome.PASSED
+    assert (tree.folder / "rule.py").read_text() == RULE
+
+
+@pytest.mark.parametrize(
+    ("broken", "test", "says"),
+    [
+        ("    return aeg >= 18\n", "test_children_are_refused", "NameError"),
+        ("    return age >= 18\nimport nowhere\n", "test_children_are_refused", "not collected: ModuleNotFoundError"),
+        ("    return age >= 0\n", "test_that_is_gone", "not collected"),
+    ],
+)
+def test_code_that_cannot_run_catches_nothing(tree: TreeCopy, broken: str, test: str, says: str) -> None:
+    found = tried(tree, mutant(broken, test))
+    assert found.outcome is Outcome.BROKEN
+    assert says in found.reason
+
+
+@pytest.mark.parametrize(
+    ("drifted", "says"),
+    [
+        (mutant("", text="return age > 18"), "stands 0 times in rule.py"),
+        (mutant("", text="age"), "stands 2 times in rule.py"),
+        (mutant("    return (\n"), "does not compile"),
+    ],
+)
+def test_a_mutant_whose_rule_was_rewritten_says_so(drifted: Mutant, says: str) -> None:
+    with pytest.raises(MutantDrifted, match=says):
+        drifted.applied_to(RULE)
+
+
+def test_a_copy_has_the_checkouts_files(tmp_path: Path) -> None:
+    copy = TreeCopy.of_checkout(ROOT, tmp_path / "copy")
+    assert (copy.folder / "DESIGN.md").read_bytes() == (ROOT / "DESIGN.md").read_bytes()
+    assert (copy.folder / ".venv").is_symlink()
+    assert not (copy.folder / ".git").exists()

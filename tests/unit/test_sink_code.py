@@ -1,0 +1,77 @@
+"""A task whose shipper is not its driver's sends nothing. tests/integration/test_spark_cluster.py has real executors."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyspark
+import pytest
+
+from shipper.errors import DeliveryError
+from shipper.worker import code, task
+from shipper.worker.order import ShipOrder
+from shipper.worker.receipt import Receipt
+from shipper.worker.sealed import unsealed
+from spark_jobs import sink
+
+ORDER = SimpleNamespace(seal="0123")
+
+
+class Shipped:
+    """In the place of what ships a task's batches."""
+
+    def __init__(self) -> None:
+        self.tasks: list[int] = []
+
+    def __call__(self, order: ShipOrder, cluster: Any, batches: Iterator[Any], task: int, attempt: int, before: int) -> Receipt:
+        self.tasks.append(task)
+        return Receipt(task)
+
+
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch) -> Shipped:
+    context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 8, attemptNumber=lambda: 0)
+    monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: context))
+    shipped = Shipped()
+    monkeypatch.setattr(task, "ship_task", shipped)
+    return shipped
+
+
+def run(digest: str) -> list[str]:
+    receipts: list[str] = []
+    add: Any = SimpleNamespace(add=receipts.extend)
+    sink._ship(pickle.dumps((ORDER, None)), digest, add, iter([]))
+    return receipts
+
+
+def test_a_task_of_another_shipper_sends_nothing_and_says_why(shipped: Shipped) -> None:
+    with pytest.raises(task.TaskError) as caught:
+        run("another shipper")
+    assert shipped.tasks == []
+    told = unsealed(str(caught.value), ORDER.seal)
+    assert type(told) is DeliveryError
+    assert "another shipper than the driver" in told.message
+
+
+def test_a_task_of_the_same_shipper_ships(shipped: Shipped) -> None:
+    assert len(run(code.code_digest())) == 1
+    assert shipped.tasks == [3]
+
+
+def test_every_module_of_shipper_that_a_task_imports_is_in_the_digest() -> None:
+    """A module outside of the digest could differ between driver and task, and nobody would notice."""
+    program = (
+        "import sys, shipper.worker.task; "
+        "print(*(m.__file__ for name, m in sys.modules.items() if name.startswith('shipper.') and m.__file__))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    digested = {str(path) for part in code._PARTS for path in code._ROOT.glob(part)}
+    imported = {path for path in done.stdout.split() if Path(path).read_bytes().strip()}
+    assert imported
+    assert imported - digested == set()

@@ -1,0 +1,144 @@
+"""What a task writes to the ledger of what it read, and whether a later run can rely on it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pytest
+
+from shipper.kafka.limits import TopicLimits
+from shipper.kafka.producer import LaneSettings
+from shipper.ledger.fold import Chunks
+from shipper.ledger.records import spark_hash
+from shipper.types import FileId, LogRecord, SplitId
+from shipper.worker.assign import RecordLimits
+from shipper.worker.cut import split_slices
+from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
+from shipper.worker.payload import Chunk
+from shipper.worker.receipt import Receipt
+from shipper.worker.shipment import TaskShipment
+
+NUMBER = 7
+SPLIT = SplitId(FileId("a.log", 9, 9), 0)
+END_ROW = NUMBER ^ 1 << 62
+
+
+class Cluster:
+    """One topic, a quarantine and a ledger that is compacted as soon as a key is written again."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, list[bytes]] = {}
+        self._ledger: dict[bytes, LogRecord] = {}
+        self._offsets = itertools.count()
+
+    def chunks(self) -> Chunks:
+        return Chunks("web").feed(sorted(self._ledger.values(), key=lambda record: record.offset))
+
+    def commit(self, chunk: Chunk) -> None:
+        self._ledger[chunk.ledger_key] = LogRecord(next(self._offsets), 0, chunk.ledger_key, chunk.ledger_value(None))
+        if chunk.topic:
+            self.topics.setdefault(chunk.topic, []).extend(value or b"" for value in chunk.values[:])
+
+    def ship(
+        self,
+        lines: Sequence[bytes],
+        *,
+        bad: Sequence[bytes] = (),
+        ends: bool = True,
+        sizes: tuple[int, int] | None = None,
+        counts_bytes: bool = False,
+        commits: Callable[[Chunk], bool] = lambda chunk: True,
+    ) -> None:
+        """Ship ``lines`` as one task. The lines ``bad`` belong into quarantine; the split ends with them if ``ends``, and then the reader says
+        ``sizes``: the bytes that it took from the file, and those of the lines."""
+        rows = [*((NUMBER, line, _signed(spark_hash(line)), 0 if line in bad else None) for line in lines)]
+        rows += [(END_ROW, b"%d %d" % sizes if sizes else None, None, None)] if ends else []
+        types = {"split": pa.int64(), "value": pa.binary(), "checksum": pa.int64(), "disposition": pa.int8()}
+        columns = zip(*rows, strict=True)
+        batch = pa.record_batch({name: pa.array(column, of) for (name, of), column in zip(types.items(), columns, strict=True)})
+        state = self.chunks().splits.get(SPLIT)
+        there = {topic: state.intervals(topic) for _, topic in state.chunks} if state else {}
+        quarantines = state.quarantines if state else frozenset[str]()
+        split = OrderedSplit(
+            SPLIT,
+            there=there,
+            quarantines=quarantines,
+            counts_bytes=counts_bytes,
+            end_known=bool(state and state.end is not None),
+        )
+        order = ShipOrder(
+            "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), {"t": 10_000}, lanes=1, batch_bytes=100,
+            chunk_size_bytes=1000, deadline_seconds=1, topics=("t",), splits={NUMBER: split}, reasons=("check",),
+            quarantine=QuarantineOrder("q", 100),
+        )  # fmt: skip
+
+        def submit(chunks: list[Chunk]) -> None:
+            for chunk in filter(commits, chunks):
+                self.commit(chunk)
+
+        limits = RecordLimits("none", TopicLimits(order.limits))
+        task = TaskShipment(order, limits, Receipt(0), submit=submit, at_commit=lambda value: value)
+        for part in split_slices(iter([batch]), 1000, {NUMBER}):
+            task.ship(part)
+        task.finish()
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run() -> None:
+    """Spark closes the stream when Java fails, and Arrow takes that for the end."""
+    lines = [b"one", b"two", b"three", b"four"]
+    cluster = Cluster()
+    cluster.ship(lines[:2], ends=False)
+    assert not cluster.chunks().splits[SPLIT].complete
+    cluster.ship(lines)
+    assert cluster.chunks().splits[SPLIT].complete
+    assert cluster.topics == {"t": lines}
+
+
+def test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_before() -> None:
+    """The first run sends line 0 to quarantine, and dies before that. The topic's own chunk may then not have the key of line 0."""
+    lines = [b"zero", b"one", b"two"]
+    cluster = Cluster()
+    cluster.ship(lines, bad=[b"zero"], commits=lambda chunk: chunk.topic != "q")
+    assert cluster.topics == {"t": [b"one", b"two"]}
+    for _ in range(2):
+        cluster.ship(lines)
+    assert Counter(cluster.topics["t"]) == Counter(lines)
+    assert cluster.chunks().records_by_topic([SPLIT]) == {"t": 3}
+
+
+@pytest.mark.parametrize(
+    ("lines", "sizes", "counts_bytes", "read"),
+    [
+        ([b"abc", b"defg"], None, True, 9),
+        ([b"abc", b"defg"], (4, 9), False, 4),
+        ([b"abc", b"defg"], (4, 8), False, 4),
+        ([b"abc", b"defg"], (-1, 9), False, None),
+        ([], (27, 0), False, 27),
+        ([], None, True, 0),
+    ],
+    ids=["plain", "packed", "packed-without-a-last-end", "bzip2", "packed-and-empty", "a-split-without-a-line"],
+)
+def test_the_end_of_a_split_says_how_many_bytes_of_the_file_it_accounts_for(
+    lines: list[bytes], sizes: tuple[int, int] | None, counts_bytes: bool, read: int | None
+) -> None:
+    cluster = Cluster()
+    cluster.ship(lines, sizes=sizes, counts_bytes=counts_bytes)
+    state = cluster.chunks().splits[SPLIT]
+    assert (state.complete, state.end, state.read) == (True, len(lines), read)
+
+
+def test_a_split_of_which_the_task_saw_other_bytes_than_the_reader_made_has_no_end() -> None:
+    """Of a packed file only the reader knows what it unpacked."""
+    cluster = Cluster()
+    cluster.ship([b"abc"], sizes=(4, 9))
+    assert not cluster.chunks().splits[SPLIT].complete
+    cluster.ship([b"abc", b"defg"], sizes=(4, 9))
+    assert cluster.chunks().splits[SPLIT].complete
+    assert cluster.topics["t"] == [b"abc", b"defg"]
