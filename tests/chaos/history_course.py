@@ -24,6 +24,7 @@ from tests.chaos.history_world import RUN_ENDS_WITHIN_SECONDS, TOPICS, Brokers, 
 _PIPELINE = "history"
 _MOST_AT_ONCE = 3
 _EXAMPLES = 8
+_SLEEPS_AT_MOST_SECONDS = 40.0
 #: Records a second of a task that is to be at work still when its driver is gone and another run has taken over.
 _LONG_LIVED = (150.0, 300.0, 600.0)
 
@@ -69,6 +70,8 @@ class Sleeper:
     run: HistoryRun
     wakes: int
     """At which turn."""
+    longest: float
+    """The time at which it wakes anyway."""
 
 
 @dataclass
@@ -374,7 +377,7 @@ class History:
                 run.stops_seen = len(stopped)
                 run.disturbed.append(f"{stopped[-1]} stopped")
                 if {*stopped} == {"worker"}:
-                    self.undos.append((now + self.rng.uniform(0.2, 2.0), lambda run=run: run.signal(signal.SIGCONT)))
+                    self.undos.append((now + self.rng.uniform(0.2, 2.0), lambda run=run: self._go_on_with(run)))
                 else:
                     self.put_to_sleep(run)
                     continue
@@ -424,12 +427,19 @@ class History:
         if windows:
             self.debts.append(Request("ship", (first, end), f"anew-{run.name}", reship=f"anew-{run.name}"))
 
+    def _go_on_with(self, run: HistoryRun) -> None:
+        """Continue a run of which a task was stopped. One that sleeps meanwhile goes on when it is woken."""
+        if run in self.active:
+            run.signal(signal.SIGCONT)
+
     def put_to_sleep(self, run: HistoryRun) -> None:
         self.active.remove(run)
-        self.sleepers.append(Sleeper(run, self.turn + self.rng.choice((1, 1, 2, 3, 6, 12))))
+        turns = self.rng.choice((1, 1, 2, 3, 6, 12))
+        self.sleepers.append(Sleeper(run, self.turn + turns, time.monotonic() + _SLEEPS_AT_MOST_SECONDS))
 
     def _wake(self, turn: int) -> None:
-        for sleeper in [each for each in self.sleepers if each.wakes <= turn]:
+        now = time.monotonic()
+        for sleeper in [each for each in self.sleepers if each.wakes <= turn or each.longest <= now]:
             self.sleepers.remove(sleeper)
             sleeper.run.deadline = time.monotonic() + RUN_ENDS_WITHIN_SECONDS
             sleeper.run.signal(signal.SIGCONT)
