@@ -24,6 +24,7 @@ from tests.chaos.history_world import RUN_ENDS_WITHIN_SECONDS, TOPICS, Brokers, 
 _PIPELINE = "history"
 _MOST_AT_ONCE = 3
 _EXAMPLES = 8
+_SLEEPS_AT_MOST_SECONDS = 40.0
 #: Records a second of a task that is to be at work still when its driver is gone and another run has taken over.
 _LONG_LIVED = (150.0, 300.0, 600.0)
 
@@ -69,6 +70,8 @@ class Sleeper:
     run: HistoryRun
     wakes: int
     """At which turn."""
+    longest: float
+    """The time at which it wakes anyway."""
 
 
 @dataclass
@@ -145,7 +148,7 @@ class History:
         self.write_source()
 
     def replace(self, file: FileVersion) -> None:
-        """Also a file that nobody has asked for yet."""
+        """Write other bytes to a file, also to one that nobody has asked for yet."""
         self._files += 1
         number = len(self.model.versions[file.path])
         how = self.rng.choice(("grown", "replaced", "replaced by a shorter one"))
@@ -165,8 +168,10 @@ class History:
         part.rename(self.folder / "source.json")
 
     def busy_paths(self, but: HistoryRun | None = None) -> set[str]:
-        """Files of runs that are not over, and of requests that must be done. Nothing else happens to them: a plan of before would tell its run
-        to ship what is not there any more, and the model could not say of which version a success speaks."""
+        """Return the paths of files that must not change now: those of runs that are not over, and of requests that must be done.
+
+        If such a file was replaced, a run would be told by its plan to ship a version that is gone, and the model could not say which
+        version a success is about."""
         runs = [*self.active, *(() if self.options.stale_plans else (sleeper.run for sleeper in self.sleepers))]
         paths = {file.path for run in runs if run is not but for file in run.spec.files}
         for debt in self.debts:
@@ -213,7 +218,7 @@ class History:
         return Request("ship", (self.hour, self.hour + 1), run_id, late=late)
 
     def _quarantined(self) -> tuple[Record, ...]:
-        """Some records that may leave quarantine now."""
+        """Choose some records that may leave quarantine now."""
         free = [each for each in self._free_files() if each.settled]
         found = [
             record
@@ -224,7 +229,7 @@ class History:
         return tuple(self.rng.sample(found, min(len(found), self.rng.randrange(1, 20))))
 
     def _spec(self, request: Request) -> RunSpec | None:
-        """None if there is nothing to ship."""
+        """Return the run that the request needs, without faults; None if there is nothing to ship."""
         files = tuple(each.file for each in self._listed(request))
         if request.kind == "ship" and not files:
             if request in self.debts:
@@ -264,7 +269,7 @@ class History:
         return run
 
     def _second_driver(self, spec: RunSpec) -> None:
-        """For the same, or for the window before."""
+        """Start another run beside it, for the same request or for the newest windows."""
         self.fired["second driver"] += 1
         if self._chance(0.5) or spec.kind != "ship":
             self._launch(replace(spec, run_id=f"{spec.run_id}-second", strikes=()))
@@ -274,7 +279,7 @@ class History:
             self._launch(other)
 
     def _disturbed(self, spec: RunSpec) -> tuple[RunSpec, list[str]]:
-        """With faults that are part of the run; and the names of those that come while it runs."""
+        """Return the run with faults that are part of it, and the names of the faults that come while it runs."""
         rng = self.rng
         if self._chance(0.25):
             return spec, []
@@ -296,7 +301,7 @@ class History:
         return spec, during
 
     def _point(self, spec: RunSpec) -> str:
-        """Where in the protocol something happens to the run."""
+        """Choose where in the protocol something happens to the run."""
         if spec.kind != "ship":
             return self.rng.choice([*WORKER_POINTS, "before the control partition is written"])
         if spec.reship and self._chance(0.5):
@@ -326,7 +331,7 @@ class History:
                 return replace(spec, short=(piece,))
 
     def _accompany(self, run: HistoryRun, during: list[str]) -> None:
-        """Until its driver is gone, or sleeps."""
+        """Wait until the run's driver is gone or sleeps; begin and end faults meanwhile."""
         strikes_at = time.monotonic() + self.rng.uniform(0.05, 0.7) if during else float("inf")
         while True:
             self._look_after_runs()
@@ -372,7 +377,7 @@ class History:
                 run.stops_seen = len(stopped)
                 run.disturbed.append(f"{stopped[-1]} stopped")
                 if {*stopped} == {"worker"}:
-                    self.undos.append((now + self.rng.uniform(0.2, 2.0), lambda run=run: run.signal(signal.SIGCONT)))
+                    self.undos.append((now + self.rng.uniform(0.2, 2.0), lambda run=run: self._go_on_with(run)))
                 else:
                     self.put_to_sleep(run)
                     continue
@@ -396,7 +401,7 @@ class History:
             self.model.replayed(run.spec.replayed)
 
     def _hear(self, run: HistoryRun) -> None:
-        """Note what its processes have said since; tasks may go on without their driver."""
+        """Note what the run's processes have said since the last time. Tasks may go on without their driver."""
         events = run.events
         for event in events[run.heard :]:
             if event["event"] == "strike":
@@ -412,7 +417,8 @@ class History:
         run.heard = len(events)
 
     def _ask_anew(self, run: HistoryRun, path: str) -> None:
-        """A split was read short: its file is never complete, so somebody who is told so ships it anew. A reship of the run goes with it."""
+        """Ask for a reship of a file of which a split was read short: without it the file is never complete. If the run was a reship itself, the new
+        one replaces it."""
         windows = {each.file.window for each in self.model.now() if each.file.path == path}
         of_run = [debt for debt in self.debts if debt.reship is not None and debt.reship == run.spec.reship]
         first, end = run.spec.windows if run.spec.reship else (min(windows, default=0), max(windows, default=0) + 1)
@@ -421,12 +427,19 @@ class History:
         if windows:
             self.debts.append(Request("ship", (first, end), f"anew-{run.name}", reship=f"anew-{run.name}"))
 
+    def _go_on_with(self, run: HistoryRun) -> None:
+        """Continue a run of which a task was stopped. One that sleeps meanwhile goes on when it is woken."""
+        if run in self.active:
+            run.signal(signal.SIGCONT)
+
     def put_to_sleep(self, run: HistoryRun) -> None:
         self.active.remove(run)
-        self.sleepers.append(Sleeper(run, self.turn + self.rng.choice((1, 1, 2, 3, 6, 12))))
+        turns = self.rng.choice((1, 1, 2, 3, 6, 12))
+        self.sleepers.append(Sleeper(run, self.turn + turns, time.monotonic() + _SLEEPS_AT_MOST_SECONDS))
 
     def _wake(self, turn: int) -> None:
-        for sleeper in [each for each in self.sleepers if each.wakes <= turn]:
+        now = time.monotonic()
+        for sleeper in [each for each in self.sleepers if each.wakes <= turn or each.longest <= now]:
             self.sleepers.remove(sleeper)
             sleeper.run.deadline = time.monotonic() + RUN_ENDS_WITHIN_SECONDS
             sleeper.run.signal(signal.SIGCONT)
@@ -435,7 +448,7 @@ class History:
     # Step by step, for a test of one thing
 
     def write(self, file: FileVersion) -> None:
-        """A file is new, or has these bytes from now on."""
+        """Add a file, or give it other bytes."""
         self.model.write(file)
         self.write_source()
 
@@ -469,7 +482,7 @@ class History:
             self.faults.append(f"a run after the last one delivered {again} records")
 
     def _finish(self, request: Request) -> dict[str, Any]:
-        """Ask until it succeeds."""
+        """Start runs for the request until one succeeds; return what that run said."""
         spec = self._spec(request)
         if spec is None:
             return {}
@@ -490,7 +503,7 @@ class History:
         return self.model.differences(self.brokers.count())
 
     def explain(self, differences: Sequence[Difference]) -> Iterator[str]:
-        """The first records that are wrong, and what the ledger says of them."""
+        """Describe the first records that are wrong, with what the model and the ledger say of them."""
         some = self._spec(Request("snapshot", (0, 1), "explain"))
         assert some is not None
         some = replace(some, bootstrap=self.brokers.direct)

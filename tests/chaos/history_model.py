@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
     @property
     def has_topic(self) -> bool:
-        """False for a line that no route takes: it goes to quarantine."""
+        """True if a route takes the line; else it goes to quarantine."""
         return self.ordinal % 61 != 5 or zlib.crc32(self.path.encode()) % 3 != 0
 
     @property
@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
 
 def record_of(value: bytes) -> Record:
-    """Raise ValueError for a value that is not a whole line."""
+    """Return the record that a value is. Raise ValueError if the value is not a whole line."""
     path, born, start, ordinal, _ = value.split(b" ", 4)
     found = Record(path.decode(), int(born), int(start), int(ordinal))
     if found.value != value:
@@ -78,7 +78,7 @@ class FileVersion:
         return self.size_bytes, self.modified_ms
 
     def split(self, start: int) -> list[Record]:
-        """Lines of the split that starts at byte ``start``."""
+        """Return the lines of the split that starts at byte ``start``."""
         born = self.born[start // SPLIT_BYTES]
         return [Record(self.path, born, start, ordinal) for ordinal in range(RECORDS_PER_SPLIT)]
 
@@ -101,7 +101,7 @@ class Delivery:
 
 @dataclass(eq=False)
 class Tracked:
-    """What is known of one version of a file."""
+    """One version of a file, and what the model knows of its deliveries."""
 
     file: FileVersion
     number: int
@@ -121,7 +121,7 @@ class Tracked:
 
 
 class Claim(NamedTuple):
-    """If a run succeeds, this delivery is complete."""
+    """A delivery that is complete if a run succeeds."""
 
     version: Tracked
     delivery: int
@@ -157,7 +157,7 @@ class Model:
     # What happens to the source
 
     def write(self, file: FileVersion) -> Tracked:
-        """A file is new, or has other bytes from now on."""
+        """Add a file, or give it other bytes."""
         versions = self.versions.setdefault(file.path, [])
         versions.append(Tracked(file, len(versions)))
         self.gone.discard(file.path)
@@ -167,7 +167,7 @@ class Model:
         self.gone.add(path)
 
     def now(self) -> list[Tracked]:
-        """The files that are there."""
+        """Return the files that are there."""
         return [versions[-1] for path, versions in self.versions.items() if path not in self.gone]
 
     def is_current(self, file: FileVersion) -> bool:
@@ -179,7 +179,7 @@ class Model:
     # What is asked of runs
 
     def launched(self, name: str, files: Iterable[FileVersion], reship: str | None) -> None:
-        """Run ``name`` is to ship ``files``, anew if ``reship`` names a reship."""
+        """Note that run ``name`` was started, to ship ``files``; to ship them anew if ``reship`` names a reship."""
         claims = self._claims[name] = []
         for file in files:
             version = next(each for each in self.versions[file.path] if each.file == file)
@@ -193,7 +193,7 @@ class Model:
                 claims.append(Claim(version, len(version.deliveries) - 1))
 
     def _disclaim(self, version: Tracked) -> None:
-        """A run that is under way may have seen the delivery before, or the new one: its success says nothing of either."""
+        """Drop the claims of runs that are under way: such a run may see the earlier delivery or the new one, so its success proves neither."""
         for claims in self._claims.values():
             claims[:] = [claim for claim in claims if claim.version is not version]
 
@@ -205,14 +205,14 @@ class Model:
                     version.pending = None
 
     def replayed(self, records: Iterable[Record]) -> None:
-        """These records left quarantine, for sure."""
+        """Note that these records certainly left quarantine."""
         for record in records:
             self.versions[record.path][-1].latest.replayed.add(record)
 
     # What must be there
 
     def bounds(self) -> dict[Place, Bounds]:
-        """To be asked when a last run has shipped all that is there."""
+        """Return how often each record may be where, once a last run has shipped all files that are there."""
         least: Counter[Place] = Counter()
         most: Counter[Place] = Counter()
         for path, versions in self.versions.items():
@@ -229,7 +229,7 @@ class Model:
         return {place: Bounds(least[place], times) for place, times in most.items()}
 
     def differences(self, found: Mapping[Place, int]) -> list[Difference]:
-        """Where the topics are not as they must be."""
+        """Return the records that are too often or not often enough in a topic."""
         nothing, bounds = Bounds(0, 0), self.bounds()
         wrong = [
             Difference(place, expected, times)

@@ -80,7 +80,7 @@ def serve() -> None:
 
 
 def _adopt_orphans() -> None:
-    """A leader that is killed leaves processes behind: they become this one's, and are gone when they end."""
+    """Become the parent of processes whose leader was killed, so that they are gone when they end."""
     ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 

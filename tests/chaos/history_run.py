@@ -53,7 +53,7 @@ _SECOND, _LOWEST = 1 << 62, -(1 << 63)
 
 @dataclass(frozen=True)
 class Strike:
-    """Kills or stops processes of the run at a point of the protocol."""
+    """A signal that the run's processes get at a point of the protocol."""
 
     point: str
     """A key of :data:`WORKER_POINTS` or :data:`DRIVER_POINTS`."""
@@ -152,7 +152,7 @@ DRIVER_POINTS = {
 
 
 def owner(method: str) -> type:
-    """Records are the producer's; a transaction is :class:`Transactions`'."""
+    """Return the class that has the method: records are the producer's, a transaction is :class:`Transactions`'."""
     return Transactions if hasattr(Transactions, method) else LaneProducer
 
 
@@ -257,7 +257,7 @@ class Answer:
 
 
 class HistoryEngine(NumberedEngine):
-    """Reads the files of a history, as far as they still are what was planned."""
+    """An engine that reads the files of a history, as far as they still are what was planned."""
 
     def __init__(self, spec: RunSpec, leader: Leader) -> None:
         self._spec, self._leader = spec, leader
@@ -291,7 +291,7 @@ class HistoryEngine(NumberedEngine):
 
 
 def work(spec: RunSpec, order: ShipOrder, cluster: Cluster, task: int, attempt: int) -> Answer:
-    """One task attempt, in its own process."""
+    """Make one task attempt, in its own process."""
     reader = Reader(spec, order, task, attempt)
     receipt = sink_task.ship_task(order, cluster, reader.batches(), task, task + spec.tasks * attempt, attempt)
     if reader.cut_off:
@@ -300,7 +300,7 @@ def work(spec: RunSpec, order: ShipOrder, cluster: Cluster, task: int, attempt: 
 
 
 class Reader:
-    """Makes a task's share of the splits, in the sink's columns, as Spark and the reader in Java do."""
+    """A task's share of the splits in the sink's columns, as Spark and the reader in Java make them."""
 
     def __init__(self, spec: RunSpec, order: ShipOrder, task: int, attempt: int) -> None:
         self._spec, self._order, self._task = spec, order, task
@@ -344,7 +344,7 @@ class Reader:
             )
 
     def _is_there(self, file: FileVersion) -> bool:
-        """As of now: a history may replace or remove a file at any moment."""
+        """Look at the source now: a history may replace or remove a file at any moment."""
         there = json.loads((Path(self._spec.folder) / "source.json").read_text()).get(file.path)
         return there is not None and tuple(there) == file.state
 
@@ -361,7 +361,7 @@ class Reader:
         )
 
     def _mark(self, split: int) -> pa.RecordBatch:
-        """A row that is no line; see shipper.worker.marks."""
+        """Make a row that is no line; see shipper.worker.marks."""
         return pa.RecordBatch.from_pydict(
             {
                 "split": pa.array([split], pa.int64()),
@@ -373,12 +373,12 @@ class Reader:
 
 
 def lane_id(spec: RunSpec, task: int, lane: int) -> str:
-    """The lane's transactional.id."""
+    """Return the lane's transactional.id."""
     return transactional_id(spec.pipeline, CLUSTER, task, lane)
 
 
 def said_of(spec: RunSpec, record: Record, files: Sequence[FileVersion]) -> list[str]:
-    """What the ledger says of a record: invalidations of its file, and chunks of its split around it."""
+    """Return what the ledger says of a record: invalidations of its file, and chunks of its split around it."""
     pipeline, cluster = pipeline_of(spec), cluster_of(spec)
     ledger = LedgerLog(ClusterClient(cluster), cluster, spec.pipeline, LedgerFolder(spec.runs, spec.pipeline, CLUSTER))
     ledger.lies_at(None, pipeline.source.formerly)

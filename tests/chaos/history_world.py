@@ -36,7 +36,7 @@ _MOST_PARTITIONS = 6
 
 
 class Brokers:
-    """What runs ship to, and what can happen to it."""
+    """The Kafka that runs ship to, and the faults that it can have."""
 
     longest_pause_seconds = 2.5
     bootstrap: str
@@ -58,26 +58,26 @@ class Brokers:
         return sum(link.reset() for link in self.links)
 
     def kill(self) -> None:
-        """One broker, with -9."""
+        """Kill one broker with -9."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """One broker, in an orderly way."""
+        """Stop one broker in an orderly way."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Whatever was killed or stopped."""
+        """Start each broker that was killed or stopped."""
         raise NotImplementedError
 
     def pause(self) -> None:
-        """One broker: its connections stay open and say nothing."""
+        """Stop one broker with SIGSTOP: its connections stay open and say nothing."""
         raise NotImplementedError
 
     def resume(self) -> None:
         raise NotImplementedError
 
     def heal(self) -> None:
-        """All is as it was at the beginning."""
+        """End all faults."""
         self.resume()
         self.start()
         for link in self.links:
@@ -98,7 +98,7 @@ class Brokers:
         return True
 
     def count(self) -> Counter[Place]:
-        """Every committed record, by a consumer that shares no code with shipper. Raise ValueError for one that nobody asked for."""
+        """Count every committed record, with a consumer that shares no code with shipper. Raise ValueError for a record that is no line."""
         found: Counter[Place] = Counter()
         settings = {
             "bootstrap.servers": self.direct,
@@ -177,7 +177,7 @@ class OneBroker(Brokers):
 
 
 class ThreeBrokers(Brokers):
-    """Others lead when a broker is away for four seconds; one that was paused does not know it when it wakes up."""
+    """Three brokers. If one is away for four seconds, others lead; a broker that was paused does not know this when it wakes up."""
 
     longest_pause_seconds = 8.0
     replicas = 3
@@ -233,7 +233,7 @@ class RunServer:
         )  # fmt: skip
 
     def start(self, spec: RunSpec, events: Path, log: Path) -> int:
-        """Return the number of the run's process group."""
+        """Start a run; return the number of its process group."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         pickle.dump((spec, str(events), str(log)), self._process.stdin)
@@ -241,7 +241,7 @@ class RunServer:
         return int(self._process.stdout.readline())
 
     def stop(self) -> None:
-        """What it has forked ends with it."""
+        """End the process, and with it all that it has forked."""
         self._process.kill()
         self._process.wait()
 
@@ -294,7 +294,7 @@ class HistoryRun:
 
     @property
     def end(self) -> dict[str, Any]:
-        """What its driver said at its end; empty if it was killed."""
+        """What the run's driver said at its end; empty if the driver was killed."""
         return self.event("ended") or {}
 
     @property
@@ -303,7 +303,7 @@ class HistoryRun:
 
     @property
     def stopped(self) -> list[str]:
-        """Whom strikes have stopped until now."""
+        """The victims of strikes that have stopped processes until now."""
         return [event["victim"] for event in self.events if event["event"] == "strike" and event["number"] == signal.SIGSTOP]
 
     def signal(self, number: int) -> None:
