@@ -278,7 +278,7 @@ class AskedCluster:
         self._found.warnings += ledger.weaknesses()
         if state is not None:
             self._found.warnings += moved(state, self._plan)
-            self._found.to_fence = state.control.to_fence()
+            self._found.to_fence, self._found.generation = state.control.to_fence(), state.control.generation
             chunks, invalidated = state.chunks, state.invalidated
         return pending(
             splits_of,

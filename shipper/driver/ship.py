@@ -285,12 +285,27 @@ class ClusterShip:
     def _invalidate(self, left: Pending, taken: Takeover) -> None:
         """Declared before the first byte is sent anew, so that a run that dies after it is finished by any later one."""
         if left.void:
+            self._refuse_stale_plan(left, taken)
             asker = self._plan.asker
             invalidate(self._ledger, taken.generation, asker, self._plan.reship_reason or None, left.void)
             before = {file: taken.invalidated.get(file, Invalidated(0, frozenset())).asked_by for file in left.void}
             over = {file: Invalidated(taken.generation, asked_by | {asker}) for file, asked_by in before.items()}
             taken.invalidated.update(over)
             taken.chunks.invalidate(over)
+
+    def _refuse_stale_plan(self, left: Pending, taken: Takeover) -> None:
+        """A plan from before another run shipped a file cannot say that what that run shipped is to be shipped anew. Raises StepResultError."""
+        planned = next((each.generation for each in self._plan.clusters if each.cluster == self._cluster.name), None)
+        if planned is None:
+            return
+        run_id, over = self._context.folder.run_id, set(left.void)
+        for split, state in taken.chunks.splits.items():
+            for chunk in state.chunks.values() if split.file in over else ():
+                if chunk.generation > planned and chunk.run_id != run_id:
+                    raise StepResultError(
+                        f"cluster {self._cluster.name}: run {chunk.run_id} shipped {split.file.path} after this run was planned. Shipping the file "
+                        "anew by the older plan would send its records twice, so nothing was sent. Start the run again from the plan."
+                    )
 
     def _scan_and_ship(self, left: Pending, taken: Takeover) -> None:
         """Read what is left and ship it; again, for what found its topic unusable and no room to wait for it in memory."""

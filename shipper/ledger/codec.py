@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
-from shipper.errors import LedgerDamaged, LedgerOutdated
+from shipper.errors import LedgerDamaged
 from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.records import (
     CHUNKS,
@@ -268,6 +268,7 @@ _BEFORE_THE_PARTS = 3
 _PARTS_OF_CHUNK = _BEFORE_THE_PARTS + len(_KINDS["chunk"].key)
 _SNAPSHOT_KEY = _pack("snapshot", "")[:-3]
 #: Kinds of the development versions before format 1, whose keys began with the kind.
+FORMER_FORMAT = "a development version of shipper, before ledger format 1, wrote it"
 _FORMER_KINDS = frozenset(
     ["chunk", "replay", "archive", "void", "doubt", "generation", "lease", "attempt", "dropped", "begun", "kept", "source"]
 )
@@ -289,7 +290,7 @@ class Subject(NamedTuple):
 def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
     """Return what the record is about; None for a record of another pipeline, and for a tombstone of a key that is not shipper's.
 
-    Much cheaper than :func:`decode`, which checks the rest of a chunk's key too. Raises LedgerDamaged, LedgerOutdated."""
+    Much cheaper than :func:`decode`, which checks the rest of a chunk's key too. Raises LedgerDamaged."""
     try:
         parts = parse(record.key)
         # Nearly all records of a ledger are chunks, and of most of them nobody wants to know more than this.
@@ -314,12 +315,12 @@ def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
 
 
 def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
-    """Return (kind, the rest); None for another pipeline's record. Raises Unsound, LedgerOutdated."""
+    """Return (kind, the rest); None for another pipeline's record. Raises Unsound."""
     if type(parts) is not list or len(parts) < 2:
         raise Unsound("its key is not one of shipper's")
     if type(parts[0]) is str and parts[0] in _FORMER_KINDS and type(parts[1]) is str:
         if parts[1] == pipeline:
-            raise LedgerOutdated.of(pipeline)
+            raise Unsound(FORMER_FORMAT)
         return None
     if type(parts[0]) is not int or len(parts) < _BEFORE_THE_PARTS or type(parts[1]) is not str or type(parts[2]) is not str:
         raise Unsound("its key is not one of shipper's")
@@ -343,7 +344,7 @@ def decode(pipeline: str, record: LogRecord) -> Decoded | None:
     """Return the record, if it is this pipeline's. None for another's (a ledger may be shared), and for a tombstone of any kind but lease and
     fenced.
 
-    Raises LedgerDamaged for a record that shipper did not write, or that cannot be right; LedgerOutdated for one of before format 1.
+    Raises LedgerDamaged for a record that shipper did not write, or that cannot be right.
     """
     try:
         found = _key(pipeline, parse(record.key))

@@ -30,7 +30,7 @@ from shipper.errors import ArchiveMissing, ClusterError, ClusterRefuses, LedgerD
 from shipper.kafka.admin import LogFacts, TopicFacts
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.outcomes import GRANT_SECONDS
-from shipper.ledger.codec import decode, encode_named_snapshot, names_snapshot
+from shipper.ledger.codec import FORMER_FORMAT, decode, encode_named_snapshot, names_snapshot
 from shipper.ledger.control import Control, PartitionDamage
 from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
 from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, ChunkKey, ChunkValue, NamedSnapshot
@@ -248,10 +248,13 @@ class LedgerLog:
         except LedgerOutdated as found:
             raise LedgerOutdated.of(self.pipeline, cluster=self._cluster.name, topic=self.topic) from found
 
-    def _refuse(self, damaged: Mapping[bytes, PartitionDamage]) -> None:
-        """Raises LedgerDamaged for the first record that nobody has mended. A later sound record of the same key, or a tombstone, mends it."""
+    def _refuse(self, damaged: Mapping[bytes, PartitionDamage], control: Control | None = None) -> None:
+        """Raises LedgerDamaged for the first record that nobody has mended. A later sound record of the same key, or a tombstone, mends it.
+        Raises LedgerOutdated if a development version wrote the whole ledger: no run of this format has begun."""
         for partition, offset, why in damaged.values():
             if PartitionOffset(partition, offset) not in self._ignored:
+                if control is not None and control.generation < 0 and why == FORMER_FORMAT:
+                    raise LedgerOutdated.of(self.pipeline)
                 raise LedgerDamaged.at(self.pipeline, partition, offset, why)
 
     # Asking.
@@ -386,7 +389,7 @@ class LedgerLog:
             records = self._read_control(self._control_end) if records is None else records
             self._control.feed(records)
             self._control_end = _end_of(records, self._control_end)
-            self._refuse(self._control.damaged)
+            self._refuse(self._control.damaged, self._control)
             return copy.deepcopy(self._control)
 
     def records_of_topic(self, *, wait_seconds: float | None) -> LedgerRecords:
@@ -416,7 +419,7 @@ class LedgerLog:
                     raise SnapshotUnusable(_NOT_NAMED)
                 control.feed(snapshot.standing)
             control.feed(records)
-            self._refuse(control.damaged)
+            self._refuse(control.damaged, control)
             roots = Roots.of(self.root, control.sources, self._formerly)
             names = {} if paths is None else roots.names(paths)
             wanted = None if paths is None else names.keys()

@@ -116,6 +116,8 @@ class ClusterPlan(Result):
     """Records of this window's files that the ledger holds."""
     to_fence: dict[str, Annotated[LaneCounts, WithJsonSchema(_TWO_NUMBERS)]] = {}
     """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when this was planned."""
+    generation: int | None = None
+    """The latest generation in the ledger when this was planned, -1 before the first ship; null if the ledger was not asked."""
     rtt_ms: float | None = None
     """Measured round trip to the cluster, in milliseconds."""
     lanes: int | None = None

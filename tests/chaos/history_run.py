@@ -27,7 +27,7 @@ from shipper.kafka.client import ClusterClient
 from shipper.kafka.producer import LaneProducer
 from shipper.kafka.transaction import Transactions
 from shipper.ledger import archive as archive_step
-from shipper.ledger.log import LedgerLog
+from shipper.ledger.log import CONTROL_NOW, AskState, LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.takeover import transactional_id
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
@@ -144,8 +144,8 @@ DRIVER_POINTS = {
     "after takeover": Point(ship_step, "take_over", "after"),
     "before the control partition is written": Point(LedgerLog, "write_control", "before"),
     "after the control partition is written": Point(LedgerLog, "write_control", "after"),
-    "before invalidations are written": Point(ship_step.ClusterShip, "_write_voids", "before"),
-    "after invalidations are written": Point(ship_step.ClusterShip, "_write_voids", "after"),
+    "before invalidations are written": Point(ship_step.ClusterShip, "_invalidate", "before"),
+    "after invalidations are written": Point(ship_step.ClusterShip, "_invalidate", "after"),
     "after the scan": Point(ship_step, "scan", "after"),
     "before a barrier": Point(LedgerLog, "barrier", "before"),
 }
@@ -225,7 +225,7 @@ def _ship(spec: RunSpec, leader: Leader) -> dict[str, Any]:
     plan = PlanResult(
         **context.common("plan"), **times, transform_digest=context.pipeline.transform_digest(), files=files,
         reship=spec.reship is not None, reship_id=spec.reship or "",
-        clusters=[ClusterPlan(cluster=CLUSTER, to_fence={CLUSTER: (2, 2)})],
+        clusters=[ClusterPlan(cluster=CLUSTER, to_fence={CLUSTER: (2, 2)}, generation=_planned_at(spec))],
     )  # fmt: skip
     folder.write("plan", plan)
     folder.write("gate_source", GateResult(**context.common("gate_source"), **times))
@@ -233,6 +233,12 @@ def _ship(spec: RunSpec, leader: Leader) -> dict[str, Any]:
     folder.write(f"ship.{CLUSTER}", result)
     error = None if result.status == "succeeded" else result.error
     return {"error": error, "delivered": result.delivered, "before": result.before, "reopened": result.lane_reopened}
+
+
+def _planned_at(spec: RunSpec) -> int | None:
+    """Return the ledger's latest generation, as a plan notes it."""
+    ledger = LedgerLog(ClusterClient(cluster_of(spec)), cluster_of(spec), spec.pipeline)
+    return ledger.look(CONTROL_NOW).generation if ledger.exists() else None
 
 
 def _planned(spec: RunSpec, file: FileVersion) -> PlannedFile:
@@ -382,8 +388,8 @@ def said_of(spec: RunSpec, record: Record, files: Sequence[FileVersion]) -> list
     pipeline, cluster = pipeline_of(spec), cluster_of(spec)
     ledger = LedgerLog(ClusterClient(cluster), cluster, spec.pipeline, LedgerFolder(spec.runs, spec.pipeline, CLUSTER))
     ledger.lies_at(None, pipeline.source.formerly)
-    state = ledger.state([record.path], wait_seconds=30)
-    said = [f"{file}: {void}" for file, void in state.voids.items()]
+    state = ledger.look(AskState([record.path]), 30)
+    said = [f"{file}: {over}" for file, over in state.invalidated.items()]
     for split, found in state.chunks.splits.items():
         if split.start == record.start:
             near = {

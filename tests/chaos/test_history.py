@@ -44,7 +44,6 @@ def wait(holds: Callable[[], bool], run: HistoryRun) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.xfail(strict=True, reason="a stale plan takes the file's new version for the old one, and invalidates its chunks")
 def test_a_run_that_planned_a_file_before_it_was_replaced_invalidates_nothing_of_its_successor(tmp_path: Path):
     """``on_replaced: reship``. A run plans version 1 and sleeps; version 2 is shipped by another; the first one wakes up. By its plan version 2
     was replaced by version 1: it invalidates version 2, and cannot read version 1. The next run ships version 2 once more."""

@@ -189,7 +189,7 @@ MUTANTS = (
         "former-format-is-read",
         _LEDGER_FORMAT,
         "shipper/ledger/codec.py",
-        "            raise LedgerOutdated.of(pipeline)\n        return None\n",
+        "            raise Unsound(FORMER_FORMAT)\n        return None\n",
         "            return None\n        return None\n",
         "tests/unit/test_ledger.py::test_a_ledger_of_before_format_1_is_refused_with_the_remedy",
     ),

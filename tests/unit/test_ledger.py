@@ -4,7 +4,9 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from shipper_tools.testing.memory_log import MemoryLog
 
+from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
 from shipper.errors import DigestChanged, LedgerDamaged, LedgerOutdated, SourceError
 from shipper.ledger.codec import (
@@ -19,7 +21,10 @@ from shipper.ledger.codec import (
 from shipper.ledger.control import Control
 from shipper.ledger.fold import Chunks, FileRecords, Invalidated, LedgerRecords, add_up
 from shipper.ledger.inventory import Inventory, entries, findings
+from shipper.ledger.log import CONTROL_NOW, AskFiles, AskState, LedgerLog
 from shipper.ledger.records import (
+    CHUNKS,
+    CONTROL,
     Attempt,
     AttemptKey,
     ChunkKey,
@@ -68,7 +73,17 @@ def test_records_come_back_as_they_were_written(encoded, decoded):
 
 
 @pytest.mark.parametrize(
-    "key", [b"", b"hello", b"[]", b'[1,"chunk","web"]', b'[1,"later","web"]', b'[2,"chunk","web"]', b'["later","web"]']
+    "key",
+    [
+        b"",
+        b"hello",
+        b"[]",
+        b'[1,"chunk","web"]',
+        b'[1,"later","web"]',
+        b'[2,"chunk","web"]',
+        b'["later","web"]',
+        b'["chunk","web"]',
+    ],
 )
 def test_a_foreign_record_is_named_by_its_offset(key):
     with pytest.raises(LedgerDamaged, match=":12: "):
@@ -258,10 +273,23 @@ class TestBytes:
 
 
 def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
-    for key in (b'["chunk","web","a",1,2,0,0,"t"]', b'["generation","web"]', b'["void","web","a",1,2]', b'["begun","web"]'):
-        with pytest.raises(LedgerOutdated, match="--new-ledger"):
-            decode("web", LogRecord(0, 0, key, b"{}"))
-        assert decode("other", LogRecord(0, 0, key, b"{}")) is None
+    """As commit 7baa648 wrote it."""
+    topic = MemoryLog()
+    topic.append(
+        "t", CONTROL, [(b'["generation","web","c"]', b'{"run_id":"r","tasks":1,"lanes":1}'), (b'["source","web","/l/"]', b"{}")]
+    )
+    topic.append("t", CHUNKS, [(b'["chunk","web","a",1,2,0,0,"t"]', b"{}")])
+    cluster = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+    ledger = LedgerLog(topic, cluster, "web")
+    for question in (CONTROL_NOW, AskState(), AskFiles(["a"])):
+        with pytest.raises(LedgerOutdated, match=r"cluster c: topic _shipper\.web.*--new-ledger"):
+            ledger.look(question)
+    assert LedgerLog(topic, cluster, "other").look(AskState()).chunks.splits == {}, "a topic that pipelines share"
+    topic.append("t", CONTROL, [encode_generation("web", Generation("r", 1, 1), "c")])
+    with pytest.raises(
+        LedgerDamaged, match="before ledger format 1"
+    ):  # somebody still runs the old version: repair can mend that
+        LedgerLog(topic, cluster, "web").look(CONTROL_NOW)
 
 
 class TestLease:
