@@ -232,7 +232,7 @@ def _ship(spec: RunSpec, leader: Leader) -> dict[str, Any]:
     result = ship_step.ship(context, CLUSTER, _now())
     folder.write(f"ship.{CLUSTER}", result)
     error = None if result.status == "succeeded" else result.error
-    return {"error": error, "delivered": result.delivered, "before": result.before, "reopened": result.lane_reopened}
+    return {"error": error, "delivered": result.delivered, "before": result.before, "complete_files": result.unread_files}
 
 
 def _planned(spec: RunSpec, file: FileVersion) -> PlannedFile:
