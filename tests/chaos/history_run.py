@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
+import os
 import signal
 import threading
 import time
@@ -38,7 +39,7 @@ from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
 from tests.chaos.history_model import LINE_BYTES, QUARANTINE, SPLIT_BYTES, FileVersion, Record
-from tests.chaos.ship_numbered import NumberedEngine, NumberedJob, announce
+from tests.chaos.ship_numbered import NumberedEngine, NumberedJob
 
 if TYPE_CHECKING:
     from tests.chaos.history_processes import Leader
@@ -149,6 +150,11 @@ DRIVER_POINTS = {
     "after the scan": Point(ship_step, "scan", "after"),
     "before a barrier": Point(LedgerLog, "barrier", "before"),
 }
+
+
+def announce(**event: Any) -> None:
+    """Append to the run's events, of which several threads and processes tell: a line at once."""
+    os.write(1, (json.dumps(event) + "\n").encode())
 
 
 def owner(method: str) -> type:
