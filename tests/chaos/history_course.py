@@ -478,8 +478,12 @@ class History:
             self._finish(debt)
         everything = Request("ship", (0, self.hour + 1), "last")
         self._finish(everything)
-        if again := self._finish(replace(everything, run_id="nothing-left")).get("delivered"):
-            self.faults.append(f"a run after the last one delivered {again} records")
+        end = self._finish(replace(everything, run_id="nothing-left"))
+        files = len(self._listed(everything))
+        if end and (end["delivered"], end["complete_files"]) != (0, files):
+            self.faults.append(
+                f"a run after the last one delivered {end['delivered']} records and found {end['complete_files']} of {files} files complete"
+            )
 
     def _finish(self, request: Request) -> dict[str, Any]:
         """Start runs for the request until one succeeds; return what that run said."""

@@ -27,8 +27,7 @@ from typing import Any
 from shipper.config.cluster import Cluster
 from shipper.errors import ShipperError
 from shipper.worker.order import ShipOrder
-from tests.chaos.history_run import DRIVER_POINTS, WORKER_POINTS, Answer, Point, RunSpec, Strike, owner, perform, work
-from tests.chaos.ship_numbered import announce
+from tests.chaos.history_run import DRIVER_POINTS, WORKER_POINTS, Answer, Point, RunSpec, Strike, announce, owner, perform, work
 
 _SUBREAPER, _DEATH_SIGNAL = 36, 1  # PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 

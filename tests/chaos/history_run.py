@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
+import os
 import signal
 import threading
 import time
@@ -38,7 +39,7 @@ from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
 from tests.chaos.history_model import LINE_BYTES, QUARANTINE, SPLIT_BYTES, FileVersion, Record
-from tests.chaos.ship_numbered import NumberedEngine, NumberedJob, announce
+from tests.chaos.ship_numbered import NumberedEngine, NumberedJob
 
 if TYPE_CHECKING:
     from tests.chaos.history_processes import Leader
@@ -147,8 +148,13 @@ DRIVER_POINTS = {
     "before invalidations are written": Point(ship_step.ClusterShip, "_invalidate", "before"),
     "after invalidations are written": Point(ship_step.ClusterShip, "_invalidate", "after"),
     "after the scan": Point(ship_step, "scan", "after"),
-    "before a barrier": Point(LedgerLog, "barrier", "before"),
+    "before a deciding read": Point(LedgerLog, "_write_barriers", "before"),
 }
+
+
+def announce(**event: Any) -> None:
+    """Append to the run's events, of which several threads and processes tell: a line at once."""
+    os.write(1, (json.dumps(event) + "\n").encode())
 
 
 def owner(method: str) -> type:
@@ -232,7 +238,7 @@ def _ship(spec: RunSpec, leader: Leader) -> dict[str, Any]:
     result = ship_step.ship(context, CLUSTER, _now())
     folder.write(f"ship.{CLUSTER}", result)
     error = None if result.status == "succeeded" else result.error
-    return {"error": error, "delivered": result.delivered, "before": result.before, "reopened": result.lane_reopened}
+    return {"error": error, "delivered": result.delivered, "before": result.before, "complete_files": result.unread_files}
 
 
 def _planned_at(spec: RunSpec) -> int | None:

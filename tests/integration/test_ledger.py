@@ -363,7 +363,7 @@ class TestRepair:
         world.client.append(
             ledger.topic,
             CONTROL,
-            [(f'["generation","{world.name}"]'.encode(), b'{"run_id":"x","tasks":1000000,"lanes":1000000}')],
+            [(f'[1,"generation","{world.name}","local",""]'.encode(), b'{"run_id":"x","tasks":1000000,"lanes":1000000}')],
         )
         said = world.shipper("ledger", "show", world.name)
         assert said.returncode == 1
@@ -464,8 +464,8 @@ def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
     assert (finding["severity"], finding["kind"], finding["where"]) == ("wrong", "ledger", topic)
 
 
-#: Imported by every Python process, Spark's workers too. The reader loses the last line of a.log and says that this was all of it; later in the
-#: same task b.log cannot be shipped.
+#: Imported by every Python process, Spark's workers too. The reader loses the last line of a.log and says that this was all of it; another task
+#: cannot ship b.log.
 LOSES_A_LINE = """
 import time
 from shipper.errors import SourceError
@@ -474,9 +474,9 @@ from shipper.worker import task
 def without_last_line(batches, *arguments):
     for part in original(batches, *arguments):
         if part.rows == 1:
-            time.sleep(3)  # what came before is committed
+            time.sleep(5)  # the other task commits meanwhile
             raise SourceError("b.log cannot be shipped")
-        if part.ends_split and part.first + part.rows == 1000:
+        if part.ends_split and part.first + part.rows == 90_000:
             part.batches, part.rows = [pa_slice(part)], part.rows - 1
             part.bytes -= 99
             part.__dict__.pop("table", None)
@@ -493,8 +493,8 @@ task.split_slices = without_last_line
 @pytest.mark.spark
 def test_a_short_read_beside_another_fault_stays_red_until_the_file_is_shipped_anew(world):
     """Its records are in the ledger, its split has ended, and the run had another error to tell."""
-    world.write_pipeline(delivery={"chunk_size": "20kB", "batch_size": "10kB", "lanes": 1, "metadata_wait": "20s"})
-    lines = [b"%099d" % number for number in range(1000)]
+    world.write_pipeline(runner={"cores": 2, "driver_memory": "1g"})
+    lines = [b"%099d" % number for number in range(90_000)]  # so large that b.log is another task's
     world.write_log("a.log", b"".join(line + b"\n" for line in lines))
     world.write_log("b.log", b"one line\n")
     (world.root / "sitecustomize.py").write_text(LOSES_A_LINE)
@@ -512,13 +512,13 @@ def test_a_short_read_beside_another_fault_stays_red_until_the_file_is_shipped_a
     assert "b.log cannot be shipped" in done.stderr
     assert world.read()[lines[-2]] == 1, "all but the last line of a.log was committed"
 
-    said = r"a\.log was shipped, but not as .*: run short read 99,900 bytes of it, and its size is 100,000.*--reship"
+    said = r"a\.log was shipped, but not as .*: run short read 8,999,900 bytes of it, and its size is 9,000,000.*--reship"
     world.fails(code=1, says=said)
     verified = world.shipper("ledger", "verify", world.name, "--json")
     assert verified.returncode == 1
     wrong = [each for each in json.loads(verified.stdout)["local"]["findings"] if each["severity"] == "wrong"]
     assert [(finding["kind"], finding["where"].rsplit("/", 1)[-1]) for finding in wrong] == [("bytes", "a.log")]
-    assert world.run("--reship", "--reason", "read short")["delivered"] == 1001
+    assert world.run("--reship", "--reason", "read short")["delivered"] == 90_001
     assert world.shipper("ledger", "verify", world.name).returncode == 0
     assert world.read()[lines[-1]] == 1
 
