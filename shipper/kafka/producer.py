@@ -267,15 +267,20 @@ class LaneProducer:
             raise self._client_errors.explained(fault)
 
     def discard(self) -> None:
-        """Drops what is queued and leaves; an open transaction ends when its id is fenced or its timeout is over."""
+        """Drop what is queued, and leave. Never raises. An open transaction ends when its id is fenced or its timeout is over.
+
+        If the lane is fenced at this moment, confluent-kafka raises SystemError: see :func:`shipper.kafka.connection.call`.
+        """
         try:
             self._producer.purge(True, True, True)
             self._producer.flush(0)
-        except KafkaException as error:
+        except (KafkaException, SystemError) as error:
             log.debug("purge of a discarded producer: %s", error)
-        self.close()
+        finally:
+            self.close()
 
     def close(self) -> None:
+        """Leave at once: nothing is flushed."""
         if self._packed is not None:
             self._packed.close()
         self.produce = None  # type: ignore[assignment]

@@ -22,8 +22,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from confluent_kafka import KafkaException
-
 from shipper.kafka.connection import KafkaFault, Until, call, slice_of
 from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, SentBytes
@@ -104,9 +102,9 @@ class _TransactionalProducer(LaneProducer):
         if not self._transactional:
             return
         try:
-            self._producer.purge(True, True, True)
+            call(self._producer.purge, True, True, True)
             self._resume(self._producer.abort_transaction, until)
-        except (KafkaFault, KafkaException) as error:
+        except KafkaFault as error:
             log.debug("abort before leaving: %s", error)
 
     def _cause(self, fault: KafkaFault) -> KafkaFault:
