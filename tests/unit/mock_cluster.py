@@ -21,6 +21,7 @@ def _library() -> ctypes.CDLL:
     found.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
     found.rd_kafka_handle_mock_cluster.argtypes = [ctypes.c_void_p]
     found.rd_kafka_mock_topic_create.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
+    found.rd_kafka_mock_topic_set_error.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]
     found.rd_kafka_mock_push_request_errors_array.argtypes = [ctypes.c_void_p, ctypes.c_int16, ctypes.c_size_t, ctypes.c_void_p]
     found.rd_kafka_test_fatal_error.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
     return found
@@ -47,6 +48,10 @@ class MockCluster:
 
     def create(self, topic: str, partitions: int = 1) -> None:
         assert self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1) == 0
+
+    def say_of(self, topic: str, code: int) -> None:
+        """Answer questions for the topic's metadata with this error; 0: with the metadata."""
+        self._library.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
 
     def answer_next_produce(self, *codes: int) -> None:
         """Answer the next Produce requests with these errors."""
