@@ -149,6 +149,8 @@ class Lane(threading.Thread):
         self._rotation = index + pool.options.first_partition
         self._isolating: frozenset[str] = frozenset()
         """Topics that refused a batch that should have fitted: records that could be too large go alone."""
+        self._built_by: Mapping[str, int] = {}
+        """Isolated topic → most bytes by which the batches of the transaction under way were built."""
         self._deadline = 0.0
         self._writes_ledger = False
         """The records are acknowledged, and their ledger records are being written: a fault is the ledger topic's now."""
@@ -319,8 +321,8 @@ class Lane(threading.Thread):
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
         yield from batches(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
-            limits = {topic: self._options.limits.surely(topic) for topic in self._isolating}
-            yield from isolating_batches([chunk for chunk in chunks if chunk.topic in self._isolating], limits)
+            self._built_by = {topic: self._options.limits.surely(topic) for topic in self._isolating}
+            yield from isolating_batches([chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by)
 
     def _produce_ledger_records(self, producer: LaneProducer, chunks: list[Chunk]) -> None:
         with producer.faults():
@@ -355,11 +357,17 @@ class Lane(threading.Thread):
     def _smaller_batches(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Half the batch, until it is so small that it always fits; then a record must be too large, and is looked for."""
         topics = {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
-        for topic in topics:
-            if topic in self._isolating and not self._options.limits.were_lowered(topic):
-                raise _too_large(fault, chunks) from fault
-            if not self._pool.lower_batch_bytes(topic):
-                self._isolating |= {topic}
+        # If librdkafka did not say which topic it was, those that are innocent get no smaller, and that is no fault.
+        if not any([self._gets_smaller(topic) for topic in topics]):
+            raise _too_large(fault, chunks) from fault
+
+    def _gets_smaller(self, topic: str) -> bool:
+        """True if the topic's next batches are smaller than those of the transaction that failed. False if a record was alone already."""
+        if topic in self._isolating and self._options.limits.surely_by_now(topic) >= self._built_by.get(topic, math.inf):
+            return False
+        if not self._pool.lower_batch_bytes(topic):
+            self._isolating |= {topic}
+        return True
 
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
         """The transactions to try next. A topic that is to blame alone is parked; if several may be, each goes alone. The ledger's is never

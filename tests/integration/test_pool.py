@@ -20,6 +20,9 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
@@ -251,6 +254,28 @@ def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: L
             pool.drain()
     assert ledger.values("tiny") == []
     assert ledger.client.read(LEDGER, 0, 0, wait_seconds=3), "a transaction that was left open holds up its readers"
+
+
+def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(broker: KafkaServer, ledger: Ledger) -> None:
+    """Lanes share what is known of a topic. The first one that is refused learns of the new limit; the batches of the others were built by
+    the old one all the same, and none of their records is too large."""
+    ledger.create(shrinking=4)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    limits = TopicLimits({"shrinking": 1_048_588}, ledger.client.limits)
+    expected: Counter[bytes] = Counter()
+    with Pool(ledger.options(batch=500_000, limits=limits), [f"shrinking.{n}" for n in range(6)], ledger.keys) as pool:
+        pool.open(["shrinking"])
+        for n in range(36):
+            noise = [os.urandom(100) for _ in range(4000)]
+            expected.update(noise)
+            if n == 6:
+                lower = ConfigEntry("max.message.bytes", "60000", incremental_operation=AlterConfigOpType.SET)
+                topic = ConfigResource(ResourceType.TOPIC, "shrinking", incremental_configs=[lower])
+                admin.incremental_alter_configs([topic])[topic].result()
+            pool.submit([Chunk("shrinking", noise, 400_000, b"shrinking/%d" % n, lambda _: b"", f"noise {n}")])
+        pool.drain()
+    assert "shrinking" in pool.lowered
+    assert Counter(ledger.values("shrinking", 4)) == expected
 
 
 def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: KafkaServer, ledger: Ledger) -> None:
