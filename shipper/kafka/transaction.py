@@ -90,6 +90,7 @@ class _TransactionalProducer(LaneProducer):
         self._failed = None
         if self._transactional:
             call(self._producer.begin_transaction)
+            self._ends_at = time.monotonic() + self._timeout_seconds
 
     def commit(self, until: Until) -> None:
         """Commits. A commit that timed out is resumed until the end, since nobody knows whether the first one arrived."""

@@ -33,7 +33,7 @@ from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.worker.payload import Chunk
-from shipper.worker.rate import PACED_SHARE, NoLimit, RateLimit, wait_until
+from shipper.worker.rate import PACED_SHARE, BrokerRate, NoLimit, RateLimit, wait_until
 from shipper.worker.receipt import LaneWork
 
 log = logging.getLogger("shipper.lane")
@@ -96,6 +96,7 @@ class Dispatcher(Protocol):
     options: LaneOptions
     right: RightToShip[Any]
     settle: Settle
+    rate: BrokerRate
     lanes_count: int
     stop_at: float
     """When (monotonic) lanes stop sending."""
@@ -298,7 +299,7 @@ class Lane(threading.Thread):
         self._writes_ledger = False
         rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
         with self._untimed():
-            pace, sent = self._options.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at), 0
+            pace, sent = self._pool.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at), 0
             self._wait_until(pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE))
         producer = self._transactions.begin(self._until)
         self._count_openings()
@@ -306,16 +307,23 @@ class Lane(threading.Thread):
             with self._untimed():
                 self._wait_until(pace.after(sent))
             sent += size
+            self._pool.rate.note_sent(size)
             with producer.faults():
                 for part in batch:
                     self.work.buffer_wait_seconds += producer.write(part.chunk, part.first, part.end, self._until)
-            producer.flush(self._until)
+            self._flush(producer)
         self._writes_ledger = True
         self._produce_ledger_records(producer, chunks)
-        producer.flush(self._until)
+        self._flush(producer)
         self._writes_ledger = False
         self.state = LaneState.COMMITTING
         self._transactions.commit(self._commit_until)
+
+    def _flush(self, producer: LaneProducer) -> None:
+        try:
+            producer.flush(self._until)
+        finally:
+            self._pool.rate.note_throttled(producer.take_throttled())
 
     def _batches(self, chunks: list[Chunk]) -> Iterator[list[BatchSlice]]:
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
@@ -358,7 +366,7 @@ class Lane(threading.Thread):
         """Half the batch, until it is so small that it always fits; then a record must be too large, and is looked for."""
         topics = {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
         # If librdkafka did not say which topic it was, those that are innocent get no smaller, and that is no fault.
-        if not any([self._gets_smaller(topic) for topic in topics]):
+        if True not in [self._gets_smaller(topic) for topic in topics]:
             raise _too_large(fault, chunks) from fault
 
     def _gets_smaller(self, topic: str) -> bool:

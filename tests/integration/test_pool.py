@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import threading
@@ -27,6 +28,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.kafka_tools import run_kafka_tool
 
 from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicMissing
 from shipper.kafka.connection import KafkaFault
@@ -366,6 +368,40 @@ def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_tu
         pool.drain()
         assert pool.reopened == 0
     assert len(ledger.values("turns", 4)) == 20_000
+
+
+@pytest.fixture
+def quota(broker: KafkaServer) -> Iterator[int]:
+    """Bytes per second that the broker lets a client.id send."""
+    where = ["--bootstrap-server", broker.bootstrap, "--entity-type", "clients", "--entity-default", "--alter"]
+    run_kafka_tool("kafka.admin.ConfigCommand", [*where, "--add-config", "producer_byte_rate=300000"])
+    yield 300_000
+    run_kafka_tool("kafka.admin.ConfigCommand", [*where, "--delete-config", "producer_byte_rate"])
+
+
+def test_lanes_take_turns_when_the_broker_throttles(ledger: Ledger, quota: int, caplog: pytest.LogCaptureFixture) -> None:
+    """All four send at once what the quota lets through in 32 s, and each has 15 s: every transaction timed out and was sent again, without
+    end. The broker's answers say for how long it throttles; whoever cannot end in time leaves at once, and waits for its turn."""
+    caplog.set_level(logging.INFO, "shipper.lane")
+    ledger.create(throttled=4)
+    chunks = [chunk("throttled", f"q{n}", records=quota * 8 // 1000) for n in range(6)]
+    for one in chunks:
+        one.values = [os.urandom(1000) for _ in one.values]
+        one.size_bytes = sum(map(len, one.values))
+    expected, began = values_of(*chunks), time.monotonic()
+    options = ledger.options(deadline_seconds=150, batch=quota, transaction_timeout_ms=15_000)
+    with Pool(options, [f"throttled.{n}" for n in range(4)], ledger.keys) as pool:
+        pool.open(["throttled"])
+        for one in chunks:
+            pool.submit([one])
+        pool.drain()
+        took = time.monotonic() - began
+        assert pool.rate.throttled_seconds > 1
+        assert pool.reopened <= 4, "once for each lane that had begun when nobody knew of the quota"
+    faults = [record.getMessage() for record in caplog.records if "opening it anew" in record.getMessage()]
+    assert all("THROTTLING_QUOTA_EXCEEDED" in fault for fault in faults), "a transaction timed out"
+    assert Counter(ledger.values("throttled", 4)) == expected
+    assert took < 2 * 6 * 8, "the quota lets it through in 48 s"
 
 
 def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:
