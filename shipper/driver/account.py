@@ -16,6 +16,8 @@ from shipper.report.plan_result import PlannedFile
 from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.worker.receipt import Receipt, SplitReceipt
 
+_NOTED_THROTTLING_SECONDS = 5.0
+
 
 class ReceiptAccount:
     """Of all scans of one ship; it goes into the ship's result."""
@@ -80,11 +82,23 @@ class ReceiptAccount:
             result.notes.append(
                 f"Batches of {topic} turned out larger than the topic takes and were halved, to {batch_bytes:,} bytes at last (uncompressed)."
             )
+        result.notes += throttling_notes(receipts, result.cluster)
         starts = [receipt.first_at for receipt in receipts if receipt.first_at]
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
         result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
+
+
+def throttling_notes(receipts: Iterable[Receipt], cluster: str) -> list[str]:
+    throttled = max((receipt.throttled_seconds for receipt in receipts), default=0.0)
+    if throttled < _NOTED_THROTTLING_SECONDS:
+        return []
+    return [
+        f"The brokers of {cluster} throttled this ship, one task for {throttled:,.0f} s: a quota (`producer_byte_rate` or "
+        "`request_percentage`) for its user or client.id is lower than what the lanes can send. Lanes took turns. Raise the quota if ships are "
+        "to be faster."
+    ]
 
 
 def topic_accounts(

@@ -276,6 +276,7 @@ class AskedCluster:
             finally:
                 identified.result()  # of a ledger that is not the one that it was, nothing else need be said
         self._found.warnings += ledger.weaknesses()
+        self._found.generation = -1
         if state is not None:
             self._found.warnings += moved(state, self._plan)
             self._found.to_fence, self._found.generation = state.control.to_fence(), state.control.generation

@@ -69,8 +69,8 @@ def _doubtful_last(context: RunContext, steps: Sequence[str]) -> list[str]:
 
 def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     """One step; its result is written whether it succeeds or fails. Returns an exit code."""
-    started_at = now()
     result_name = f"{name}.{cluster}" if cluster else name
+    started_at = context.folder.begin(result_name, now())
     code = 0
     try:
         result = _call(context, name, cluster, started_at)
@@ -90,11 +90,13 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         # What the source or the config lacks may come while Airflow waits; a ship that is refused stays refused.
         result.final = name == SHIP and isinstance(error, ShipperError) and not error.retriable
     _timed(context, result)
-    if result.status == "failed" and context.folder.has_later(result_name, started_at):
-        # This attempt was paused or cut off, and has woken up: what the later one found is the step's result.
-        say(f"{step_label(name, cluster)}: {result.error}; a later attempt has left its result")
-        return code or 1
     context.folder.write(result_name, result)
+    if (later := context.folder.find(result_name, type(result))) and later.started_at > started_at:
+        # This attempt was paused or cut off, and has woken up: what the later one found is the step's result.
+        if isinstance(later, RunReport):
+            context.folder.write_text("report.html", render(later))
+        say(f"{step_label(name, cluster)}: {result.error or result.status}; a later attempt has left its result")
+        return code or 1
     if isinstance(result, RunReport):
         _note(context, result)
     for line in () if context.brief else details(result):

@@ -42,6 +42,9 @@ _RTT_HOLDS_SECONDS = 600.0
 _FIRST_SLICE_SECONDS, _SLICE_SECONDS = 0.5, 3.0
 _NO_COORDINATOR_YET = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "_WAIT_COORD")
 _PAUSE_SECONDS = 0.25
+_NEWS_SECONDS = 0.1
+#: Brokers at a time.
+_MOST_ASKED = 16
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,8 @@ class ClusterAdmin:
         settings: Mapping[str, str] | None = None,
         replication_factor: int | None = None,
     ) -> None:
-        """Creates topics (name → partitions). One that is there already stays as it is. Raises ClusterError."""
+        """Create topics (name → partitions), and return when each broker knows them, so that they can be written to and read at once. A topic
+        that is there already stays as it is. Raises ClusterError."""
         new = [
             NewTopic(name, num_partitions=count, replication_factor=replication_factor or -1, config=dict(settings or {}))
             for name, count in topics.items()
@@ -216,11 +220,35 @@ class ClusterAdmin:
                     grant = " Grant the user in `properties` Create on it, or create it." if is_refusal(fault.name) else ""
                     kind = ClusterRefuses if grant else ClusterError
                     raise kind(f"cluster {self._name}: cannot create {', '.join(topics)}: {fault.text}{grant}") from error
+        self._wait_until_known(topics)
+
+    def _wait_until_known(self, topics: Mapping[str, int]) -> None:
+        """A broker learns of a new topic when it reads the controller's log, some moments after the topic was created. A client asks any
+        broker: one that is behind says that the topic does not exist, and librdkafka then fails its records with ``_UNKNOWN_TOPIC``."""
         deadline = time.monotonic() + self._timeout
-        while not set(topics) <= set(self.topics()):
+        brokers = self._metadata().brokers.values()
+        with ThreadPoolExecutor(max(1, min(len(brokers), _MOST_ASKED)), thread_name_prefix="created") as together:
+            behind = list(together.map(lambda one: self._ignorance(f"{one.host}:{one.port}", topics, deadline), brokers))
+        if faults := [fault for fault in behind if fault]:
+            raise ClusterError(f"cluster {self._name}: {', '.join(topics)} created, but {'; '.join(faults)}. Run again.")
+
+    def _ignorance(self, address: str, topics: Mapping[str, int], deadline: float) -> str | None:
+        """Wait until the broker at ``address`` knows the topics and the leaders of all their partitions. Return what it does not know at the
+        deadline; None if it knows all, or did not answer: then no client hears anything wrong from it either."""
+        while True:
+            # A new client has no connection but to its bootstrap broker, and so asks that one.
+            client = made(AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}, log)
+            try:
+                metadata = client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
+            except KafkaException as error:
+                log.info("broker %s cannot be asked what it knows of %s: %s", address, ", ".join(topics), error)
+                return None
+            missing = [topic for topic in topics if not _has_leaders(metadata, topic)]
+            if not missing:
+                return None
             if time.monotonic() > deadline:
-                raise ClusterError(f"cluster {self._name}: {', '.join(topics)} created, but no broker shows them yet; try again")
-            time.sleep(0.1)
+                return f"broker {address} does not know {', '.join(missing)} within {self._timeout:g} s"
+            time.sleep(_NEWS_SECONDS)
 
     def end_offset(self, topic: str, partition: int) -> int:
         """The offset behind the last record, committed or not (READ_UNCOMMITTED)."""
@@ -328,3 +356,11 @@ class ClusterAdmin:
             return future.result()
         except KafkaException as error:
             raise ClusterError(f"cluster {self._name}: {self._explained(error).text}") from error
+
+
+def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:
+    """True if the topic is there, and each of its partitions has a leader."""
+    known = metadata.topics.get(topic)
+    return bool(known and known.error is None and known.partitions) and all(
+        partition.leader >= 0 for partition in metadata.topics[topic].partitions.values()
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +16,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
-from shipper.kafka.connection import KafkaFault, LogListener, fault_of, made
+from shipper.kafka.connection import KafkaFault, LogListener, call, fault_of, made
 from shipper.kafka.outcomes import is_refusal, ruling_on
 from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
@@ -25,6 +26,8 @@ log = logging.getLogger("shipper.kafka")
 GROUP = "shipper-reads-without-a-group"
 _POLL_SECONDS = 0.1
 _MOST_MESSAGES = 10_000
+#: What a write meets in the first moments of a topic, or between two leaders. Nothing of the record is written.
+_NOT_YET = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE")
 
 
 def _offset(message: Message) -> int:
@@ -59,6 +62,53 @@ class _Reader:
             },
             log,
         )
+
+
+class _Written:
+    """What became of the records of one try to write them."""
+
+    def __init__(self, topic: str) -> None:
+        self.queued = 0
+        self.fault: KafkaFault | None = None
+        """The first one."""
+        self._topic = topic
+        self._offsets: dict[int, int | None] = {}
+        """Number of an acknowledged record → its offset; None if the broker told none, as for a batch that it had already."""
+        self._refused: set[int] = set()
+
+    def report(self, number: int) -> Callable[[KafkaError | None, Message], None]:
+        """Return the delivery report of the record with that number."""
+
+        def take(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is None:
+                self._offsets[number] = offset if offset is not None and offset >= 0 else None
+            else:
+                self._refused.add(number)
+                self.fail(fault_of(error, message.topic()))
+
+        return take
+
+    def fail(self, fault: KafkaFault) -> None:
+        self.fault = self.fault or fault
+
+    @property
+    def first(self) -> list[int]:
+        """Offsets of the records that are written, up to the first one of which that is not certain."""
+        numbers = itertools.takewhile(lambda number: self._offsets.get(number) is not None, itertools.count())
+        return [self._offsets[number] or 0 for number in numbers]
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if a record may be written, or not."""
+        return len(self._offsets) + len(self._refused) < self.queued or None in self._offsets.values()
+
+    @property
+    def may_continue(self) -> bool:
+        """True if what is left is certainly not written, nothing behind it is, and the cause passes."""
+        if self.fault is None or self.is_unknown or len(self._offsets) > len(self.first):
+            return False
+        return self.fault.name in _NOT_YET or (self.fault.name == "_FATAL" and not self._refused)
 
 
 class ClusterClient(ClusterAdmin):
@@ -182,50 +232,74 @@ class ClusterClient(ClusterAdmin):
         return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
     def append(self, topic: str, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
-        """Writes records outside any transaction, acknowledged by all in-sync replicas; returns their offsets. Raises ClusterError if one
-        was refused (ClusterRefuses if waiting does not change that), OutcomeUnknown if nobody knows whether all are written; then some may be."""
-        offsets: list[int] = []
-        faults: list[KafkaFault] = []
+        """Write records outside any transaction, acknowledged by all in-sync replicas; return their offsets.
 
-        def report(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                offsets.append(int(message.offset() or 0))
-            else:
-                faults.append(fault_of(error, message.topic()))
+        A topic or leader that brokers do not know yet is waited for. Raises ClusterError if a record was refused (ClusterRefuses if waiting
+        does not change that), OutcomeUnknown if nobody knows whether all records are written; then some may be.
+        """
+        left, offsets = list(records), list[int]()
+        give_up_at = time.monotonic() + self._timeout
+        while True:
+            written = self._write(topic, partition, left)
+            first = written.first
+            offsets, left = offsets + first, left[len(first) :]
+            if not left:
+                return offsets
+            if not (written.may_continue and time.monotonic() < give_up_at):
+                raise self._not_written(topic, written, f"{len(left)} of {len(left) + len(offsets)}")
+            log.info("%s: %s; writing again", topic, written.fault)
+            time.sleep(_POLL_SECONDS)
+            self._look_up(topic)
 
+    def _write(self, topic: str, partition: int, records: Sequence[EncodedRecord]) -> _Written:
+        """Try once. After a fatal error the producer is thrown away, and the next try has another one."""
         producer = self._log_producer(topic)
-        sent, give_up_at = 0, time.monotonic() + self._timeout
-        for key, value in records:
-            while True:
-                try:
-                    producer.produce(topic, value, key, partition, on_delivery=report)
+        written = _Written(topic)
+        try:
+            for key, value in records:
+                self._queue(producer, written, topic, partition, key, value)
+                if written.fault:
                     break
-                except BufferError:  # its queue takes 100,000; each record leaves it acknowledged, or failed after the timeout
-                    producer.poll(_POLL_SECONDS)
-                except KafkaException as error:  # refused before it was queued
-                    fault = fault_of(error.args[0], topic)
-                    if fault.name != "_UNKNOWN_PARTITION" or time.monotonic() > give_up_at:
-                        faults.append(fault)
-                        break
-                    producer.poll(_POLL_SECONDS)  # a topic made a moment ago may be known without its partitions
-                    producer.list_topics(topic, self._timeout)
-            sent += 1
-            if faults:
-                break
-        # A record that is not acknowledged fails after the timeout; librdkafka looks for those once a second.
-        producer.flush(self._timeout + 5)
-        if faults:
-            why = self._client_errors.explained(faults[0])
-            if is_refusal(why.name):
-                reason = ruling_on(why.name).reason
-                raise ClusterRefuses(f"cluster {self._name}: cannot write to {topic}: {why} ({reason})") from faults[0]
-            raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {why}") from faults[0]
-        if len(offsets) < sent:
-            raise OutcomeUnknown(
-                f"cluster {self._name}: {sent - len(offsets)} of {sent} records for {topic} were not acknowledged within "
-                f"{self._timeout:g} s, and nobody knows whether they are there. Run again when the cluster is well."
+            # A record that is not acknowledged fails after the timeout; librdkafka looks for those once a second.
+            call(producer.flush, self._timeout + 5)
+        except KafkaFault as fault:  # the producer is beyond repair
+            self._drop_log_producer(producer)
+            written.fail(fault)
+        return written
+
+    @staticmethod
+    def _queue(producer: Producer, written: _Written, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        """Raises KafkaFault if the producer is beyond repair."""
+        while True:
+            try:
+                producer.produce(topic, value, key, partition, on_delivery=written.report(written.queued))
+                written.queued += 1
+                return
+            except BufferError:  # its queue takes 100,000; each record leaves it acknowledged, or failed after the timeout
+                call(producer.poll, _POLL_SECONDS)
+            except KafkaException as error:  # refused before it was queued
+                fault = fault_of(error.args[0], topic)
+                if fault.name == "_FATAL":
+                    raise fault from error
+                written.fail(fault)
+                return
+
+    def _not_written(self, topic: str, written: _Written, left: str) -> ClusterError | OutcomeUnknown:
+        fault = written.fault and self._client_errors.explained(written.fault)
+        if fault is None or written.is_unknown:
+            heard = f" ({fault})" if fault else ""
+            return OutcomeUnknown(
+                f"cluster {self._name}: {left} records for {topic} were not acknowledged within {self._timeout:g} s{heard}, and nobody "
+                "knows whether they are there. Run again when the cluster is well."
             )
-        return offsets
+        if is_refusal(fault.name):
+            return ClusterRefuses(f"cluster {self._name}: cannot write to {topic}: {fault} ({ruling_on(fault.name).reason})")
+        return ClusterError(f"cluster {self._name}: cannot write to {topic}: {fault}")
+
+    def _look_up(self, topic: str) -> None:
+        """Fetch the topic's metadata: librdkafka would look again only after a while."""
+        with contextlib.suppress(KafkaFault):
+            call(self._log_producer(topic).list_topics, topic, self._timeout)
 
     def _log_producer(self, topic: str) -> Producer:
         """Made on first use and kept, so that only the first record waits for a connection and a producer id. Idempotent: a
@@ -243,3 +317,12 @@ class ClusterClient(ClusterAdmin):
                     self._producer = None
                     raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {self._explained(error).text}") from error
             return self._producer
+
+    def _drop_log_producer(self, producer: Producer) -> None:
+        """Forget a producer after a fatal error. Another thread may have replaced the producer already."""
+        with self._producer_lock:
+            if self._producer is producer:
+                self._producer = None
+        with contextlib.suppress(KafkaFault):
+            call(producer.purge)
+            call(producer.flush, 0)

@@ -51,8 +51,10 @@ class TopicLimits:
         """Bytes of a batch that the topic takes whatever they compress to. Raises ClusterError."""
         return max(1, self.of(topic) - BATCH_OVERHEAD_BYTES)
 
-    def were_lowered(self, topic: str) -> bool:
-        """Asks anew: whether the topic takes less than was known. Raises ClusterError."""
-        before = self.of(topic)
+    def surely_by_now(self, topic: str) -> int:
+        """As :meth:`surely`, and ask the cluster anew: the limit may have been lowered. Raises ClusterError.
+
+        Compare the answer with what a batch was built by, and not with what was known: those who share this object learn from each other.
+        """
         self._known.update(self._ask([topic]))
-        return self.of(topic) < before
+        return self.surely(topic)

@@ -92,7 +92,9 @@ TABLE: dict[str, Ruling] = {
     "REPLICA_NOT_AVAILABLE": Ruling(_N, _R, "the broker has no such replica yet, as while partitions are moved"),
     "KAFKA_STORAGE_ERROR": Ruling(_U, _R, "the leader's disk failed; another replica takes over"),
     "INVALID_MSG": Ruling(_N, _R, "the batch was damaged on its way (checksum); sent again, it is not"),
-    "THROTTLING_QUOTA_EXCEEDED": Ruling(_N, _R, "the broker's quota is used up for now"),
+    "THROTTLING_QUOTA_EXCEEDED": Ruling(
+        _N, _R, "a broker throttles for longer than the transaction may last; lanes then take turns at the rate of its quota"
+    ),
     "_WAIT_CACHE": Ruling(_N, _R, "metadata did not come in time"),
     # The transaction's coordinator.
     "_WAIT_COORD": Ruling(_U, _R, "the coordinator is not known yet"),
@@ -224,7 +226,8 @@ that begin with `_` come from the client, the others from a broker.
 
 Whatever the error, a lane recovers in one way: it throws its producer away, opens a new one with the same transactional.id, which ends
 the old transaction one way or the other, and asks the ledger which chunks are there. So **outcome** is what the client can know when the
-error comes, and never what is counted in the end. Tries are bounded by `delivery.metadata_wait`, or by less where the table says so.
+error comes, and never what is counted in the end. Tries, and the reads of the ledger between them, are bounded by `delivery.metadata_wait`,
+or by less where the table says so. Time spent in a rate limit does not count.
 """
 _OUTCOMES = {
     TransactionOutcome.NOT_DELIVERED: "the transaction will not be committed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
 from shipper.kafka.connection import (
     SLICE_SECONDS,
@@ -66,6 +67,14 @@ class SentBytes(NamedTuple):
         return SentBytes(self.record_bytes + other.record_bytes, self.wire_bytes + other.wire_bytes)
 
 
+class Throttled(NamedTuple):
+    """What a broker with a quota told a producer: it reads nothing from the connection for so long."""
+
+    seconds: float = 0.0
+    until: float = 0.0
+    """Monotonic seconds."""
+
+
 class RecordColumns(Protocol):
     """Records of one topic, column by column. A column may make its objects when a slice of it is asked for; see also PackedValues."""
 
@@ -91,9 +100,13 @@ class LaneProducer:
         self._transactional = settings.transactional
         self._log_listener = LogListener(debug="debug" in settings.connection)
         self._client_errors = ClientErrors()
+        self._throttled = Throttled()
+        self._ends_at = math.inf
+        """When (monotonic seconds) the transaction under way times out."""
         self.sent = SentBytes()
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
+        self._timeout_seconds = timeout_ms / 1000
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
         self._producer = made(
             Producer,
@@ -117,6 +130,7 @@ class LaneProducer:
                 "statistics.interval.ms": _STATISTICS_INTERVAL_MS,
                 "stats_cb": self._keep_statistics,
                 "error_cb": self._client_errors.hear,
+                "throttle_cb": self._hear_throttling,
                 **(heard(settings.connection) if settings.transactional else {}),
             },
             self._log_listener,
@@ -140,6 +154,27 @@ class LaneProducer:
         found = json.loads(text)
         partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
         self.sent = SentBytes(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
+
+    def _hear_throttling(self, event: ThrottleEvent) -> None:
+        """With each response of a broker that throttles. The statistics have the same once a second, and lack it when the client leaves."""
+        until = time.monotonic() + event.throttle_time
+        if until > self._throttled.until:
+            self._throttled = Throttled(event.throttle_time, until)
+
+    def take_throttled(self) -> Throttled:
+        """Return the throttling that lasts longest, of what was told since this was called last."""
+        self._serve()
+        told, self._throttled = self._throttled, Throttled()
+        return told
+
+    def _check_throttling(self) -> None:
+        """Raise KafkaFault if a broker reads nothing more before the transaction times out: whoever waits for that holds up the topic's readers,
+        and must send everything again all the same."""
+        if self._throttled.until > self._ends_at:
+            text = (
+                f"a broker throttles for {self._throttled.seconds:g} s, longer than the transaction may last: a quota is used up"
+            )
+            raise KafkaFault("THROTTLING_QUOTA_EXCEEDED", text, retriable=True)
 
     def connect(self, until: Until, *topics: str) -> None:
         """Brings a connection up, by asking for the topics' metadata, which the first record then need not wait for. Raises KafkaFault.
@@ -256,10 +291,13 @@ class LaneProducer:
         call(self._producer.poll, 0.05)
 
     def flush(self, until: Until) -> None:
-        """Returns when every record is acknowledged. Raises the first record's fault, or _TIMED_OUT when the time is over."""
+        """Returns when every record is acknowledged. Raises the first record's fault, _TIMED_OUT when the time is over, or
+        THROTTLING_QUOTA_EXCEEDED if a broker lets no more of the transaction through."""
         left = 1
         while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
             left = call(self._producer.flush, min(SLICE_SECONDS, slice_seconds))
+            if left:
+                self._check_throttling()
         if self._failed is not None:
             raise self._cause(self._failed)
         if left:
@@ -267,15 +305,20 @@ class LaneProducer:
             raise self._client_errors.explained(fault)
 
     def discard(self) -> None:
-        """Drops what is queued and leaves; an open transaction ends when its id is fenced or its timeout is over."""
+        """Drop what is queued, and leave. Never raises. An open transaction ends when its id is fenced or its timeout is over.
+
+        If the lane is fenced at this moment, confluent-kafka raises SystemError: see :func:`shipper.kafka.connection.call`.
+        """
         try:
             self._producer.purge(True, True, True)
             self._producer.flush(0)
-        except KafkaException as error:
+        except (KafkaException, SystemError) as error:
             log.debug("purge of a discarded producer: %s", error)
-        self.close()
+        finally:
+            self.close()
 
     def close(self) -> None:
+        """Leave at once: nothing is flushed."""
         if self._packed is not None:
             self._packed.close()
         self.produce = None  # type: ignore[assignment]

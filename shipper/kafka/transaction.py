@@ -22,8 +22,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from confluent_kafka import KafkaException
-
 from shipper.kafka.connection import KafkaFault, Until, call, slice_of
 from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, SentBytes
@@ -93,6 +91,7 @@ class _TransactionalProducer(LaneProducer):
         self._failed = None
         if self._transactional:
             call(self._producer.begin_transaction)
+            self._ends_at = time.monotonic() + self._timeout_seconds
 
     def commit(self, until: Until) -> None:
         """Commits. A commit that timed out is resumed until the end, since nobody knows whether the first one arrived."""
@@ -105,9 +104,9 @@ class _TransactionalProducer(LaneProducer):
         if not self._transactional:
             return
         try:
-            self._producer.purge(True, True, True)
+            call(self._producer.purge, True, True, True)
             self._resume(self._producer.abort_transaction, until)
-        except (KafkaFault, KafkaException) as error:
+        except KafkaFault as error:
             log.debug("abort before leaving: %s", error)
 
     def _cause(self, fault: KafkaFault) -> KafkaFault:

@@ -9,8 +9,10 @@
         gate_delivery.{cluster}.json    GateResult
         progress.{cluster}.json         ShipProgress, only while the ship runs
         report.json  report.html        RunReport, and the page for people
+        attempts/{name}.{begun}.json    the same results, each attempt's own
 
-A step reads its predecessors' results and nothing else. Each result names its run, so that one left over from an
+A step reads its predecessors' results and nothing else. Of several attempts of a step the one that began last counts, whichever wrote last: see
+:meth:`RunFolder.write`. Each result names its run, so that one left over from an
 earlier run of the same window is never taken for this one's.
 """
 
@@ -33,6 +35,7 @@ from shipper.windows.window import Window
 Status = Literal["succeeded", "failed", "skipped"]
 R = TypeVar("R", bound="StepResult")
 _STAMP = "%Y%m%dT%H%M%SZ"
+_ATTEMPTS, _ATTEMPT_STAMP = "attempts", "%Y%m%dT%H%M%S%fZ"
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:\.?[\w-]){0,99}", re.ASCII)
 
 
@@ -180,29 +183,57 @@ class RunFolder:
             with contextlib.suppress(FileNotFoundError):
                 fs.rm_file(path)
 
-    def write(self, name: str, result: StepResult) -> str:
-        return self.write_text(f"{name}.json", result.model_dump_json(indent=1) + "\n")
+    def begin(self, name: str, now: dt.datetime) -> dt.datetime:
+        """Return when an attempt of a step begins: now, or just after the attempt whose result is there, if that one's clock was ahead."""
+        with contextlib.suppress(StepResultError, ValidationError):
+            if (text := self.read_text(f"{name}.json")) is not None:
+                return max(now, _Begin.model_validate_json(text).started_at + dt.timedelta(microseconds=1))
+        return now
 
-    def has_later(self, name: str, started_at: dt.datetime) -> bool:
-        """Whether an attempt that began later has left a result: then an earlier one that wakes up must not write over it."""
-        text = self.read_text(f"{name}.json")
-        try:
-            return text is not None and _Begin.model_validate_json(text).started_at > started_at
-        except ValidationError:
-            return False
+    def write(self, name: str, result: StepResult) -> str:
+        """Write an attempt's result, and make that of the attempt which began last the step's. Return the path of the step's result.
+
+        No file system here has a write on condition. So each attempt keeps its result under a name that nobody else writes to, and whoever writes
+        the step's result looks afterwards whether a later attempt has come: of two that write at the same time, the last one to look sees both.
+        One that dies before it looks leaves the wrong result behind, which :meth:`find` sees.
+        """
+        mine = _attempt_file(name, result.started_at)
+        self.write_text(mine, result.model_dump_json(indent=1) + "\n")
+        path, written = self.path(f"{name}.json"), ""
+        while (latest := self._latest(name)) != written:
+            self.write_text(f"{name}.json", self.read_text(latest or mine) or "")
+            written = latest
+        return path
+
+    def _latest(self, name: str) -> str:
+        """Return the file of the attempt that began last, of those that left a result; empty if none did. Raises StepResultError."""
+        with self._reached():
+            fs, path = fsspec.core.url_to_fs(self.path(_ATTEMPTS))
+            fs.invalidate_cache()
+            try:
+                found = [each.rstrip("/").rpartition("/")[2] for each in fs.ls(path, detail=False)]
+            except (FileNotFoundError, NotADirectoryError):
+                return ""
+        ours = re.compile(re.escape(name) + r"\.\d{8}T\d{12}Z\.json", re.ASCII)
+        return max((f"{_ATTEMPTS}/{each}" for each in found if ours.fullmatch(each)), default="")
 
     def find(self, name: str, kind: type[R]) -> R | None:
         """The result of a step, or None if it left none. Raises StepResultError if it is not this run's or unreadable."""
         text = self.read_text(f"{name}.json")
         if text is None:
             return None
-        try:
-            result = kind.model_validate_json(text)
-        except ValidationError as error:
-            raise StepResultError(f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}") from error
+        result = self._parsed(name, kind, text)
+        if (latest := self._latest(name)) > _attempt_file(name, result.started_at) and (text := self.read_text(latest)):
+            result = self._parsed(name, kind, text)
         if result.run_id != self.run_id:
             raise StepResultError(f"{self.path(name)}.json is of run {result.run_id}, not of {self.run_id}: run it again")
         return result
+
+    def _parsed(self, name: str, kind: type[R], text: str) -> R:
+        try:
+            return kind.model_validate_json(text)
+        except ValidationError as error:
+            raise StepResultError(f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}") from error
 
     def need(self, name: str, kind: type[R]) -> R:
         """The result of a step that must have succeeded. Raises StepResultError if it is missing or failed."""
@@ -212,3 +243,7 @@ class RunFolder:
         if result.status == "failed":
             raise StepResultError(f"step {name} failed: {result.error}")
         return result
+
+
+def _attempt_file(name: str, started_at: dt.datetime) -> str:
+    return f"{_ATTEMPTS}/{name}.{started_at.astimezone(dt.UTC).strftime(_ATTEMPT_STAMP)}.json"

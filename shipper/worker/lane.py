@@ -34,7 +34,7 @@ from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.types import Decided
 from shipper.worker.payload import Chunk
-from shipper.worker.rate import PACED_SHARE, NoLimit, RateLimit, wait_until
+from shipper.worker.rate import PACED_SHARE, BrokerRate, NoLimit, RateLimit, wait_until
 from shipper.worker.receipt import LaneWork
 
 log = logging.getLogger("shipper.lane")
@@ -97,6 +97,7 @@ class Dispatcher(Protocol):
     options: LaneOptions
     right: RightToShip[Any]
     settle: Settle
+    rate: BrokerRate
     lanes_count: int
     stop_at: float
     """When (monotonic) lanes stop sending."""
@@ -150,6 +151,8 @@ class Lane(threading.Thread):
         self._rotation = index + pool.options.first_partition
         self._isolating: frozenset[str] = frozenset()
         """Topics that refused a batch that should have fitted: records that could be too large go alone."""
+        self._built_by: Mapping[str, int] = {}
+        """Isolated topic → most bytes by which the batches of the transaction under way were built."""
         self._deadline = 0.0
         self._writes_ledger = False
         """The records are acknowledged, and their ledger records are being written: a fault is the ledger topic's now."""
@@ -297,7 +300,7 @@ class Lane(threading.Thread):
         self._writes_ledger = False
         rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
         with self._untimed():
-            pace, sent = self._options.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at), 0
+            pace, sent = self._pool.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at), 0
             self._wait_until(pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE))
         producer = self._transactions.begin(self._until)
         self._count_openings()
@@ -305,23 +308,30 @@ class Lane(threading.Thread):
             with self._untimed():
                 self._wait_until(pace.after(sent))
             sent += size
+            self._pool.rate.note_sent(size)
             with producer.faults():
                 for part in batch:
                     self.work.buffer_wait_seconds += producer.write(part.chunk, part.first, part.end, self._until)
-            producer.flush(self._until)
+            self._flush(producer)
         self._writes_ledger = True
         self._produce_ledger_records(producer, chunks)
-        producer.flush(self._until)
+        self._flush(producer)
         self._writes_ledger = False
         self.state = LaneState.COMMITTING
         self._transactions.commit(self._commit_until)
+
+    def _flush(self, producer: LaneProducer) -> None:
+        try:
+            producer.flush(self._until)
+        finally:
+            self._pool.rate.note_throttled(producer.take_throttled())
 
     def _batches(self, chunks: list[Chunk]) -> Iterator[list[BatchSlice]]:
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
         yield from batches(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
-            limits = {topic: self._options.limits.surely(topic) for topic in self._isolating}
-            yield from isolating_batches([chunk for chunk in chunks if chunk.topic in self._isolating], limits)
+            self._built_by = {topic: self._options.limits.surely(topic) for topic in self._isolating}
+            yield from isolating_batches([chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by)
 
     def _produce_ledger_records(self, producer: LaneProducer, chunks: list[Chunk]) -> None:
         with producer.faults():
@@ -356,11 +366,17 @@ class Lane(threading.Thread):
     def _smaller_batches(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Half the batch, until it is so small that it always fits; then a record must be too large, and is looked for."""
         topics = {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
-        for topic in topics:
-            if topic in self._isolating and not self._options.limits.were_lowered(topic):
-                raise _too_large(fault, chunks) from fault
-            if not self._pool.lower_batch_bytes(topic):
-                self._isolating |= {topic}
+        # If librdkafka did not say which topic it was, those that are innocent get no smaller, and that is no fault.
+        if True not in [self._gets_smaller(topic) for topic in topics]:
+            raise _too_large(fault, chunks) from fault
+
+    def _gets_smaller(self, topic: str) -> bool:
+        """True if the topic's next batches are smaller than those of the transaction that failed. False if a record was alone already."""
+        if topic in self._isolating and self._options.limits.surely_by_now(topic) >= self._built_by.get(topic, math.inf):
+            return False
+        if not self._pool.lower_batch_bytes(topic):
+            self._isolating |= {topic}
+        return True
 
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
         """The transactions to try next. A topic that is to blame alone is parked; if several may be, each goes alone. The ledger's is never

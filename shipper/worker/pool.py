@@ -34,6 +34,7 @@ from shipper.kafka.transaction import RightToShip
 from shipper.worker.lane import Lane, LaneOptions, LaneState, Settle
 from shipper.worker.parking import Admission
 from shipper.worker.payload import Chunk
+from shipper.worker.rate import BrokerRate
 from shipper.worker.receipt import LaneSample, LaneWork
 
 log = logging.getLogger("shipper.pool")
@@ -79,6 +80,7 @@ class LanePool:
         self.right = right or RightToShip(settle)
         self.settle = settle
         self._tell_delivered = delivered
+        self.rate = BrokerRate(options.rate)
         self.stop_at = self.give_up_at = _NEVER
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""

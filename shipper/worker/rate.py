@@ -1,16 +1,27 @@
-"""A cap on bytes per second."""
+"""A cap on bytes per second: the user's, and what the brokers' quotas let through."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from shipper.kafka.producer import Throttled
 
 #: How much of a transaction's timeout may pass with waiting for a cap. The rest is for the cluster, which ends one that is open for longer.
 PACED_SHARE = 0.25
 
 _LOOKS_EVERY_SECONDS = 0.5
+#: What a broker's quota looks back at (`quota.window.num` - 1 windows of `quota.window.size.seconds`, by default).
+_QUOTA_WINDOW_SECONDS = 10.0
+#: A shorter throttling passes by itself: who sends at the quota's rate meets it. A quota on requests, which says nothing of bytes, throttles for
+#: one second at most.
+_PASSING_SECONDS = 2.0
+#: Factors of the learned rate: after a transaction that was not throttled, and after one that was.
+_FASTER, _SLOWER = 1.1, 0.9
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,80 @@ class RateLimit:
         finally:
             self._next.release()
         return Pace(begins, seconds, size_bytes)
+
+
+class BrokerRate:
+    """What the brokers let through, learned from their throttling, on top of ``cap``. Shared by the lanes of a task.
+
+    A broker with a quota takes a request at once, and then reads nothing from the connection until the average of the last ten seconds fits
+    the quota again. If all lanes send at once, their transactions are open meanwhile, time out, and are sent again, without end. So from the
+    first throttling on the lanes take turns, as under a cap.
+
+    The first guess is the broker's own arithmetic (ClientQuotaManager): it throttles until what it took in the window fits the quota. So what
+    this task sent, divided by the window and the throttling together, is the task's share, whoever else shares the quota. From then on the rate
+    grows by a tenth with each turn in which nobody was throttled, and shrinks with each in which somebody was.
+    """
+
+    def __init__(self, cap: RateLimit | NoLimit) -> None:
+        self.throttled_seconds = 0.0
+        """For how long some connection was throttled."""
+        self._cap = cap
+        self._learned = RateLimit(self._bytes_per_second)
+        self._lock = threading.Lock()
+        self._rate = math.inf
+        self._guesses = True
+        """Until the first turn at a learned rate."""
+        self._sent: deque[tuple[float, int]] = deque()
+        """When (monotonic seconds) how many bytes were sent: in the window, and since the first throttling."""
+        self._longest = 0.0
+        """Throttling since the last turn, in seconds."""
+        self._resume_at = self._throttled_until = 0.0
+
+    def turn(self, size_bytes: int, until: Callable[[], float]) -> Pace:
+        """As :meth:`RateLimit.turn`. Wait also while the brokers throttle."""
+        cap = self._cap.turn(size_bytes, until)
+        if math.isinf(self._rate):
+            return cap
+        wait_until(lambda: min(self._resume_at, until()))
+        learned = self._learned.turn(size_bytes, until)
+        return max(cap, learned, key=lambda pace: pace.begins + pace.seconds)
+
+    def note_sent(self, size_bytes: int) -> None:
+        """To be called before the bytes are sent: the broker counts what is under way."""
+        with self._lock:
+            if self._guesses:
+                now = time.monotonic()
+                self._sent.append((now, size_bytes))
+                while math.isinf(self._rate) and self._sent[0][0] < now - _QUOTA_WINDOW_SECONDS:
+                    self._sent.popleft()
+
+    def note_throttled(self, told: Throttled) -> None:
+        """To be called with what a producer was told since this was called last."""
+        if told.seconds <= 0:
+            return
+        with self._lock:
+            at = told.until - told.seconds
+            self.throttled_seconds += max(0.0, told.until - max(at, self._throttled_until))
+            self._throttled_until = max(self._throttled_until, told.until)
+            self._longest = max(self._longest, told.seconds)
+            if told.seconds <= _PASSING_SECONDS:
+                return
+            self._resume_at = max(self._resume_at, told.until)
+            if self._guesses and (sent := [each for each in self._sent if each[0] <= at]):
+                took = max(_QUOTA_WINDOW_SECONDS, at - sent[0][0])
+                self._rate = min(self._rate, sum(size for _, size in sent) / (took + told.seconds))
+
+    def _bytes_per_second(self) -> float:
+        with self._lock:
+            if self._guesses:
+                self._guesses = False
+                self._sent.clear()
+            elif self._longest == 0:
+                self._rate *= _FASTER
+            elif self._longest > _PASSING_SECONDS:
+                self._rate *= _SLOWER
+            self._longest = 0.0
+            return self._rate
 
 
 def wait_until(at: Callable[[], float]) -> None:

@@ -112,6 +112,8 @@ class Receipt:
     possible_duplicates: int = 0
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0
+    throttled_seconds: float = 0.0
+    """For how long brokers throttled this task's connections, as with a quota."""
     samples: list[LaneSample] = field(default_factory=list)
     """One a second."""
     lanes: list[LaneWork] = field(default_factory=list)

@@ -202,6 +202,7 @@ class TaskLanes:
         if not self._order.settings.transactional:
             receipt.possible_duplicates = sum(work.retried_records for work in receipt.lanes)
         receipt.wire_bytes = pool.sent().wire_bytes
+        receipt.throttled_seconds = pool.rate.throttled_seconds
         receipt.last_at = time.time()
 
     def _ratio(self) -> float:

@@ -241,10 +241,10 @@ def _ship(spec: RunSpec, leader: Leader) -> dict[str, Any]:
     return {"error": error, "delivered": result.delivered, "before": result.before, "complete_files": result.unread_files}
 
 
-def _planned_at(spec: RunSpec) -> int | None:
+def _planned_at(spec: RunSpec) -> int:
     """Return the ledger's latest generation, as a plan notes it."""
     ledger = LedgerLog(ClusterClient(cluster_of(spec)), cluster_of(spec), spec.pipeline)
-    return ledger.look(CONTROL_NOW).generation if ledger.exists() else None
+    return ledger.look(CONTROL_NOW).generation if ledger.exists() else -1
 
 
 def _planned(spec: RunSpec, file: FileVersion) -> PlannedFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import threading
@@ -20,10 +21,14 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
 from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.kafka_tools import run_kafka_tool
 
 from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicMissing
 from shipper.kafka.connection import KafkaFault
@@ -253,6 +258,28 @@ def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: L
     assert ledger.client.read(LEDGER, 0, 0, wait_seconds=3), "a transaction that was left open holds up its readers"
 
 
+def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(broker: KafkaServer, ledger: Ledger) -> None:
+    """Lanes share what is known of a topic. The first one that is refused learns of the new limit; the batches of the others were built by
+    the old one all the same, and none of their records is too large."""
+    ledger.create(shrinking=4)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    limits = TopicLimits({"shrinking": 1_048_588}, ledger.client.limits)
+    expected: Counter[bytes] = Counter()
+    with Pool(ledger.options(batch=500_000, limits=limits), [f"shrinking.{n}" for n in range(6)], ledger.keys) as pool:
+        pool.open(["shrinking"])
+        for n in range(36):
+            noise = [os.urandom(100) for _ in range(4000)]
+            expected.update(noise)
+            if n == 6:
+                lower = ConfigEntry("max.message.bytes", "60000", incremental_operation=AlterConfigOpType.SET)
+                topic = ConfigResource(ResourceType.TOPIC, "shrinking", incremental_configs=[lower])
+                admin.incremental_alter_configs([topic])[topic].result()
+            pool.submit([Chunk("shrinking", noise, 400_000, b"shrinking/%d" % n, lambda _: b"", f"noise {n}")])
+        pool.drain()
+    assert "shrinking" in pool.lowered
+    assert Counter(ledger.values("shrinking", 4)) == expected
+
+
 def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: KafkaServer, ledger: Ledger) -> None:
     ledger.create(stalled=4)
     chunks = [chunk("stalled", f"s{n}", records=2000) for n in range(200)]
@@ -341,6 +368,40 @@ def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_tu
         pool.drain()
         assert pool.reopened == 0
     assert len(ledger.values("turns", 4)) == 20_000
+
+
+@pytest.fixture
+def quota(broker: KafkaServer) -> Iterator[int]:
+    """Bytes per second that the broker lets a client.id send."""
+    where = ["--bootstrap-server", broker.bootstrap, "--entity-type", "clients", "--entity-default", "--alter"]
+    run_kafka_tool("kafka.admin.ConfigCommand", [*where, "--add-config", "producer_byte_rate=300000"])
+    yield 300_000
+    run_kafka_tool("kafka.admin.ConfigCommand", [*where, "--delete-config", "producer_byte_rate"])
+
+
+def test_lanes_take_turns_when_the_broker_throttles(ledger: Ledger, quota: int, caplog: pytest.LogCaptureFixture) -> None:
+    """All four send at once what the quota lets through in 32 s, and each has 15 s: every transaction timed out and was sent again, without
+    end. The broker's answers say for how long it throttles; whoever cannot end in time leaves at once, and waits for its turn."""
+    caplog.set_level(logging.INFO, "shipper.lane")
+    ledger.create(throttled=4)
+    chunks = [chunk("throttled", f"q{n}", records=quota * 8 // 1000) for n in range(6)]
+    for one in chunks:
+        one.values = [os.urandom(1000) for _ in one.values]
+        one.size_bytes = sum(map(len, one.values))
+    expected, began = values_of(*chunks), time.monotonic()
+    options = ledger.options(deadline_seconds=150, batch=quota, transaction_timeout_ms=15_000)
+    with Pool(options, [f"throttled.{n}" for n in range(4)], ledger.keys) as pool:
+        pool.open(["throttled"])
+        for one in chunks:
+            pool.submit([one])
+        pool.drain()
+        took = time.monotonic() - began
+        assert pool.rate.throttled_seconds > 1
+        assert pool.reopened <= 4, "once for each lane that had begun when nobody knew of the quota"
+    faults = [record.getMessage() for record in caplog.records if "opening it anew" in record.getMessage()]
+    assert all("THROTTLING_QUOTA_EXCEEDED" in fault for fault in faults), "a transaction timed out"
+    assert Counter(ledger.values("throttled", 4)) == expected
+    assert took < 2 * 6 * 8, "the quota lets it through in 48 s"
 
 
 def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:

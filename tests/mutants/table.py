@@ -16,6 +16,8 @@ _BYTES = "The bytes that a file's splits account for"
 _INVALIDATION = "Of several invalidations of a file"
 _ATTEMPT_KEY = "An attempt's key holds its generation"
 _LEDGER_FORMAT = "A ledger of another format"
+_LOWERED = "A batch that a topic refuses"
+_THROTTLED = "A lane that a broker throttles"
 _ORDINALS = "A split's ordinals depend on its bytes alone"
 _END_ROW = "A split ends by a row that says so"
 _IDENTITY = "A file's identity is its path"
@@ -192,6 +194,22 @@ MUTANTS = (
         "            raise Unsound(FORMER_FORMAT)\n        return None\n",
         "            return None\n        return None\n",
         "tests/unit/test_ledger.py::test_a_ledger_of_before_format_1_is_refused_with_the_remedy",
+    ),
+    Mutant(
+        "limit-of-all-lanes-compared",
+        _LOWERED,
+        "shipper/worker/lane.py",
+        "self._options.limits.surely_by_now(topic) >= self._built_by.get(topic, math.inf)",
+        "self._options.limits.surely_by_now(topic) >= self._options.limits.surely(topic)",
+        "tests/integration/test_pool.py::test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane",
+    ),
+    Mutant(
+        "throttling-not-heard",
+        _THROTTLED,
+        "shipper/worker/rate.py",
+        "        if told.seconds <= 0:\n            return\n",
+        "        return\n",
+        "tests/unit/test_rate.py::test_a_quota_is_learned_from_what_brokers_throttle",
     ),
     Mutant(
         "cuts-by-cores",
@@ -388,9 +406,9 @@ MUTANTS = (
     Mutant(
         "later-result-overwritten",
         _WAKES_UP,
-        "shipper/driver/run.py",
-        'if result.status == "failed" and context.folder.has_later(result_name, started_at):',
-        "if False:",
-        "tests/unit/test_steps.py::test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone",
+        "shipper/report/run_folder.py",
+        "        while (latest := self._latest(name)) != written:\n",
+        "        while (latest := mine) != written:\n",
+        "tests/unit/test_steps.py::test_the_later_attempts_result_holds_wherever_either_was_paused",
     ),
 )

@@ -2,12 +2,14 @@ import datetime as dt
 
 import pytest
 
+from shipper.driver.account import throttling_notes
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import reconcile
+from shipper.worker.receipt import Receipt
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 A, B = FileId("/a", 100, 1), FileId("/b", 100, 1)
@@ -145,3 +147,12 @@ def test_a_checksum_that_was_not_asked_for_has_no_figure_unless_nothing_was_read
     assert read.checksums[0].figures[0].value is None
     idle = reconcile(ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]), planned(A), ledger())
     assert idle.checksums[0].figures[0].value == write_checksum(0)
+
+
+def test_a_ship_that_brokers_throttled_says_so() -> None:
+    receipts = [
+        Receipt.from_json(Receipt(task, throttled_seconds=seconds).to_json()) for task, seconds in enumerate((0.0, 93.2, 40.0))
+    ]
+    [note] = throttling_notes(receipts, "tokyo")
+    assert note.startswith("The brokers of tokyo throttled this ship, one task for 93 s: a quota")
+    assert throttling_notes(receipts[:1], "tokyo") == []

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
@@ -13,6 +17,7 @@ from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.kafka import admin as module
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
+from tests.unit.mock_cluster import mock_cluster
 
 CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
 
@@ -32,6 +37,46 @@ def test_a_write_that_was_not_acknowledged_is_not_taken_for_written(monkeypatch:
     monkeypatch.setattr(client, "_log_producer", lambda topic: Silent())
     with pytest.raises(OutcomeUnknown, match="2 of 2 records for ledger were not acknowledged"):
         client.append("ledger", 0, [(b"a", b""), (b"b", b"")])
+
+
+class Creating:
+    """An AdminClient whose cluster has just created the topics; brokers learn of them later."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
+
+    def create_topics(self, topics: list[NewTopic], **options: Any) -> dict[str, Future[None]]:
+        done: Future[None] = Future()
+        done.set_result(None)
+        return {topic.topic: done for topic in topics}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def test_a_topic_is_created_when_every_broker_knows_it_and_not_before() -> None:
+    """A broker that is behind says UNKNOWN_TOPIC_OR_PART, and librdkafka then fails the first record: "_UNKNOWN_TOPIC"."""
+    with mock_cluster() as broker:
+        broker.create("new")
+        broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
+        client = ClusterClient(Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}))
+        client._admin = Creating(client._admin)  # type: ignore[assignment]
+        timer = threading.Timer(1.0, broker.say_of, ("new", 0))
+        timer.start()
+        client.create_topics({"new": 1})
+        knew = not timer.is_alive()
+        timer.join()
+        assert knew
+
+
+def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_broker() -> None:
+    with mock_cluster() as broker:
+        broker.create("new")
+        broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
+        client = ClusterClient(Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}), timeout_seconds=0.5)
+        client._admin = Creating(client._admin)  # type: ignore[assignment]
+        with pytest.raises(ClusterError, match=f"broker {broker.bootstrap} does not know new"):
+            client.create_topics({"new": 1})
 
 
 def _pipeline() -> Pipeline:

@@ -188,14 +188,6 @@ def test_a_run_id_cannot_leave_the_folder_of_runs(run_id: str) -> None:
         RunFolder("/runs", "web", NOON, NOON, run_id)
 
 
-def test_an_attempt_that_wakes_up_late_does_not_write_over_a_later_ones_result(tmp_path: Path) -> None:
-    folder = RunFolder(str(tmp_path), "web", NOON, NOON, "r")
-    assert not folder.has_later("ship.near", NOON)
-    folder.write("ship.near", ShipResult(**TIMES | {"started_at": NOON + dt.timedelta(minutes=5)}, cluster="near"))
-    assert folder.has_later("ship.near", NOON)
-    assert not folder.has_later("ship.near", NOON + dt.timedelta(minutes=6))
-
-
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

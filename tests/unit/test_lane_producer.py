@@ -56,6 +56,26 @@ def test_a_fatal_error_whose_cause_was_lost_is_a_fault_like_any_other() -> None:
     assert found.value.name == "_FATAL"
 
 
+class FencedWhileFlushing:
+    """A Producer whose lane is fenced while it is thrown away; confluent-kafka has lost which error that was."""
+
+    def purge(self, *what: bool) -> None:
+        pass
+
+    def flush(self, timeout_seconds: float) -> int:
+        raise SystemError("<built-in method flush> returned NULL without setting an exception")
+
+
+def test_a_lane_that_is_fenced_while_it_is_discarded_leaves_nothing_behind() -> None:
+    producer = _TransactionalProducer(LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000), "lane")
+    assert producer._packed is not None
+    producer._packed._topic("t")
+    producer._producer = FencedWhileFlushing()  # type: ignore[assignment]
+    producer.discard()
+    assert not hasattr(producer, "_producer"), "librdkafka's threads and connections would stay for the task's life"
+    assert producer._packed._topics == {}, "librdkafka waits for topic handles that nobody gives back"
+
+
 @pytest.mark.parametrize("debug", [False, True])
 def test_what_librdkafka_tries_again_by_itself_is_not_said(caplog: pytest.LogCaptureFixture, debug: bool) -> None:
     """A transaction coordinator that is still reading its log answers so for a moment: nobody need do anything."""

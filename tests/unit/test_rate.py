@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shipper.worker.rate import NoLimit, Pace, RateLimit
+from shipper.kafka.producer import Throttled
+from shipper.worker.rate import BrokerRate, NoLimit, Pace, RateLimit
 
 
 def never() -> float:
@@ -57,3 +58,56 @@ def test_without_a_cap_everything_may_go_at_once(size: int) -> None:
     pace = NoLimit().turn(size, never)
     assert pace.begin_at(0.0) < time.monotonic()
     assert pace.after(size) < time.monotonic()
+
+
+def throttled(seconds: float) -> Throttled:
+    return Throttled(seconds, time.monotonic() + seconds)
+
+
+def test_a_quota_is_learned_from_what_brokers_throttle() -> None:
+    """A burst of 40 MB against 1 MB/s: the broker throttles for 30 s, since 40 s of the quota are used and it looks back at 10."""
+    rate = BrokerRate(NoLimit())
+    for _ in range(8):
+        assert rate.turn(5_000_000, never).seconds == 0
+        rate.note_sent(5_000_000)
+    rate.note_throttled(throttled(30.0))
+    soon = time.monotonic()
+    assert rate._resume_at == pytest.approx(soon + 30, abs=1), "whoever sends meanwhile is only throttled for longer"
+    pace = rate.turn(5_000_000, lambda: soon)
+    assert pace.seconds == pytest.approx(5.0)
+    assert rate.throttled_seconds == pytest.approx(30.0)
+
+
+def test_tasks_that_share_a_quota_learn_their_share() -> None:
+    """Of 40 MB, which the broker throttles for 30 s, this task sent 10: a quarter of the quota is its own."""
+    rate = BrokerRate(NoLimit())
+    rate.note_sent(10_000_000)
+    rate.note_throttled(throttled(30.0))
+    assert rate.turn(5_000_000, time.monotonic).seconds == pytest.approx(20.0)
+
+
+def test_a_learned_rate_follows_the_quota() -> None:
+    rate = BrokerRate(NoLimit())
+    rate.note_sent(13_000_000)
+    rate.note_throttled(throttled(3.0))
+    now = time.monotonic()
+    first, quiet = (rate.turn(1_000_000, lambda: now).seconds for _ in range(2))
+    rate.note_throttled(throttled(0.5))
+    passing = rate.turn(1_000_000, lambda: now).seconds
+    rate.note_throttled(throttled(4.0))
+    assert [first, quiet, passing, rate.turn(1_000_000, lambda: now).seconds] == pytest.approx([1, 1 / 1.1, 1 / 1.1, 1 / 0.99])
+
+
+def test_a_short_throttling_alone_says_nothing_of_bytes() -> None:
+    """As that of a quota on requests."""
+    rate = BrokerRate(NoLimit())
+    rate.note_sent(50_000)
+    rate.note_throttled(throttled(0.9))
+    assert rate.turn(1_000_000, never).seconds == 0
+
+
+def test_a_cap_holds_beside_a_quota() -> None:
+    rate = BrokerRate(RateLimit(lambda: 1000.0))
+    rate.note_sent(1_000_000)
+    rate.note_throttled(throttled(10.0))
+    assert rate.turn(500, time.monotonic).seconds == 0.5

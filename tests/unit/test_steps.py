@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,20 +51,75 @@ def superseded_within(context: RunContext, cluster: str, started_at: dt.datetime
     return shipped(context, started_at, "failed", "a later run took over")
 
 
+def woke_up_to_succeed(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+    """Its commits had made it before it was paused."""
+    return shipped(context, started_at, "succeeded")
+
+
 def superseded_before(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
     raise Superseded("a later run took over")
 
 
-@pytest.mark.parametrize("ship", [superseded_within, superseded_before])
+@pytest.mark.parametrize("later", ["succeeded", "failed"])
+@pytest.mark.parametrize("ship", [superseded_within, superseded_before, woke_up_to_succeed])
 def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch, ship: Callable[..., StepResult]
+    context: RunContext, monkeypatch: pytest.MonkeyPatch, ship: Callable[..., StepResult], later: str
 ) -> None:
+    error = "the later one's" if later == "failed" else None
+
     def paused(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
-        context.folder.write("ship.near", shipped(context, started_at + dt.timedelta(minutes=5), "succeeded"))
+        context.folder.write("ship.near", shipped(context, started_at + dt.timedelta(minutes=5), later, error))
         return ship(context, cluster, started_at)
 
     monkeypatch.setattr("shipper.driver.ship.ship", paused)
     assert steps.run_step(context, SHIP, "near") == 1
+    found = context.folder.find("ship.near", ShipResult)
+    assert found is not None
+    assert (found.status, found.error) == (later, error)
+
+
+@pytest.mark.parametrize("earlier", ["succeeded", "failed"])
+@pytest.mark.parametrize("point", range(1, 8))
+@pytest.mark.parametrize("pauses", ["the earlier", "the earlier, and is killed", "the later"])
+def test_the_later_attempts_result_holds_wherever_either_was_paused(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch, earlier: str, point: int, pauses: str
+) -> None:
+    """One attempt is paused before each of its accesses to the folder in turn, while the other one writes its result."""
+    folder, calls = context.folder, 0
+    later = "failed" if earlier == "succeeded" else "succeeded"
+    results = [shipped(context, START, earlier), shipped(context, START + dt.timedelta(minutes=5), later)]
+    slow, quick = reversed(results) if pauses == "the later" else results
+    accesses = {name: getattr(RunFolder, name) for name in ("read_text", "write_text", "_latest") if hasattr(RunFolder, name)}
+
+    def paused(name: str, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == point:
+            folder.write("ship.near", quick)
+            if "killed" in pauses:
+                raise KeyboardInterrupt
+        return accesses[name](*arguments)
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        for name in accesses:
+            patched.setattr(RunFolder, name, partialmethod(lambda self, name, *rest: paused(name, self, *rest), name))
+        folder.write("ship.near", slow)
+    if calls < point:  # the slow one had ended
+        folder.write("ship.near", quick)
+    found = folder.find("ship.near", ShipResult)
+    assert found is not None
+    assert found.status == later
+    if "killed" not in pauses:
+        assert f'"status": "{later}"' in (folder.read_text("ship.near.json") or ""), "what people and programs read"
+
+
+def test_an_attempt_whose_clock_is_behind_is_the_later_one_all_the_same(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tomorrow = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    context.folder.write("ship.near", shipped(context, tomorrow, "failed", "no broker answers"))
+    monkeypatch.setattr("shipper.driver.ship.ship", woke_up_to_succeed)
+    assert steps.run_step(context, SHIP, "near") == 0
     assert context.folder.need("ship.near", ShipResult).status == "succeeded"
 
 

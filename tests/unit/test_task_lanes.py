@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from types import SimpleNamespace
-from typing import Any
+import time
+from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 from confluent_kafka import KafkaException
 
 from shipper.config.cluster import Cluster
 from shipper.errors import WaitedInVain
+from shipper.kafka.limits import TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_attempt
 from shipper.ledger.log import AskControl
 from shipper.ledger.records import Attempt, AttemptKey
+from shipper.types import EncodedRecord
 from shipper.worker import pool
 from shipper.worker import task as module
 from shipper.worker.attempt import TaskAttempt
@@ -23,42 +25,59 @@ from shipper.worker.payload import Chunk
 from shipper.worker.receipt import Receipt
 from shipper.worker.task import TaskLanes
 
+#: To a cluster at whose address nobody is.
+ORDER = ShipOrder(
+    pipeline="web", cluster="far", run_id="r", window="w", digest="d", generation=1, chunks_end=0, ledger_topic="_shipper.web",
+    settings=LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, cluster="far"), limits={}, lanes=1,
+    batch_bytes=1000, chunk_size_bytes=1000, deadline_seconds=1.0, topics=("t",), splits={},
+)  # fmt: skip
+
+
+class Control:
+    """A ledger that cannot be reached at first, and then says that three tasks are active. Nothing can be written to it."""
+
+    def __init__(self) -> None:
+        self.faults = [KafkaException("not now")]
+        self.written: list[EncodedRecord] = []
+
+    def look(self, question: AskControl) -> Control:
+        if self.faults:
+            raise self.faults.pop()
+        return self
+
+    def active_tasks(self) -> int:
+        return 3
+
+    def hurry(self) -> None:
+        pass
+
+    def write_control(self, records: list[EncodedRecord]) -> None:
+        self.written += records
+        raise KafkaException("the last word cannot be written either")
+
 
 def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the client does not turn into an error of shipper's: the thread would end, the rate stay what it was for one task too many."""
     monkeypatch.setattr(module, "_SAMPLE_SECONDS", 0.01)
     monkeypatch.setattr(module, "_LOOK_AT_OTHER_TASKS_SECONDS", 0.0)
-    done, faults = threading.Event(), [KafkaException("first"), KafkaException("second")]
-    announced: list[bytes] = []
-    order: Any = SimpleNamespace(rate_limit_bytes=1000, pipeline="web", generation=5)
-
-    def sample() -> Any:
-        if faults:
-            raise faults.pop()
-        return (0, 0)
-
-    def look(question: AskControl) -> SimpleNamespace:
-        if len(faults) == 1:
-            raise faults.pop()
-        done.set()
-        return SimpleNamespace(active_tasks=lambda: 3)
-
-    def write(records: list[tuple[bytes, bytes]]) -> None:
-        announced.extend(value for _, value in records)
-        raise KafkaException("the last word cannot be written either")
-
-    attempt = TaskAttempt(order, SimpleNamespace(look=look, write_control=write), 0, 1)  # type: ignore[arg-type]
+    order, ledger, receipt = replace(ORDER, rate_limit_bytes=1000), Control(), Receipt(0)
+    attempt = TaskAttempt(order, ledger, 0, 1)  # type: ignore[arg-type]
     attempt.active_tasks = 8
-    task: Any = SimpleNamespace(
-        _done=done, pool=SimpleNamespace(sample=sample), _order=order, _attempt=attempt, _receipt=Receipt(0)
-    )
-    sampler = threading.Thread(target=TaskLanes._sample, args=(task,), daemon=True)
-    sampler.start()
-    sampler.join(30)
-    assert not sampler.is_alive()
+    lanes = TaskLanes(order, attempt, TopicLimits(), receipt)
+    sample, faults = lanes.pool.sample, [KafkaException("no sample")]
+    monkeypatch.setattr(lanes.pool, "sample", lambda: sample() if not faults else _raise(faults.pop()))
+    lanes._sampler.start()
+    deadline = time.monotonic() + 20
+    while not receipt.samples or attempt.active_tasks == 8:
+        assert time.monotonic() < deadline, "the thread has ended"
+        time.sleep(0.01)
+    lanes.abandon()
     assert attempt.active_tasks == 3
-    assert announced == [encode_attempt("web", AttemptKey(5, 0, 1), Attempt(ended=True))[1]]
-    assert task._receipt.samples
+    assert [record.value for record in ledger.written] == [encode_attempt("web", AttemptKey(1, 0, 1), Attempt(ended=True))[1]]
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def test_a_chunk_is_equal_to_itself_alone() -> None:
@@ -84,12 +103,7 @@ def test_a_cluster_that_stays_away_for_the_whole_wait_is_not_waited_for_by_anoth
     monkeypatch.setattr(TaskAttempt, "connect", lambda self: None)
     monkeypatch.setattr(TaskAttempt, "announce", lambda self, ended=False: None)
     cluster = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
-    settings = LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, cluster="far")
-    order = ShipOrder(
-        pipeline="web", cluster="far", run_id="r", window="w", digest="d", generation=1, chunks_end=0, ledger_topic="_shipper.web",
-        settings=settings, limits={}, lanes=1, batch_bytes=1000, chunk_size_bytes=1000, deadline_seconds=1.0, topics=("t",), splits={},
-    )  # fmt: skip
-    receipt = module.ship_task(order, cluster, iter(()), task=0, attempt=1, tries_before=0)
+    receipt = module.ship_task(ORDER, cluster, iter(()), task=0, attempt=1, tries_before=0)
     assert receipt.error_kind == "WaitedInVain", receipt.error
     assert "lane web.far.0.0 cannot be opened" in (receipt.error or "")
     assert WaitedInVain("").retriable, "the ship may be tried again"

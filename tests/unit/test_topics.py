@@ -148,9 +148,9 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
     assert [limits.of(topic) for topic in ("a", "b", "known", "absent")] == [10_000, 20_000, 5_000, DEFAULT_LIMIT_BYTES]
     assert limits.surely("a") == 10_000 - 2048
     assert asked == [["a", "absent", "b"]]
-    assert not limits.were_lowered("a")
+    assert limits.surely_by_now("a") == 10_000 - 2048
     there["a"] = 4_000
-    assert limits.were_lowered("a")
+    assert limits.surely_by_now("a") == 4_000 - 2048
     assert limits.of("a") == 4_000
 
 
