@@ -73,7 +73,7 @@ MUTANTS = (
         "ledger-beside-records",
         _LEDGER_LAST,
         "shipper/worker/lane.py",
-        "            producer.flush(self._until)\n        self._writes_ledger = True\n",
+        "            self._flush(producer)\n        self._writes_ledger = True\n",
         "        self._writes_ledger = True\n",
         "tests/unit/test_lane.py::test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent",
     ),
