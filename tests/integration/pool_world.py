@@ -61,7 +61,7 @@ def chunk(topic: str, name: str, records: int = 100, size: int = 20, sequence: i
         values,
         sum(map(len, values)),
         key,
-        lambda p: b"%d records, partition %d" % (records, p or 0),
+        lambda p, topic_id: b"%d records, partition %d" % (records, p or 0),
         name,
         sequence=sequence,
     )

@@ -86,7 +86,7 @@ def measure(job: LaneJob) -> LaneAnswer:
         opened, cpu_began = time.monotonic(), time.process_time()
         for number, topic in zip(range(transactions), itertools.cycle(job.topics), strict=False):
             key = b"%d" % number
-            pool.submit([Chunk(topic, values, size_bytes, key, lambda partition: b"\0" * 200, f"transaction {number}")])
+            pool.submit([Chunk(topic, values, size_bytes, key, lambda partition, topic_id: b"\0" * 200, f"transaction {number}")])
         pool.drain()
         ended, cpu_ended = time.monotonic(), time.process_time()
         delivery = pool.close(30)
