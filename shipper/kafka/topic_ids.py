@@ -179,9 +179,7 @@ class TopicIdWatch:
                     self._changed.wait(min(ends, until(), now + 1.0) - now)
             finally:
                 self._open.pop(question.number, None)
-            return {
-                topic: self._answers[topic].id for topic in question.topics if self._is_answered(topic, question.number)
-            }
+            return {topic: self._answers[topic].id for topic in question.topics if self._is_answered(topic, question.number)}
 
     def close(self) -> None:
         """Ends the threads; none is waited for. Questions are answered by nothing from now on."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from shipper.ledger.fold import Chunks, ChunkOfSplit, SplitState, complete_as_cut, covered
+from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, complete_as_cut, covered
 from shipper.ledger.intervals import IntervalSet
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
@@ -112,8 +112,8 @@ def _each(chunks: Chunks) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
 
 
 def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple[ChunkOfSplit, ChunkValue, int]]:
-    """Gone chunks of one split with the records that no other chunk has. Records that were in several incarnations count for the last one. Where only a
-    part of a chunk was sent again and its lines are shared with other topics, the number of records is an upper bound."""
+    """Gone chunks of one split with the records that no other chunk has. Records that were in several incarnations count for the last one. Where
+    only a part of a chunk was sent again and its lines are shared with other topics, the number of records is an upper bound."""
     if there.complete:
         return
     elsewhere = {of.topic for of, value in state.chunks.items() if value.topic_id in gone.get(of.topic, ())}

@@ -208,7 +208,9 @@ class SlicePayload:
     def _chunk(self, topic: str, first: int, entry: ChunkValue, values: Sequence[bytes | None] = (), **columns: Any) -> Chunk:
         split, at_commit, keyed = self._split.id, self._at_commit, columns.get("keys") is not None
 
-        def ledger_value(partition: int | None, topic_id: str | None) -> bytes:  # outlives the chunk's records, and must not hold them
+        def ledger_value(
+            partition: int | None, topic_id: str | None
+        ) -> bytes:  # outlives the chunk's records, and must not hold them
             return encode_chunk_value(replace(at_commit(entry), partition=None if keyed else partition, topic_id=topic_id))
 
         return Chunk(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,7 @@ from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
 
 FILE = FileId("a.log", 100, 1)
-VALUE = ChunkValue(
-    last=0, end=False, records=0, bytes=1, checksum=1, digest="d", generation=1, run_id="r", window="w", splits=1
-)
+VALUE = ChunkValue(last=0, end=False, records=0, bytes=1, checksum=1, digest="d", generation=1, run_id="r", window="w", splits=1)
 
 
 def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileId = FILE) -> Chunks:
@@ -41,7 +40,9 @@ def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileI
         (None, {"t": None}, False),
     ],
 )
-def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(topic_id: str | None, present: dict[str, str | None], gone: bool) -> None:
+def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(
+    topic_id: str | None, present: dict[str, str | None], gone: bool
+) -> None:
     assert is_gone("t", replace(VALUE, topic_id=topic_id), present) is gone
     assert bool(gone_ids(chunks((0, 10, "t", topic_id)), present)) is gone
 
@@ -95,11 +96,13 @@ _CUTS = st.lists(st.integers(1, 59), max_size=6, unique=True).map(sorted)
 
 def _cut(cuts: list[int], start: int, end: int) -> list[tuple[int, int]]:
     borders = [start, *(cut for cut in cuts if start < cut < end), end]
-    return list(zip(borders, borders[1:], strict=False))
+    return list(pairwise(borders))
 
 
 @given(st.data(), st.integers(0, 60), st.integers(0, 60))
-def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(data: st.DataObject, b_from: int, c_from: int) -> None:
+def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
+    data: st.DataObject, b_from: int, c_from: int
+) -> None:
     """Three incarnations, of which each took what the ones before it had lost; the present one holds every record once."""
     entries: dict[tuple[int, str], tuple[int, str]] = {}
 
