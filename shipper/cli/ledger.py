@@ -19,6 +19,7 @@ import typer
 
 from shipper.cli.console import ClusterName, Config, Json, OneCluster, PipelineName, Terminal, print_json, table
 from shipper.cli.open_ledger import OpenLedger, moment_or_age, open_ledgers, open_one, open_to_change
+from shipper.cli.topic_state import PresentEntries
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.ledger.archive import archive as move_to_archive
@@ -64,14 +65,16 @@ def show(
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
         read = ledger.read()
-        inventory = Inventory(doubts=all_doubts(read))
-        for of_path in entries(read):
+        inventory, present = Inventory(doubts=all_doubts(read)), PresentEntries(ledger)
+        for of_path in present.of(read):
             chosen = [e for e in of_path if wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)]
             inventory.add(chosen, pipeline, ledger.split_starts)
         if as_json:
             documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)
         else:
             _print_inventory(ledger, read, inventory, files=files)
+            for finding in present.findings():
+                err.say(f"{finding.where} {finding.text}", "red")
     if as_json:
         print_json(documents)
 
@@ -157,8 +160,8 @@ def verify(pipeline: PipelineName, cluster: ClusterName = None, config: Config =
     """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if something is wrong.
 
     Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`), chunks that overlap, counts or ends that
-    contradict each other, a file shipped under several transforms, a snapshot that differs from the topic, a topic that is gone, a ledger
-    that was made anew. A file
+    contradict each other, a file shipped under several transforms, a snapshot that differs from the topic, a topic that was deleted or
+    created anew after records were delivered to it, a ledger that was made anew. A file
     that is not finished is shown, and is not wrong: running its window again ships the rest.
     """
     documents = {}
@@ -190,10 +193,12 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[LedgerFinding]]:
         ledger.log = ledger.log.without(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)
     absent: dict[LedgerFinding, None] = {}
-    for of_path in entries(read):
+    present = PresentEntries(ledger)
+    for of_path in present.of(read):
         found += findings(of_path, ledger.split_starts)
         absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
     found += absent
+    found += present.findings()
     found += [
         LedgerFinding("wrong", "doubt", file.path, f"run {doubt.run_id} found that {doubt.why} (`shipper ledger trust`)")
         for file, doubt in all_doubts(read).items()

@@ -9,12 +9,13 @@ new chunks need not begin where the old ones did, so old records stay in the led
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, complete_as_cut, covered
 from shipper.ledger.intervals import IntervalSet
+from shipper.ledger.inventory import Entry
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
 
@@ -126,3 +127,24 @@ def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple
             covers[of.topic].add(gap.first, gap.end)
         if gaps:
             yield of, value, min(value.records, sum(gap.end - gap.first for gap in gaps))
+
+
+def of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> tuple[list[Entry], Losses]:
+    """For readers of the whole ledger, which go path by path: the entries that are not gone, and what is lost."""
+    chunks = Chunks(pipeline)
+    for entry in of_path:
+        if not entry.void:
+            chunks.add(entry.key, entry.value)
+    there = [entry for entry in of_path if entry.void or not is_gone(entry.key.topic, entry.value, present)]
+    return there, losses(chunks, present)
+
+
+def summed(found: Iterable[Loss]) -> list[Loss]:
+    """One for each incarnation of a topic. ``found``: of different files."""
+    sums: dict[tuple[str, str], Loss] = {}
+    for loss in found:
+        before = sums.get((loss.topic, loss.before))
+        sums[loss.topic, loss.before] = (
+            loss._replace(records=loss.records + before.records, files=loss.files + before.files) if before else loss
+        )
+    return [sums[key] for key in sorted(sums)]
