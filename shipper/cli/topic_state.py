@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from shipper.cli.expired import Sent, count
 from shipper.cli.open_ledger import OpenLedger
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.incarnations import Loss, of_entries, summed
@@ -18,6 +19,8 @@ class PresentEntries:
         self._present: dict[str, str | None] = {}
         self._asked: set[str] = set()
         self._lost: list[Loss] = []
+        self.sent: Sent = {}
+        """What is there, by the ship that sent it."""
 
     def of(self, read: LedgerRecords) -> Iterator[list[Entry]]:
         """Raises ClusterError."""
@@ -28,6 +31,7 @@ class PresentEntries:
     def _take(self, of_path: Sequence[Entry]) -> list[Entry]:
         there, lost = of_entries(of_path, self._ledger.pipeline.name, self._present)
         self._lost += lost.found
+        count(self.sent, there)
         return there
 
     def _ask(self, topics: Collection[str]) -> None:

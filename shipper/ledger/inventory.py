@@ -215,9 +215,9 @@ class Inventory:
 @dataclass(frozen=True)
 class LedgerFinding:
     """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends; ``passed over``, a
-    damaged record that somebody has signed off."""
+    damaged record that somebody has signed off. ``expired`` is what retention has deleted."""
 
-    severity: Literal["wrong", "unfinished", "passed over"]
+    severity: Literal["wrong", "unfinished", "passed over", "expired"]
     kind: str
     where: str
     text: str
