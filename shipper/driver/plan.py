@@ -19,7 +19,7 @@ from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
 from shipper.driver.recreated import error as recreated_error
-from shipper.driver.recreated import judge, refuse_late
+from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
 from shipper.driver.unreadable import cannot_be_read
 from shipper.errors import ShipperError, SourceError
@@ -286,6 +286,7 @@ class AskedCluster:
         judged = [file for file in splits_of if not context.reship or file in reshipped]
         topics = judge(connections.client, chunks, set(judged))
         self._found.recreated = topics.named(resent=policy == "resend")
+        self._found.notes += notes(self._found.recreated)
         if policy == "fail" and topics.lost.files.keys() - set(late):
             raise recreated_error(self.name, pipeline.name, self._found.recreated)
         found = pending(

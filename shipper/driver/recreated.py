@@ -94,6 +94,11 @@ def sentence(lost: RecreatedTopic) -> str:
     return f"{what} {lost.records:,} records of {files} were in the earlier topic, and are in none now."
 
 
+def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
+    """For a run that sends the records again."""
+    return [f"{sentence(one)} They are sent again (`on_recreated: resend`)." for one in lost if one.resent]
+
+
 def remedy(pipeline: str) -> str:
     return (
         f"To send exactly these records again, set `delivery.on_recreated: resend` in pipelines/{original(pipeline)}.yaml and run the window "

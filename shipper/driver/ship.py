@@ -22,7 +22,7 @@ from shipper.driver.files import split_hash
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
-from shipper.driver.recreated import Incarnations, judge, look_again, sentence
+from shipper.driver.recreated import Incarnations, judge, look_again, notes
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.scan import scan
 from shipper.driver.schemas import schema_ids
@@ -219,7 +219,7 @@ class ClusterShip:
             self._failed(recreated_error(self._cluster.name, self._context.pipeline.name, result.recreated))
         elif found.lost.found:
             look_again(found, self._cluster)
-            result.notes += [f"{sentence(lost)} They are sent again (`on_recreated: resend`)." for lost in result.recreated]
+            result.notes += notes(result.recreated)
         return replace(taken, chunks=found.chunks)
 
     def _look_whether_topics_stayed(self, taken: Takeover) -> None:

@@ -94,11 +94,14 @@ class TopicIdLook:
         return self._client_errors.explained(fault)
 
 
-class Question(NamedTuple):
+@dataclass(eq=False)
+class Question:
     """A lane's question: any look that begins after it answers it."""
 
     number: int
     topics: frozenset[str]
+    settled: threading.Event = field(default_factory=threading.Event)
+    """An event of its own: an answer must not wake up all other lanes."""
 
 
 class _Answer(NamedTuple):
@@ -124,7 +127,7 @@ class TopicIdWatch:
         self._changed = threading.Condition()
         self._number = 0
         self._wanted: set[str] = set()
-        self._open: dict[int, frozenset[str]] = {}
+        self._open: dict[int, Question] = {}
         self._answers: dict[str, _Answer] = {}
         self._why: dict[str, str] = {}
         """Topic → why the last look at it told nothing."""
@@ -154,37 +157,40 @@ class TopicIdWatch:
         with self._changed:
             self._number += 1
             question = Question(self._number, frozenset(topics))
-            if question.topics and not self._closed:
-                self._open[question.number] = question.topics
-                self._wanted |= question.topics
-                if self._busy == self._threads < _MOST_LOOKS:
-                    self._threads += 1
-                    threading.Thread(target=self._watch, name="topic ids", daemon=True).start()
-                self._changed.notify_all()
+            if not question.topics or self._closed:
+                question.settled.set()
+                return question
+            self._open[question.number] = question
+            self._wanted |= question.topics
+            if self._busy == self._threads < _MOST_LOOKS:
+                self._threads += 1
+                threading.Thread(target=self._watch, name="topic ids", daemon=True).start()
+            self._changed.notify()
             return question
 
     def answer(self, question: Question, until: Until) -> PresentIds:
         """Waits for the ids. Without those of topics that nobody told of in time, or will tell of. Raises KafkaFault when ``until`` is over."""
-        patience = _SHORT_PATIENCE_SECONDS if self._failing else self._patience
-        ends = time.monotonic() + min(patience, self._patience)
-        with self._changed:
-            try:
-                while not self._closed and not all(self._is_settled(topic, question.number) for topic in question.topics):
-                    now = time.monotonic()
-                    if now >= until():
-                        raise KafkaFault("_TIMED_OUT", "nobody told the topics' ids in time", retriable=True)
-                    if now >= ends:
-                        self._failing = True
-                        break
-                    self._changed.wait(min(ends, until(), now + 1.0) - now)
-            finally:
+        patience = min(self._patience, _SHORT_PATIENCE_SECONDS) if self._failing else self._patience
+        ends = time.monotonic() + patience
+        try:
+            while not question.settled.wait(max(0.0, min(ends, until(), time.monotonic() + 1.0) - time.monotonic())):
+                if time.monotonic() >= until():
+                    raise KafkaFault("_TIMED_OUT", "nobody told the topics' ids in time", retriable=True)
+                if time.monotonic() >= ends:
+                    self._failing = True
+                    break
+        finally:
+            with self._changed:
                 self._open.pop(question.number, None)
+        with self._changed:
             return {topic: self._answers[topic].id for topic in question.topics if self._is_answered(topic, question.number)}
 
     def close(self) -> None:
         """Ends the threads; none is waited for. Questions are answered by nothing from now on."""
         with self._changed:
             self._closed = True
+            for question in self._open.values():
+                question.settled.set()
             self._changed.notify_all()
 
     def _is_answered(self, topic: str, number: int) -> bool:
@@ -212,11 +218,10 @@ class TopicIdWatch:
                 time.sleep(_PAUSE_SECONDS)
             with self._changed:
                 self._busy -= 1
-                still_asked: set[str] = set().union(*self._open.values())
-                again = {topic for topic in found.faults if topic in still_asked}
-                if again:
+                still_asked: set[str] = set().union(*(question.topics for question in self._open.values()))
+                if again := still_asked & found.faults.keys():
                     self._wanted |= again
-                    self._changed.notify_all()
+                    self._changed.notify()
 
     def _learn(self, found: Looked, began: int) -> None:
         with self._changed:
@@ -230,4 +235,6 @@ class TopicIdWatch:
             self._why |= found.faults | found.refused
             self._refused |= found.refused.keys()
             self._failing = self._failing and not found.ids
-            self._changed.notify_all()
+            for question in self._open.values():
+                if all(self._is_settled(topic, question.number) for topic in question.topics):
+                    question.settled.set()

@@ -37,7 +37,8 @@ def world(tmp_path: Path, kafka: KafkaServer) -> World:
 
 def recreate(world: World, suffix: str = "") -> None:
     topic = world.topic(suffix)
-    AdminClient({"bootstrap.servers": world.bootstrap}).delete_topics([topic])[topic].result(20)
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})  # it must outlive its futures
+    admin.delete_topics([topic])[topic].result(20)
     wait_until(lambda: topic not in world.client.topics())
     world.client.create_topics({topic: 2}, replication_factor=1)
 
