@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from shipper.cli.expired import Sent, count
 from shipper.cli.open_ledger import OpenLedger
 from shipper.ledger.fold import LedgerRecords
-from shipper.ledger.incarnations import Loss, of_entries, summed
+from shipper.ledger.incarnations import Loss, entries_there, losses_of_entries, summed
 from shipper.ledger.inventory import Entry, LedgerFinding, entries
 
 
@@ -29,8 +29,9 @@ class PresentEntries:
             yield self._take(of_path)
 
     def _take(self, of_path: Sequence[Entry]) -> list[Entry]:
-        there, lost = of_entries(of_path, self._ledger.pipeline.name, self._present)
-        self._lost += lost.found
+        there = entries_there(of_path, self._present)
+        if len(there) < len(of_path):
+            self._lost += losses_of_entries(of_path, self._ledger.pipeline.name, self._present).found
         count(self.sent, there)
         return there
 

@@ -95,7 +95,7 @@ class TopicIdLook:
 
 
 @dataclass(eq=False)
-class Question:
+class IdQuestion:
     """A lane's question: any look that begins after it answers it."""
 
     number: int
@@ -127,7 +127,7 @@ class TopicIdWatch:
         self._changed = threading.Condition()
         self._number = 0
         self._wanted: set[str] = set()
-        self._open: dict[int, Question] = {}
+        self._open: dict[int, IdQuestion] = {}
         self._answers: dict[str, _Answer] = {}
         self._why: dict[str, str] = {}
         """Topic → why the last look at it told nothing."""
@@ -152,11 +152,11 @@ class TopicIdWatch:
         with self._changed:
             return {topic: found for topic in topics if (found := self._known.get(topic))}
 
-    def ask(self, topics: Collection[str]) -> Question:
+    def ask(self, topics: Collection[str]) -> IdQuestion:
         """Begins to ask; returns at once."""
         with self._changed:
             self._number += 1
-            question = Question(self._number, frozenset(topics))
+            question = IdQuestion(self._number, frozenset(topics))
             if not question.topics or self._closed:
                 question.settled.set()
                 return question
@@ -168,7 +168,7 @@ class TopicIdWatch:
             self._changed.notify()
             return question
 
-    def answer(self, question: Question, until: Until) -> PresentIds:
+    def answer(self, question: IdQuestion, until: Until) -> PresentIds:
         """Waits for the ids. Without those of topics that nobody told of in time, or will tell of. Raises KafkaFault when ``until`` is over."""
         patience = min(self._patience, _SHORT_PATIENCE_SECONDS) if self._failing else self._patience
         ends = time.monotonic() + patience

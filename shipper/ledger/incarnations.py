@@ -129,14 +129,18 @@ def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple
             yield of, value, min(value.records, sum(gap.end - gap.first for gap in gaps))
 
 
-def of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> tuple[list[Entry], Losses]:
-    """For readers of the whole ledger, which go path by path: the entries that are not gone, and what is lost."""
+def entries_there(of_path: Sequence[Entry], present: PresentIds) -> list[Entry]:
+    """For readers of the whole ledger, which go path by path: the entries that are not gone. An entry that does not count anyway stays."""
+    return [entry for entry in of_path if entry.void or not is_gone(entry.key.topic, entry.value, present)]
+
+
+def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> Losses:
+    """What is lost of a path."""
     chunks = Chunks(pipeline)
     for entry in of_path:
         if not entry.void:
             chunks.add(entry.key, entry.value)
-    there = [entry for entry in of_path if entry.void or not is_gone(entry.key.topic, entry.value, present)]
-    return there, losses(chunks, present)
+    return losses(chunks, present)
 
 
 def summed(found: Iterable[Loss]) -> list[Loss]:

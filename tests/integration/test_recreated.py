@@ -66,7 +66,8 @@ def test_what_is_gone_is_named_and_sent_again_when_the_pipeline_says_so(world: W
     assert "1,500 records of 2 files were in the earlier topic" in said
     assert "on_recreated: resend" in said
     assert world.client.end_offset(world.topic(), 0) == world.client.end_offset(world.topic(), 1) == 0
-    code, [finding] = verify(world)
+    code, found = verify(world)
+    [finding] = [one for one in found if one["severity"] != "unfinished"]
     assert (code, finding["severity"], finding["kind"], finding["where"]) == (1, "wrong", "recreated", world.topic())
     assert "1,500 records of 2 files are in the earlier topic" in finding["text"]
     gaps = json.loads(world.shipper("gaps", world.name, "--since", "2026-11-01", "--json").stdout)["gaps"]
@@ -90,7 +91,8 @@ def test_what_is_gone_is_named_and_sent_again_when_the_pipeline_says_so(world: W
     # What expires is told apart from what is gone.
     admin = AdminClient({"bootstrap.servers": world.bootstrap})
     for number in range(2):
-        admin.delete_records([TopicPartition(world.topic(), number, world.client.end_offset(world.topic(), number))])
+        where = TopicPartition(world.topic(), number, world.client.end_offset(world.topic(), number))
+        admin.delete_records([where])[where].result(20)
     wait_until(lambda: all(world.client.log_facts(world.topic()).starts))
     code, [finding] = verify(world)
     assert (code, finding["severity"], finding["where"]) == (0, "expired", world.topic())
