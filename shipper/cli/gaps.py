@@ -13,10 +13,11 @@ import typer
 
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json, table
 from shipper.cli.open_ledger import moment_or_age, open_ledgers
+from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
-from shipper.ledger.inventory import Inventory, entries
+from shipper.ledger.inventory import Inventory
 from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
 from shipper.report.late import Told, overdue, windows_of
 from shipper.report.markup import plural
@@ -115,7 +116,7 @@ class Ledgers:
             [ledger] = open_ledgers(self._config, self._pipeline, cluster)
             read = ledger.read()
             inventory = Inventory()
-            for of_path in entries(read):
+            for of_path in PresentEntries(ledger).of(read):
                 inventory.add(of_path, self._pipeline)
         except ShipperError as error:
             self.problems.append(error.message)

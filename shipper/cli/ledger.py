@@ -10,14 +10,18 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
+from shipper.cli import expired
 from shipper.cli.console import ClusterName, Config, Json, OneCluster, PipelineName, Terminal, print_json, table
 from shipper.cli.open_ledger import OpenLedger, moment_or_age, open_ledgers, open_one, open_to_change
+from shipper.cli.topic_state import PresentEntries
+from shipper.config import resolve_uri
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.ledger.archive import archive as move_to_archive
@@ -63,14 +67,16 @@ def show(
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
         read = ledger.read()
-        inventory = Inventory()
-        for of_path in entries(read):
+        inventory, present = Inventory(), PresentEntries(ledger)
+        for of_path in present.of(read):
             chosen = [e for e in of_path if wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)]
             inventory.add(chosen, pipeline)
         if as_json:
             documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)
         else:
             _print_inventory(ledger, read, inventory, files=files)
+            for finding in present.findings():
+                err.say(f"{finding.where} {finding.text}", "red")
     if as_json:
         print_json(documents)
 
@@ -158,13 +164,14 @@ def verify(pipeline: PipelineName, cluster: ClusterName = None, config: Config =
 
     Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`), chunks that overlap, counts or ends that
     contradict each other, a file of which other bytes were read than it has, a file shipped under several transforms, a snapshot that
-    differs from the topic, a topic that is gone, a ledger that was made anew. A file that is not finished is shown, and is not wrong:
-    running its window again ships the rest.
+    differs from the topic, a topic that was deleted or created anew after records were delivered to it, a ledger that was made anew. A file
+    that is not finished is shown, and is not wrong: running its window again ships the rest. Records that have expired are shown, and are not
+    wrong either, as far as results tell: those of ships whose delivery gate reads back.
     """
     documents = {}
     wrong = 0
     for ledger in open_ledgers(config, pipeline, cluster):
-        read, found = _verified(ledger)
+        read, found = _verified(ledger, resolve_uri(config, ledger.pipeline.runs_uri))
         wrong += sum(finding.severity == "wrong" for finding in found)
         documents[ledger.cluster.name] = {
             "chunks_end": read.chunks_end,
@@ -178,7 +185,7 @@ def verify(pipeline: PipelineName, cluster: ClusterName = None, config: Config =
     raise typer.Exit(1 if wrong else 0)
 
 
-def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[LedgerFinding]]:
+def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[LedgerFinding]]:
     topics = ledger.client.topics()
     damaged = damage(ledger.log)
     found: list[LedgerFinding] = [_damage_finding(one) for one in damaged]
@@ -190,13 +197,24 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[LedgerFinding]]:
         ledger.log = ledger.log.ignoring(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)
     absent: dict[LedgerFinding, None] = {}
-    for of_path in entries(read):
+    present = PresentEntries(ledger)
+    for of_path in present.of(read):
         found += findings(of_path, ledger.split_starts)
         absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
     found += absent
+    found += present.findings()
+    sent_to = [topic for topic in _sent_to(present) if topic in topics]
+    with ThreadPoolExecutor(16, thread_name_prefix="offsets") as pool:
+        logs = dict(zip(sent_to, pool.map(ledger.client.log_facts, sent_to), strict=True))
+    ends_before = expired.by_results(runs_uri, ledger.pipeline.name, ledger.cluster.name)
+    found += expired.findings(expired.expired(present.sent, logs, ends_before), logs)
     if ledger.log.snapshot() is not None:
         found += differences(read, ledger.log.records_of_topic(wait_seconds=60))
     return read, found
+
+
+def _sent_to(present: PresentEntries) -> set[str]:
+    return {topic for places in present.sent.values() for topic, _ in places}
 
 
 def _damage_finding(one: Damage) -> LedgerFinding:
@@ -207,8 +225,10 @@ def _damage_finding(one: Damage) -> LedgerFinding:
 def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
     wrong = [finding for finding in found if finding.severity == "wrong"]
     unfinished = [finding for finding in found if finding.severity == "unfinished"]
-    for finding in [*wrong, *unfinished][:_SHOWN]:
-        err.say(f"{finding.severity}  {finding.where}: {finding.text}", "red" if finding.severity == "wrong" else "yellow")
+    gone = [finding for finding in found if finding.severity == "expired"]
+    for finding in [*wrong, *unfinished, *gone][:_SHOWN]:
+        style = {"wrong": "red", "unfinished": "yellow"}.get(finding.severity)
+        err.say(f"{finding.severity}  {finding.where}: {finding.text}", style)
     if len(found) > _SHOWN:
         err.print(f"… and {len(found) - _SHOWN:,} more; --json lists all.")
     snapshot = "" if ledger.log.snapshot() else "; there is no snapshot to compare with"

@@ -83,6 +83,11 @@ class ReceiptAccount:
                 f"Batches of {topic} turned out larger than the topic takes and were halved, to {batch_bytes:,} bytes at last (uncompressed)."
             )
         result.notes += throttling_notes(receipts, result.cluster)
+        for topic, why in {topic: why for receipt in receipts for topic, why in receipt.unconfirmed.items()}.items():
+            result.notes.append(
+                f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the topic is deleted and created anew, no later run "
+                "can tell that these records are gone."
+            )
         starts = [receipt.first_at for receipt in receipts if receipt.first_at]
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:

@@ -10,7 +10,9 @@ from shipper.driver.context import RunContext
 from shipper.driver.gate import close_if_needed
 from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
 from shipper.driver.pieces import etags_of, file_id
+from shipper.driver.recreated import judge
 from shipper.errors import ShipperError
+from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, LedgerLog
 from shipper.report.gaps import coverage
@@ -30,15 +32,19 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     planned = as_gated(context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult))
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     cluster, pipeline = context.clusters[cluster_name], context.pipeline
-    log = LedgerLog(context.connections(cluster_name).client, cluster, pipeline.name, context.ledger_folder(cluster_name))
+    client = context.connections(cluster_name).client
+    log = LedgerLog(client, cluster, pipeline.name, context.ledger_folder(cluster_name))
     log.lies_at(planned.source_root, pipeline.source.formerly)
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
         state = log.look(AskState([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
+        # What the ship has sent again counts once. What was lost since is in the sums, and named.
+        chunks = without(state.chunks, {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()})
+        lost = judge(client, chunks, {file_id(file) for file in files}).named()
     # What is left alone since it was overwritten is not what the ledger knows by its name, size and time.
-    others = state.chunks.overwritten(etags_of(files))
-    ledger = figures(state.chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generation)
-    evidence = DeliveryEvidence(reconcile(shipped, {file.path: file_id(file) for file in files}, ledger))
+    others = chunks.overwritten(etags_of(files))
+    ledger = figures(chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generation)
+    evidence = DeliveryEvidence(reconcile(shipped, {file.path: file_id(file) for file in files}, ledger), recreated=lost)
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
@@ -54,6 +60,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         finished_at=started_at,
         scope=scope,
         checks=checks_found,
+        recreated=lost,
         topics=evidence.account.topics,
         account=evidence.account.counts,
         coverage=coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),
@@ -73,7 +80,7 @@ def _read_back(
     except ShipperError as error:
         evidence.read_back_fault = error.message
         return "nothing read back"
-    evidence.read_back, evidence.partitions = looked.topics, looked.partitions
+    evidence.read_back, evidence.partitions, evidence.expired = looked.topics, looked.partitions, looked.expired
     return looked.scope
 
 

@@ -10,8 +10,10 @@ from typing import assert_never
 
 from shipper.config.checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.driver.gate import rate, unevaluated
+from shipper.report.plan_result import RecreatedTopic
 from shipper.report.results import CheckResult
 from shipper.verify.reconcile import Observed, Reconciliation, Sum
+from shipper.verify.recount import Expired
 
 #: Of thousands of files that do not add up, so many are named.
 _MOST_OPEN = 20
@@ -26,12 +28,15 @@ class DeliveryEvidence:
     partitions: list[Sum] = field(default_factory=list)
     read_back_fault: str | None = None
     """Why the topics could not be read back."""
+    expired: list[Expired] = field(default_factory=list)
+    recreated: list[RecreatedTopic] = field(default_factory=list)
+    """Topics that do not hold what the ledger says."""
 
 
 def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: DeliveryEvidence) -> list[CheckResult]:
     """One result per check and sum, with all figures and where they come from; the sums of files, and of partitions, that hold are one
     result together. A check without anything to compare cannot be evaluated."""
-    results: list[CheckResult] = []
+    results = [_recreated(lost) for lost in evidence.recreated]
     account = evidence.account
     for check in checks:
         match check:
@@ -43,12 +48,37 @@ def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: DeliveryEvidenc
                 if evidence.read_back_fault is not None:
                     results.append(unevaluated("read_back", "what was sent, as consumers see it", evidence.read_back_fault))
                 else:
-                    results += _sums(check, evidence.read_back, {"partitions": evidence.partitions})
+                    if evidence.read_back or evidence.partitions or not evidence.expired:
+                        results += _sums(check, evidence.read_back, {"partitions": evidence.partitions})
+                    results += map(_expired, evidence.expired)
             case QuarantineRateCheck():
                 results.append(_quarantine_rate(check, account))
             case _:
                 assert_never(check)
     return results
+
+
+def _recreated(lost: RecreatedTopic) -> CheckResult:
+    """Fails whatever checks the pipeline has: what the ledger says is in no topic."""
+    now = f"it was deleted and created anew: its id is {lost.now}" if lost.now else "it was deleted: no topic has its name"
+    return CheckResult(
+        check=f"recreated({lost.topic})",
+        severity="block",
+        passed=False,
+        expected=f"topic {lost.topic} with the id {lost.before}, which took {lost.records:,} records of {lost.files:,} files",
+        observed=f"{now}. `delivery.on_recreated: resend` sends these records again",
+    )
+
+
+def _expired(gone: Expired) -> CheckResult:
+    """A warning: what was sent was there, and consumers had as long for it as the topic's settings say."""
+    return CheckResult(
+        check=f"expired({gone.name})",
+        severity="warn",
+        passed=False,
+        expected=f"{gone.sent:,} records that this ship sent",
+        observed=f"{gone.missing:,} of them expired: {gone.where}; `retention.ms` or `retention.bytes` of the topic, or delete-records",
+    )
 
 
 def _sums(check: DeliveryCheck, single: Sequence[Sum], many: Mapping[str, Sequence[Sum]]) -> list[CheckResult]:

@@ -18,6 +18,8 @@ from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
+from shipper.driver.recreated import error as recreated_error
+from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
 from shipper.driver.unreadable import cannot_be_read
 from shipper.errors import ShipperError, SourceError
@@ -281,17 +283,26 @@ class AskedCluster:
             self._found.warnings += moved(state, self._plan)
             self._found.to_fence, self._found.generation = state.control.to_fence(), state.control.generation
             chunks, invalidated = state.chunks, state.invalidated
-        return pending(
+        reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
+        judged = [file for file in splits_of if not context.reship or file in reshipped]
+        topics = judge(connections.client, chunks, set(judged))
+        self._found.recreated = topics.named(resent=policy == "resend")
+        self._found.notes += notes(self._found.recreated)
+        if policy == "fail" and topics.lost.files.keys() - set(late):
+            raise recreated_error(self.name, pipeline.name, self._found.recreated)
+        found = pending(
             splits_of,
-            chunks,
+            topics.chunks,
             digest=self._found.transform_digest,
             reship=context.reship,
             on_replaced=pipeline.source.on_replaced,
-            reshipped=self._plan.reshipped(invalidated),
+            reshipped=reshipped,
             late=set(late),
             spark=self._context.engine.version,
             etags=etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back},
         )
+        refuse_late(found, topics.lost, set(late), policy)
+        return found
 
     def left(self) -> set[FileId]:
         """Of the plan's files those that are to go there."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
@@ -19,6 +20,8 @@ from shipper.driver.engine import Scan
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
+from shipper.driver.recreated import Incarnations, judge, look_again, notes
+from shipper.driver.recreated import error as recreated_error
 from shipper.driver.scan import scan
 from shipper.driver.schemas import schema_ids
 from shipper.driver.ship_order import ship_order
@@ -33,7 +36,7 @@ from shipper.errors import (
     TopicMissing,
 )
 from shipper.kafka.topics import TopicLookup, wait_for
-from shipper.ledger.fold import Invalidated
+from shipper.ledger.fold import Chunks, Invalidated
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import AskCommitted, Committed, LedgerLog
@@ -135,6 +138,7 @@ class ClusterShip:
         self, context: RunContext, cluster: Cluster, plan: PlanResult, ledger: LedgerLog, found: Preflight,
         lease: HeldLease, result: ShipResult, fences: Fences | None,
     ) -> None:  # fmt: skip
+        self._client = context.connections(cluster.name).client
         self._context = context
         self._cluster = cluster
         self._plan = plan
@@ -148,6 +152,7 @@ class ClusterShip:
         self._account = ReceiptAccount(result)
         self._of_id = {file_id(file): file for file in plan.files}
         self._schema_ids: dict[str, int] = {}
+        self._incarnations = Incarnations(Chunks(ledger.pipeline))
         self._unreadable: list[PlannedFile] = []
         """Files that are left and cannot be read, as the plan or the reading found."""
         self._committed: list[Committed] | None = None
@@ -156,14 +161,22 @@ class ClusterShip:
     def run(self) -> Takeover:
         context, pipeline, result = self._context, self._context.pipeline, self._result
         tasks, lanes = pipeline.tasks, self._preflight.tuning.lanes
-        with self._read_back_connecting() as ends, context.phases("taking over"):
-            taken = self._take_over(tasks, lanes)
+        with (
+            self._read_back_connecting() as ends,
+            context.phases("taking over"),
+            ThreadPoolExecutor(1, thread_name_prefix="topic ids") as meanwhile,
+        ):
+            present = meanwhile.submit(self._client.present_ids, list(pipeline.needed_topics()))
+            taken = self._present(self._take_over(tasks, lanes), present.result())
         self._lease.generation = result.generation = taken.generation
         result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
         result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
+        if result.status == "failed":
+            return taken
         try:
             self._ship(taken, ends)
+            self._look_whether_topics_stayed(taken)
         except Stopped as stopped:
             context.engine.abandon()
             stopped.there = self._there(taken)
@@ -183,6 +196,41 @@ class ClusterShip:
             also=[self._lease.held()],
             fences=self._fences,
         )
+
+    def _present(self, taken: Takeover, present: dict[str, str | None]) -> Takeover:
+        """Without chunks whose topics are gone. The ship fails if records of its files are lost with them, and the pipeline does not say to send
+        them again. Raises ClusterError."""
+        reshipped, result = set(self._plan.reshipped(taken.invalidated)), self._result
+        judged = {file for file in self._of_id if not self._plan.reship or file in reshipped}
+        topics = set(self._context.pipeline.needed_topics())
+        found = self._incarnations = judge(self._client, taken.chunks, judged, topics=topics, present=present)
+        result.topic_ids = found.topic_ids
+        result.gone_topic_ids = {topic: sorted(ids) for topic, ids in found.lost.gone.items()}
+        resends = self._context.pipeline.delivery.on_recreated == "resend"
+        result.recreated = found.named(resent=resends)
+        if found.lost.found and not resends:
+            self._failed(recreated_error(self._cluster.name, self._context.pipeline.name, result.recreated))
+        elif found.lost.found:
+            look_again(found, self._cluster)
+            result.notes += notes(result.recreated)
+        return replace(taken, chunks=found.chunks)
+
+    def _look_whether_topics_stayed(self, taken: Takeover) -> None:
+        """A topic that was deleted while the ship was under way took records with it that the receipts count as delivered. Who cannot look says
+        so: what was delivered is counted all the same, and the delivery gate looks again."""
+        known = self._incarnations.topic_ids
+        try:
+            present = self._client.present_ids(known)
+            if all(present.get(topic, topic_id) == topic_id for topic, topic_id in known.items()):
+                return
+            lost = judge(self._client, taken.read_on(self._ledger).chunks, self._of_id.keys()).named()
+        except ShipperError as error:
+            self._result.notes.append(f"Nobody could tell at the end whether a topic was deleted during the ship: {error}")
+            return
+        if lost:
+            self._result.recreated += lost
+            why = recreated_error(self._cluster.name, self._context.pipeline.name, lost, "That was during this ship.")
+            self._failed(why) if self._result.status != "failed" else self._result.notes.append(why.message)
 
     def _ship(self, taken: Takeover, ends: ReadBack | None) -> None:
         context, result = self._context, self._result
@@ -357,6 +405,8 @@ class ClusterShip:
         files = self._planned(left.left)
         with context.phases("preparing"):
             order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files, self._schema_ids)
+            topics = self._incarnations
+            order = replace(order, topic_ids=topics.topic_ids, gone_ids=topics.lost.gone)
         phases, began = context.phases, time.time()
         with phases("shipping"):
             found = scan(context, self._ledger, self._lease, order, self._cluster, files, long_lines=self._plan.long_lines)

@@ -28,14 +28,13 @@ from shipper.kafka.connection import ClientErrors, KafkaFault, connection, fault
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
+from shipper.kafka.topic_ids import NO_TOPIC_ID, read_answers
 from shipper.kafka.transaction import fence
 
 log = logging.getLogger("shipper.kafka")
 
 #: For a moment after a topic was created, or while a leader moves.
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
-#: What brokers before 2.8 and unknown topics have in place of an id: a UUID of zeros.
-_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 #: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says nothing about it.
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _RTT_HOLDS_SECONDS = 600.0
@@ -280,14 +279,26 @@ class ClusterAdmin:
             ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
             starts = asked.result()
         topic_id = str(self._result(described[topic]).topic_id)
-        return LogFacts(str(known.cluster_id), "" if topic_id == _NO_TOPIC_ID else topic_id, starts, ends)
+        return LogFacts(str(known.cluster_id), "" if topic_id == NO_TOPIC_ID else topic_id, starts, ends)
 
     def topic_ids(self, topic: str) -> TopicIds:
         """Raises ClusterError."""
         described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
         cluster_id = str(self._metadata().cluster_id)  # asked at the same time
         topic_id = str(self._result(described[topic]).topic_id)
-        return TopicIds(cluster_id, "" if topic_id == _NO_TOPIC_ID else topic_id)
+        return TopicIds(cluster_id, "" if topic_id == NO_TOPIC_ID else topic_id)
+
+    def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
+        """Topic → its id now, as :data:`shipper.kafka.topic_ids.PresentIds` has it; without topics that this user may not see. Raises
+        ClusterError."""
+        if not topics:
+            return {}
+        asked = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
+        found = read_answers(asked, self._client_errors.explained)
+        if found.faults:
+            topic, why = next(iter(found.faults.items()))
+            raise ClusterError(f"cluster {self._name}: the id of topic {topic} cannot be asked for: {why}")
+        return found.ids
 
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
         """Whether a transactional producer can be initialised. ``topic``: any that is there; ``transactional_id``: one that nobody else has.

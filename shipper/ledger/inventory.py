@@ -208,9 +208,10 @@ class Inventory:
 
 @dataclass(frozen=True)
 class LedgerFinding:
-    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends."""
+    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends. ``expired`` is what
+    retention has deleted."""
 
-    severity: Literal["wrong", "unfinished"]
+    severity: Literal["wrong", "unfinished", "expired"]
     kind: str
     where: str
     text: str

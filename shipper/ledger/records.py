@@ -69,6 +69,9 @@ class ChunkValue:
     """Kafka records that they were bundled into; None: each is a Kafka record of its own."""
     wire_bytes: int | None = None
     """About what it took on the wire, by the compression that its task saw until then."""
+    topic_id: str | None = None
+    """Id of the topic that took the records: a topic that is deleted and created anew gets another one. None: there is no topic, the brokers give
+    topics no id (before Kafka 2.8), or nobody could tell."""
     parked: tuple[str, ...] | None = None
     """Topics for which other chunks of its task were waiting when it was sent; for who watches the run."""
     reasons: dict[str, int] | None = None

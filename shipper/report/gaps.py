@@ -138,7 +138,11 @@ def _gap(
 
     if closed:
         return gap("its source gate is closed")
-    covered = [run.covered[cluster] for run in runs if cluster in run.covered and _covers(run.covered[cluster], window)]
+    covering = [run for run in runs if cluster in run.covered and _covers(run.covered[cluster], window)]
+    lost = [run for run in own if cluster in run.recreated]
+    if lost and (not covering or covering[-1].run_id < lost[-1].run_id):
+        return gap(lost[-1].recreated[cluster])
+    covered = [run.covered[cluster] for run in covering]
     if not covered:
         if any(cluster not in run.others for run in own):
             return gap("its run failed, or is not over")

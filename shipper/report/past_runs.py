@@ -9,7 +9,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import fsspec
@@ -43,7 +43,15 @@ class _LeftResult(BaseModel):
     status: str
 
 
+class _LeftRecreated(BaseModel):
+    topic: str
+    now: str | None = None
+    records: int = 0
+    resent: bool = False
+
+
 class _LeftShip(_LeftResult):
+    recreated: list[_LeftRecreated] = []
     final: bool = False
     read: int = 0
     unread: int = 0
@@ -56,7 +64,13 @@ class _LeftPlannedFile(BaseModel):
     late_for: list[str] = []
 
 
+class _LeftClusterPlan(BaseModel):
+    cluster: str
+    recreated: list[_LeftRecreated] = []
+
+
 class _LeftPlan(_LeftResult):
+    clusters: list[_LeftClusterPlan] = []
     started_at: dt.datetime
     files: list[_LeftPlannedFile] = []
 
@@ -66,6 +80,7 @@ class _LeftAsked(BaseModel):
 
 
 class _LeftGate(_LeftResult):
+    recreated: list[_LeftRecreated] = []
     checks: list[_LeftCheck] = []
     coverage: Coverage | None = None
     asked: _LeftAsked | None = None
@@ -135,6 +150,8 @@ class WindowRun:
     """Cluster whose delivery gate has passed → what was complete there then."""
     others: frozenset[str] = frozenset()
     """Clusters that it was asked to leave alone."""
+    recreated: dict[str, str] = field(default_factory=dict)
+    """Cluster whose topics do not hold what was delivered, since they were deleted → what the run found."""
 
 
 def window_runs(runs_uri: str, pipeline: str, clusters: Collection[str], start: dt.datetime, end: dt.datetime) -> list[WindowRun]:
@@ -268,7 +285,27 @@ def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collectio
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
     others = source.asked.other_clusters if source and source.asked else ()
-    return WindowRun(window, run_id, closed, covered, frozenset(others))
+    recreated = _recreated(fs, folder, run_id, [cluster for cluster in clusters if cluster not in covered])
+    return WindowRun(window, run_id, closed, covered, frozenset(others), recreated)
+
+
+def _recreated(fs: Any, folder: str, run_id: str, clusters: Collection[str]) -> dict[str, str]:
+    """``clusters``: those whose delivery gate has not passed. The plan names every file, so it is read for these alone."""
+    if not clusters:
+        return {}
+    plan = _find(fs, f"{folder}/plan.json", run_id, _LeftPlan)
+    found = {}
+    for cluster in clusters:
+        ship = _find(fs, f"{folder}/ship.{cluster}.json", run_id, _LeftShip)
+        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
+        planned = [one for each in (plan.clusters if plan else ()) if each.cluster == cluster for one in each.recreated]
+        if lost := (gate and gate.recreated) or (ship and ship.recreated) or planned:
+            anew = " and created anew" if lost[0].now else ""
+            more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
+            found[cluster] = (
+                f"topic {lost[0].topic} was deleted{anew} after {lost[0].records:,} records were delivered to it{more}"
+            )
+    return found
 
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:

@@ -87,6 +87,22 @@ class LookedBack(Result):
     """Windows whose folders hold no file at all."""
 
 
+class RecreatedTopic(Result):
+    """A topic that was deleted, or deleted and created anew, with records of the run in it."""
+
+    topic: str
+    before: str
+    """Id of the topic that took the records."""
+    now: str | None
+    """Id of the topic that has its name now; None: there is none."""
+    records: int
+    """Records that were in the earlier topic and are in none now."""
+    files: int
+    """Files of this run that the records are of."""
+    resent: bool = False
+    """True if this run sends the records again (`delivery.on_recreated: resend`)."""
+
+
 class ClusterPlan(Result):
     """What one cluster already holds of the window, and what is left."""
 
@@ -98,6 +114,8 @@ class ClusterPlan(Result):
     problem: str | None = None
     """Why nothing can be shipped there right now (unreachable, topic missing, transform changed, …), with the remedy."""
     missing_topics: list[str] = []
+    recreated: list[RecreatedTopic] = []
+    """Topics that do not hold what the ledger says, since they were deleted after it was delivered."""
     unsafe_properties: list[str] = []
     """Names of `unsafe_properties` that the cluster's file sets."""
     in_the_clear: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Literal
 
-from shipper.report.plan_result import PlanResult
+from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.run_folder import Result, StepResult
 
 
@@ -207,6 +207,12 @@ class ShipResult(StepResult):
     for (`gates.delivery` has no `checksum`), or the job failed."""
     checksum_added: str | None = None
     """What the tasks added to it: byte order marks, which Spark's reader drops, put back; taken off, what only they found unfit to ship."""
+    recreated: list[RecreatedTopic] = []
+    """Topics that did not hold what the ledger says, since they were deleted before the ship, or during it."""
+    topic_ids: dict[str, str] = {}
+    """Topic → its id when the ship took over, as far as brokers tell."""
+    gone_topic_ids: dict[str, list[str]] = {}
+    """Topic → ids of earlier topics of that name whose chunks in the ledger counted as not there."""
     topics: list[TopicAccount] = []
     files: list[FileAccount] = []
     ship_seconds: float = 0.0
@@ -274,6 +280,8 @@ class Coverage(Result):
 class DeliveryGateResult(GateResult):
     step: str = "gate_delivery"
     cluster: str
+    recreated: list[RecreatedTopic] = []
+    """Topics that were deleted after this run, or a run before it, had delivered records of the window to them."""
     coverage: Coverage | None = None
     """None: by a shipper that did not say; then it is the run's window."""
     topics: list[TopicAccount] = []

@@ -130,6 +130,11 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
     # `first_cause` names its step, which the headline does here.
     stated = own if own and (report.first_cause or own).endswith(own) else report.first_cause
     headline, remedy = _what_failed(report, found, first)
+    if topics := _gone(report):
+        remedy = (
+            f"Records that the ledger has are in no topic any more, since {words(topics)} {'was' if len(topics) == 1 else 'were'} deleted. Set "
+            "`delivery.on_recreated: resend` and run the window again: exactly these records are sent. Everything else stays delivered."
+        )
     start, end = (f"{utc(at):%Y-%m-%dT%H:%M:%SZ}" for at in (report.window_start, report.window_end))
     again = not (report.plan and report.plan.reship)  # to reship once more is for a person to decide
     return Verdict(
@@ -141,6 +146,12 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
         tuple(_contradictions(found)),
         first,
     )
+
+
+def _gone(report: RunReport) -> list[str]:
+    """Topics that do not hold what the ledger says, and that this run left so."""
+    places = [*(report.plan.clusters if report.plan else ()), *report.ships, *report.delivery_gates]
+    return sorted({lost.topic for place in places for lost in place.recreated if not lost.resent})
 
 
 def _command(report: RunReport, window: str) -> str:

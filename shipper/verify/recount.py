@@ -29,12 +29,25 @@ _OFFSETS = "offsets further than before the ship"
 _SAMPLED_SHARE = 4
 
 
+@dataclass(frozen=True)
+class Expired:
+    """Records of the ship that were deleted from the beginning of their partitions: by retention, or by delete-records."""
+
+    name: str
+    """Topic, or topic and partition."""
+    sent: int
+    missing: int
+    where: str
+    """Where the partitions begin by now."""
+
+
 @dataclass
 class ReadBackSums:
     """What was found."""
 
     topics: list[Sum] = field(default_factory=list)
     partitions: list[Sum] = field(default_factory=list)
+    expired: list[Expired] = field(default_factory=list)
     scope: str = ""
     """What was looked at, for people."""
 
@@ -173,6 +186,9 @@ def _hold_against(
     if one.placed and not one.fault:
         for number, part in parts.items():
             name, sent = f"{one.topic}, partition {number}", one.sent.get(number, Tally())
+            if gone := _expired(name, sent, {number: part}, one.spans):
+                looked.expired += [] if one.whole else [gone]
+                continue
             looked.partitions += _records(name, [Observed(sent.records, LEDGER)], sent, part, at_least, _deleted({number: part}))
     if not one.whole and not one.fault:
         return
@@ -181,6 +197,10 @@ def _hold_against(
         looked.topics.append(Sum(one.topic, (*places, Observed(None, f"{TOPIC} ({one.fault})"))))
         return
     whole = _together(parts.values())
+    if gone := _expired(one.topic, ledger, parts, one.spans):
+        looked.expired.append(gone)
+        looked.topics.append(Sum(one.topic, tuple(places)))
+        return
     remark = "; ".join(filter(None, (one.remark, _deleted(parts))))
     looked.topics += _records(one.topic, places, ledger, whole, at_least, remark)
 
@@ -201,6 +221,22 @@ def _together(parts: Iterable[Seen]) -> Seen:
     return whole
 
 
+def _expired(name: str, sent: Tally, parts: Mapping[int, Seen], spans: Mapping[int, OffsetRange]) -> Expired | None:
+    """None unless all that is missing can be among the offsets that the partitions have lost. Every record has an offset, so more than these are
+    missing for another reason."""
+    lost = {number: part.begins for number, part in parts.items() if part.begins is not None}
+    offsets = sum(min(begins, spans[number].end) - spans[number].start for number, begins in lost.items())
+    missing = sent.records - sum(part.records for part in parts.values())
+    bundled = sent.kafka_records < sent.records
+    if missing <= 0 or not offsets or (missing > offsets and not bundled):
+        return None
+    where = [
+        f"partition {number} begins at offset {begins}, and the ship's records at {spans[number].start}"
+        for number, begins in lost.items()
+    ]
+    return Expired(name, sent.records, missing, "; ".join(where[:3]) + (f"; and {len(where) - 3} more" if where[3:] else ""))
+
+
 def _deleted(parts: Mapping[int, Seen]) -> str:
     gone = [f"{number} begins at offset {part.begins} by now" for number, part in parts.items() if part.begins is not None]
     return f"partition {'; '.join(gone[:3])}: what lay before it, of this ship, is deleted" if gone else ""
@@ -217,8 +253,9 @@ def _fill(
     counts = {count.name: count for count in reconciliation.counts}
     topics = {topic.topic: topic for topic in reconciliation.topics}
     sent = ledger.reasons
+    expired = {gone.name for gone in looked.expired}
     for one in found:
-        if one.fault or not one.whole:
+        if one.fault or not one.whole or one.topic in expired:
             continue
         whole = _together([seen[one.topic, number] for number in one.chosen])
         if one.topic in counts:

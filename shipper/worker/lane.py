@@ -6,7 +6,8 @@ The protocol, and why it is exactly-once::
                                         and it can never commit again (Kafka's fencing)
               settle()                  then, and only then, the ledger is read: it raises Superseded if a later run or task
                                         attempt owns the work, and else knows every chunk that made it
-    ship:     begin, records, flush, ledger records, flush, commit
+    ship:     begin, records, flush, ledger records, flush, commit; the topics' ids are the same before the first record
+              and after the last one was acknowledged
     a fault:  the producer is thrown away, the lane opened anew, and the ledger decides whether the chunks are there
 
 No transaction is ever repaired, and no outcome is guessed. At least once goes the same way without begin and commit.
@@ -19,17 +20,18 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, WaitedInVain
+from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicRecreated, WaitedInVain
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
+from shipper.kafka.topic_ids import PresentIds, TopicIdWatch
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.types import Decided
@@ -89,6 +91,10 @@ class LaneOptions:
     rate: RateLimit | NoLimit = field(default_factory=NoLimit)
     topics: tuple[str, ...] = ()
     """To be written to, as far as is known."""
+    topic_ids: TopicIdWatch | None = None
+    """None: ledger records name no incarnation of their topics."""
+    gone_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Topic → ids of earlier incarnations, whose records this pool sends again: the topic must not be one of them after all."""
 
 
 class Dispatcher(Protocol):
@@ -299,6 +305,7 @@ class Lane(threading.Thread):
         self.state = LaneState.SENDING
         self._writes_ledger = False
         rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
+        watch, ids = self._options.topic_ids, self._ids_before(chunks)
         with self._untimed():
             pace, sent = self._pool.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at), 0
             self._wait_until(pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE))
@@ -313,10 +320,12 @@ class Lane(threading.Thread):
                 for part in batch:
                     self.work.buffer_wait_seconds += producer.write(part.chunk, part.first, part.end, self._until)
             self._flush(producer)
-        self._writes_ledger = True
-        self._produce_ledger_records(producer, chunks)
-        self._flush(producer)
-        self._writes_ledger = False
+        asked = watch.ask(ids) if watch and ids else None
+        self._write_ledger(producer, chunks, ids)
+        if watch and asked and (unconfirmed := self._unconfirmed(ids, watch.answer(asked, self._until))):
+            watch.unconfirmed.update(unconfirmed)
+            without = {topic: topic_id for topic, topic_id in ids.items() if topic not in unconfirmed}
+            self._write_ledger(producer, [chunk for chunk in chunks if chunk.topic in unconfirmed], without)
         self.state = LaneState.COMMITTING
         self._transactions.commit(self._commit_until)
 
@@ -333,11 +342,46 @@ class Lane(threading.Thread):
             self._built_by = {topic: self._options.limits.surely(topic) for topic in self._isolating}
             yield from isolating_batches([chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by)
 
-    def _produce_ledger_records(self, producer: LaneProducer, chunks: list[Chunk]) -> None:
+    def _ids_before(self, chunks: list[Chunk]) -> dict[str, str]:
+        """The topics' ids as they were before the transaction's first record. Raises TopicRecreated, KafkaFault."""
+        watch = self._options.topic_ids
+        if watch is None:
+            return {}
+        topics = {chunk.topic for chunk in chunks if chunk.records}
+        found = watch.known(topics, self._until)
+        for topic, topic_id in found.items():
+            self._refuse_gone(topic, topic_id)
+        watch.unconfirmed.update(topic for topic in topics - found.keys() if watch.why(topic))
+        return found
+
+    def _unconfirmed(self, before: Mapping[str, str], now: PresentIds) -> set[str]:
+        """Topics whose ids nobody could confirm. Raises KafkaFault if a topic is not the one that it was before the first record."""
+        for topic, topic_id in now.items():
+            if topic_id is None:
+                raise KafkaFault("UNKNOWN_TOPIC_OR_PART", "deleted while records were sent to it", topic=topic)
+            if topic_id != before[topic]:
+                self._refuse_gone(topic, topic_id)
+                text = f"deleted and created anew while records were sent to it: its id was {before[topic]} and is {topic_id}"
+                raise KafkaFault("INCONSISTENT_TOPIC_ID", text, topic=topic)
+        return before.keys() - now.keys()
+
+    def _refuse_gone(self, topic: str, topic_id: str) -> None:
+        """What the driver took for gone is there: sent again, it would be there twice."""
+        if topic_id in self._options.gone_ids.get(topic, ()):
+            raise TopicRecreated(
+                f"topic {topic}: its id is {topic_id}, and a moment ago a broker said that this topic had been deleted, so its records were about to "
+                "be sent again. Nothing more was sent. A broker's metadata lag behind the others': run again when all brokers are well."
+            )
+
+    def _write_ledger(self, producer: LaneProducer, chunks: list[Chunk], topic_ids: Mapping[str, str]) -> None:
+        """Returns when the ledger records are acknowledged."""
+        self._writes_ledger = True
         with producer.faults():
             for chunk in chunks:
-                value = chunk.ledger_value(chunk.partition)
+                value = chunk.ledger_value(chunk.partition, topic_ids.get(chunk.topic))
                 producer.produce(self._options.ledger_topic, value, chunk.ledger_key, self._options.ledger_partition)
+        self._flush(producer)
+        self._writes_ledger = False
 
     def _judge(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Returns if another try makes sense."""

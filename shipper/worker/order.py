@@ -113,6 +113,10 @@ class ShipOrder:
     """Topics that the configuration names."""
     max_topics: int = 1_000
     """Most others that a task takes from lines."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Topic → its id when the run took over."""
+    gone_ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Topic → ids of earlier incarnations whose chunks count as not there. See shipper.ledger.incarnations."""
     schema_ids: Mapping[str, int] = field(default_factory=dict)
     """Subject → number of the schema of `records.avro` there."""
     seal: str = field(default_factory=new_seal)

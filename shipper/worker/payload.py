@@ -48,8 +48,9 @@ class Chunk:
     size_bytes: int
     """Of values and keys."""
     ledger_key: bytes
-    ledger_value: Callable[[int | None], bytes]
-    """Given the partition that all records without a key went to (None if each has a key, or there is none)."""
+    ledger_value: Callable[[int | None, str | None], bytes]
+    """Given the partition that all records without a key went to (None if each has a key, or there is none), and the id of the topic that took
+    them (None if nobody can tell, or there is none)."""
     label: str
     """For people: which file and which records."""
     keys: Sequence[bytes | None] | None = None
@@ -210,8 +211,10 @@ class SlicePayload:
     def _chunk(self, topic: str, first: int, entry: ChunkValue, values: Sequence[bytes | None] = (), **columns: Any) -> Chunk:
         split, at_commit, keyed = self._split.id, self._at_commit, columns.get("keys") is not None
 
-        def ledger_value(partition: int | None) -> bytes:  # outlives the chunk's records, and must not hold them
-            return encode_chunk_value(replace(at_commit(entry), partition=None if keyed else partition))
+        def ledger_value(
+            partition: int | None, topic_id: str | None
+        ) -> bytes:  # outlives the chunk's records, and must not hold them
+            return encode_chunk_value(replace(at_commit(entry), partition=None if keyed else partition, topic_id=topic_id))
 
         return Chunk(
             topic,

@@ -8,7 +8,7 @@ Usable on its own::
     options = LaneOptions(settings, ledger_topic="_my.ledger", ledger_partition=0, deadline_seconds=60)
     with LanePool(options, ["my-job.0", "my-job.1"], settle=ask_my_ledger) as pool:
         pool.open()
-        pool.submit([Chunk("logs", [b"a", b"b"], 2, b"file-1:0", lambda partition: b"2 records", "file-1")])
+        pool.submit([Chunk("logs", [b"a", b"b"], 2, b"file-1:0", lambda partition, topic_id: b"2 records", "file-1")])
         pool.drain()
     print(pool.close(10), pool.unsent())
 

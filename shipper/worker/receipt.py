@@ -109,6 +109,8 @@ class Receipt:
     """Topic → records that were read but not sent, since it could not be written to; a later scan, or run, sends them."""
     lowered: dict[str, int] = field(default_factory=dict)
     """Topic → bytes in a batch, where batches turned out too large."""
+    unconfirmed: dict[str, str] = field(default_factory=dict)
+    """Topic → why nobody could tell its id, where some chunks carry none."""
     possible_duplicates: int = 0
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0

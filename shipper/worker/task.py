@@ -17,6 +17,7 @@ from shipper.config.cluster import Cluster
 from shipper.errors import ShipperError, TopicMissing, WaitedInVain
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
+from shipper.kafka.topic_ids import TopicIdLook, TopicIdWatch
 from shipper.kafka.transaction import RightToShip
 from shipper.ledger.log import Committed, LedgerLog, Patience
 from shipper.ledger.records import CHUNKS, ChunkValue
@@ -43,6 +44,7 @@ _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master
 _SAMPLE_SECONDS = 1.0
 _LOOK_AT_OTHER_TASKS_SECONDS = 2.0
 _TRUSTED_WIRE_BYTES = 1_000_000
+_IDS_SECONDS = 10.0
 
 
 class TaskError(Exception):
@@ -126,6 +128,7 @@ class TaskLanes:
         self._right = RightToShip(attempt.check)
         quarantine = order.quarantine
         self._topics = (*order.topics, *([quarantine.topic] if quarantine else []))
+        self._topic_ids = TopicIdWatch(TopicIdLook(order.settings), order.topic_ids, patience_seconds=_patience(order))
         limit = order.rate_limit_bytes
         options = LaneOptions(
             order.settings,
@@ -139,6 +142,8 @@ class TaskLanes:
             share_partitions=order.share_partitions,
             first_partition=receipt.task,
             topics=self._topics,
+            topic_ids=self._topic_ids,
+            gone_ids=order.gone_ids,
             rate=NoLimit() if limit is None else RateLimit(lambda: limit / attempt.active_tasks * self._ratio()),
         )
         ids = [transactional_id(order.pipeline, order.cluster, receipt.task, lane) for lane in range(order.lanes)]
@@ -182,6 +187,7 @@ class TaskLanes:
         self._done.set()
         self._attempt.hurry()
         closed = self.pool.close(timeout_seconds)
+        self._topic_ids.close()
         if closed.unknown:
             log.warning("%d chunks whose commit was not answered; the ledger will tell", len(closed.unknown))
         if self._sampler.ident is not None:
@@ -199,6 +205,7 @@ class TaskLanes:
         receipt.lane_reopened = pool.reopened
         receipt.lanes = pool.work()
         receipt.parked, receipt.unsent, receipt.lowered = pool.parked_records, pool.unsent(), pool.lowered
+        receipt.unconfirmed = {topic: self._topic_ids.why(topic) for topic in self._topic_ids.unconfirmed}
         if not self._order.settings.transactional:
             receipt.possible_duplicates = sum(work.retried_records for work in receipt.lanes)
         receipt.wire_bytes = pool.sent().wire_bytes
@@ -224,6 +231,11 @@ class TaskLanes:
         if self._order.rate_limit_bytes:
             with _going_on("other tasks cannot be told right now that this one has ended"):
                 self._attempt.announce(ended=True)
+
+
+def _patience(order: ShipOrder) -> float:
+    """How long an open transaction waits for the topics' ids."""
+    return min(_IDS_SECONDS, order.settings.transaction_timeout_ms / 1000 / 4)
 
 
 @contextmanager

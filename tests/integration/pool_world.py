@@ -11,6 +11,7 @@ from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
+from shipper.types import Decided
 from shipper.worker.lane import LaneOptions, Settle
 from shipper.worker.payload import Chunk
 from shipper.worker.pool import LanePool
@@ -28,8 +29,8 @@ class Ledger:
         self.client = ClusterClient(self.cluster)
         self.client.create_topics({LEDGER: 1}, replication_factor=1)
 
-    def keys(self) -> set[bytes]:
-        return {record.key for record in self.client.read(LEDGER, 0, 0, wait_seconds=60)}
+    def keys(self) -> Decided[set[bytes]]:
+        return Decided({record.key for record in self.client.read(LEDGER, 0, 0, wait_seconds=60)})
 
     def create(self, **topics: int) -> None:
         self.client.create_topics(topics, replication_factor=1)
@@ -61,7 +62,7 @@ def chunk(topic: str, name: str, records: int = 100, size: int = 20, sequence: i
         values,
         sum(map(len, values)),
         key,
-        lambda p: b"%d records, partition %d" % (records, p or 0),
+        lambda p, topic_id: b"%d records, partition %d" % (records, p or 0),
         name,
         sequence=sequence,
     )

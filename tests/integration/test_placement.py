@@ -50,7 +50,7 @@ def shipped(kafka: KafkaServer, name: str, keys: list[bytes | None], count: int)
     options = LaneOptions(LaneSettings(connection(cluster), 500_000, "zstd", 30_000), ledger, 0, deadline_seconds=60)
     with LanePool(options, [f"{topic}.0"], set) as pool:
         pool.open()
-        pool.submit([Chunk(topic, values, 1_000_000, b"key", lambda partition: b"value", name, keys=keys)])
+        pool.submit([Chunk(topic, values, 1_000_000, b"key", lambda partition, topic_id: b"value", name, keys=keys)])
         pool.drain()
         assert pool.close(20).delivered == 1
     return placed(kafka, topic, count, len(keys))

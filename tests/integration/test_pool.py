@@ -34,6 +34,7 @@ from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicM
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.topics import TopicState
+from shipper.types import Decided
 from shipper.worker import parking
 from shipper.worker.payload import Chunk
 from shipper.worker.pool import LanePool
@@ -213,7 +214,7 @@ def test_a_ledger_that_may_not_be_written_is_named_at_the_deadline_and_no_other_
     for future in admin.create_acls([deny]).values():
         future.result()
     options = replace(ledger.options(deadline_seconds=4), ledger_topic=name)
-    with Pool(options, [f"{name}.0"], settle=lambda: set()) as pool:
+    with Pool(options, [f"{name}.0"], settle=lambda: Decided(set())) as pool:
         pool.open([f"data-{what[0]}"])
         pool.submit([chunk(f"data-{what[0]}", "one") if what == "records" else only_a_splits_end()])
         with pytest.raises(DeliveryError, match=f"ledger topic {name} cannot be written to: TOPIC_AUTHORIZATION_FAILED"):
@@ -307,7 +308,7 @@ def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: Kafka
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     assert took < 15, "4 s, and what a busy machine takes; the transaction would have had 30"
-    known = ledger.keys()
+    known = ledger.keys().answer
     assert {c.ledger_key for c in pool.delivered} <= known
     assert not {c.ledger_key for c in delivery.not_delivered} & known
     ends = [*pool.delivered, *delivery.not_delivered, *delivery.unknown]
@@ -340,7 +341,7 @@ def test_at_least_once_delivers_without_transactions(ledger: Ledger) -> None:
             pool.submit([one])
         pool.drain()
     assert Counter(ledger.values("plain", 2)) == expected
-    assert {b"plain/p%d" % n for n in range(20)} <= ledger.keys()
+    assert {b"plain/p%d" % n for n in range(20)} <= ledger.keys().answer
 
 
 def test_a_rate_limit_holds_over_all_lanes(ledger: Ledger) -> None:
@@ -434,7 +435,7 @@ def test_no_lane_fences_its_past_before_that_is_announced(ledger: Ledger) -> Non
         time.sleep(1.0)  # more than the lane needs to connect
         commit_one(earlier, commits)
 
-    with Pool(options, ["announced.0"], settle=lambda: set()) as pool:
+    with Pool(options, ["announced.0"], settle=lambda: Decided(set())) as pool:
         pool.open(["announced"], announce)
         assert commits == ["committed"]
         with pytest.raises(KafkaFault, match="FENCED"):
@@ -453,6 +454,6 @@ def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -
     def announce() -> None:
         raise TopicMissing("nobody can be told")
 
-    with pytest.raises(TopicMissing), Pool(ledger.options(), ["unannounced.0"], settle=lambda: set()) as pool:
+    with pytest.raises(TopicMissing), Pool(ledger.options(), ["unannounced.0"], settle=lambda: Decided(set())) as pool:
         pool.open([], announce)
     assert not [thread.name for thread in threading.enumerate() if "unannounced" in thread.name]

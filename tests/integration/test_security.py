@@ -28,6 +28,7 @@ from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.rights import Right, rights
 from shipper.report.results import ShipResult
+from shipper.types import Decided
 from shipper.worker.lane import LaneOptions
 
 from .committed import read_committed
@@ -80,7 +81,7 @@ def test_records_and_ledger_travel_by_every_way_in(secured: SecuredKafka, way: s
     secured.grant("shipper", [*granted, Right("transactional-id", name, ("Write",), prefixed=True)])
     client = ClusterClient(cluster)
     settings = LaneSettings(connection(cluster), 100_000, "zstd", 30_000, True)
-    with Pool(LaneOptions(settings, ledger, 0, 60), [f"{name}.0"], settle=lambda: set()) as pool:
+    with Pool(LaneOptions(settings, ledger, 0, 60), [f"{name}.0"], settle=lambda: Decided(set())) as pool:
         pool.open([data])
         pool.submit([chunk(data, "one")])
         pool.drain()

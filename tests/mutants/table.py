@@ -18,6 +18,7 @@ _ATTEMPT_KEY = "An attempt's key holds its generation"
 _LEDGER_FORMAT = "A ledger of another format"
 _LOWERED = "A batch that a topic refuses"
 _THROTTLED = "A lane that a broker throttles"
+_TOPIC_ID = "A chunk names the topic's id"
 _ORDINALS = "A split's ordinals depend on its bytes alone"
 _END_ROW = "A split ends by a row that says so"
 _IDENTITY = "A file's identity is its path"
@@ -194,6 +195,38 @@ MUTANTS = (
         "            raise Unsound(FORMER_FORMAT)\n        return None\n",
         "            return None\n        return None\n",
         "tests/unit/test_ledger.py::test_a_ledger_of_before_format_1_is_refused_with_the_remedy",
+    ),
+    Mutant(
+        "topic-not-confirmed",
+        _TOPIC_ID,
+        "shipper/worker/lane.py",
+        "            if topic_id != before[topic]:\n",
+        "            if False:\n",
+        "tests/integration/test_pool_ids.py::test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id",
+    ),
+    Mutant(
+        "early-look-confirms",
+        _TOPIC_ID,
+        "shipper/kafka/topic_ids.py",
+        "return topic in self._answers and self._answers[topic].began >= number",
+        "return topic in self._answers",
+        "tests/unit/test_topic_ids.py::test_a_look_that_began_before_the_question_is_no_answer",
+    ),
+    Mutant(
+        "ids-from-before-the-read",
+        _TOPIC_ID,
+        "shipper/driver/recreated.py",
+        "    present = client.present_ids(wanted)\n    found",
+        "    present = present if present is not None else client.present_ids(wanted)\n    found",
+        "tests/unit/test_recreated.py::test_ids_that_were_asked_for_before_the_ledger_was_read_serve_only_if_they_are_the_chunks_own",
+    ),
+    Mutant(
+        "gone-chunks-count",
+        _TOPIC_ID,
+        "shipper/driver/recreated.py",
+        "return Incarnations(without(chunks, found.gone), present, found)",
+        "return Incarnations(chunks, present, found)",
+        "tests/unit/test_recreated.py::test_what_is_lost_does_not_count_as_there",
     ),
     Mutant(
         "limit-of-all-lanes-compared",

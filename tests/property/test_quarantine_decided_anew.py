@@ -46,7 +46,7 @@ class Cluster:
     def commit(self, chunk: Chunk) -> None:
         key = chunk.ledger_key
         assert key not in self.ledger, f"{key!r} was there, and compaction would remove it"
-        self.ledger[key] = LogRecord(next(self._offsets), 0, key, chunk.ledger_value(None))
+        self.ledger[key] = LogRecord(next(self._offsets), 0, key, chunk.ledger_value(None, None))
         if chunk.topic:
             self.topics.setdefault(chunk.topic, []).extend(value or b"" for value in chunk.values[:])
 

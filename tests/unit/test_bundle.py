@@ -92,8 +92,8 @@ def test_ledger_records_from_before_bundles_are_read(config: Path) -> None:
 
 
 def test_what_waits_or_is_sent_again_is_counted_in_lines() -> None:
-    bundles = Chunk("t", [b"a\nb\nc", b"d"], 6, b"key", lambda partition: b"", "a.log", lines=4)
-    alone = Chunk("t", [b"a", None], 1, b"key", lambda partition: b"", "a.log")
+    bundles = Chunk("t", [b"a\nb\nc", b"d"], 6, b"key", lambda partition, topic_id: b"", "a.log", lines=4)
+    alone = Chunk("t", [b"a", None], 1, b"key", lambda partition, topic_id: b"", "a.log")
     assert [chunk.counted for chunk in (bundles, alone)] == [4, 2]
     assert sum(chunk.counted for chunk in (bundles, alone)) == 6
     bundles.drop_records()

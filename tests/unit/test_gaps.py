@@ -21,7 +21,7 @@ from shipper.report.gaps import beginnings, coverage, find_gaps, gaps_before, me
 from shipper.report.late import fresh_until
 from shipper.report.message import message
 from shipper.report.past_runs import not_again, window_runs
-from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult
+from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult, RecreatedTopic
 from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Gap, GateResult, LeftFile, ShipResult, Uncovered
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.types import FileId, SplitId
@@ -64,6 +64,21 @@ class Runs:
             start = window.start if back_to is None else hour(back_to).start
             found = Coverage(start=start, end=window.end, uncovered=list(left))
             folder.write(f"gate_delivery.{cluster}", DeliveryGateResult(cluster=cluster, coverage=found, **common))
+
+    def add_lost(self, window: Window, step: str, lost: RecreatedTopic) -> None:
+        """A run that fails at ``step`` on the cluster `near`, since a topic was created anew."""
+        self.add(window)
+        folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
+        common: dict[str, Any] = {
+            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
+            "started_at": window.end, "finished_at": window.end, "status": "failed", "error": "lost",
+        }  # fmt: skip
+        clusters = [ClusterPlan(cluster="near", recreated=[lost] if step == "plan" else []), ClusterPlan(cluster="far")]
+        folder.write("plan", PlanResult(clusters=clusters, **common))
+        if step == "ship":
+            folder.write("ship.near", ShipResult(cluster="near", recreated=[lost], **common))
+        elif step == "gate_delivery":
+            folder.write("gate_delivery.near", DeliveryGateResult(cluster="near", recreated=[lost], **common))
 
     def gaps(self, last: int, held: Any = None, **since: int) -> list[tuple[str, int, str]]:
         runs = window_runs(self.uri, "web", ("near", "far"), DAY, LONG)
@@ -131,6 +146,27 @@ def test_a_file_that_was_left_behind_is_a_gap_until_it_is_shipped(runs: Runs) ->
     assert len(runs.gaps(1)) == 2
     runs.add(hour(2), "near", "far", back_to=0)
     assert runs.gaps(2) == []
+
+
+class TestATopicThatWasCreatedAnew:
+    LOST = RecreatedTopic(topic="logs.web", before="A", now="B", records=5, files=1)
+    WHY = "topic logs.web was deleted and created anew after 5 records were delivered to it"
+
+    def test_a_window_that_was_complete_is_a_gap_once_a_run_finds_its_records_gone(self, runs: Runs) -> None:
+        runs.add(hour(0), "near", "far")
+        runs.add(hour(1), "near", "far")
+        runs.add_lost(hour(0), "plan", self.LOST)
+        assert runs.gaps(1) == [("near", 0, self.WHY)]
+        runs.add(hour(0), "near", "far")
+        assert runs.gaps(1) == []
+
+    @pytest.mark.parametrize("step", ["ship", "gate_delivery"])
+    def test_the_ship_and_the_gate_say_so_too(self, runs: Runs, step: str) -> None:
+        runs.add(hour(0), "near", "far")
+        runs.add_lost(hour(0), step, self.LOST.model_copy(update={"now": None}))
+        assert runs.gaps(0) == [("near", 0, self.WHY.replace(" and created anew", ""))]
+        runs.add(hour(1), "near", "far", back_to=0)
+        assert runs.gaps(1) == [], "a run that looked back has found, or sent, all of it"
 
 
 class TestWhatALedgerHolds:

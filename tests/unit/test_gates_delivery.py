@@ -7,6 +7,7 @@ import pytest
 from shipper.config.checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.driver.gate import closed
 from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
+from shipper.report.plan_result import RecreatedTopic
 from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Observed, Reconciliation, Sum
 
 SUM = SumClosesCheck(check="sum_closes")
@@ -154,3 +155,13 @@ def test_the_delivery_gate_needs_neither_great_expectations_nor_pandas():
     code = "import sys, shipper.driver.gate_delivery; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"great_expectations", "pandas", "pyspark"} & set(loaded)
+
+
+@pytest.mark.parametrize(("now", "observed"), [("B", "created anew: its id is B"), (None, "no topic has its name")])
+def test_a_topic_that_was_created_anew_closes_the_gate_by_name(now, observed):
+    lost = RecreatedTopic(topic="logs.web", before="A", now=now, records=193_677, files=3)
+    evidence = DeliveryEvidence(Reconciliation(sums=[sum_of("lines", 5, 5)]), recreated=[lost])
+    (closing,) = closed(evaluate_delivery([SUM], evidence))
+    assert closing.check == "recreated(logs.web)"
+    assert closing.expected == "topic logs.web with the id A, which took 193,677 records of 3 files"
+    assert observed in closing.observed

@@ -7,6 +7,8 @@ import pytest
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.pipeline import Pipeline
+from shipper.driver.gate import closed
+from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import Count, ShipResult, TopicAccount
@@ -14,6 +16,7 @@ from shipper.verify.readback import UNKNOWN, Seen
 from shipper.verify.reconcile import Reconciliation
 from shipper.verify.recount import look
 
+CHECK = ReadBackCheck(check="read_back", mode="full")
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
@@ -152,8 +155,10 @@ def test_an_end_that_nobody_knew_has_no_figure(mode):
 
 
 def test_what_was_deleted_before_it_could_be_read_is_said():
-    reader = FakeReader({"t": [(30, Seen(4, begins=20))]})
+    """Something else than records has expired: none is missing."""
+    reader = FakeReader({"t": [(40, Seen(13, begins=20))]})
     found, _ = looked(reader, ship({"t": [0]}, t=13), sent(t={0: (13, 0)}))
+    assert not found.expired
     assert "partition 0 begins at offset 20 by now" in found.topics[0].remark
 
 
@@ -178,3 +183,43 @@ def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
     assert counted["quarantined: too_large"] == [2, 2]
     assert counted["quarantined: unparseable"] == [1, 0]
     assert counted["quarantined: other"] == [0, 1]
+
+
+def test_records_that_expired_are_a_warning_and_no_failed_sum():
+    reader = FakeReader({"t": [(30, Seen(4, 1, begins=20)), (7, Seen(3, 9))]})
+    found, account = looked(reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 9)}))
+    [gone] = found.expired
+    assert (gone.name, gone.sent, gone.missing) == ("t", 13, 6)
+    assert gone.where == "partition 0 begins at offset 20, and the ship's records at 12"
+    assert figures(found.topics) == {"t": [13, 13]}, "the receipts and the ledger still must agree"
+    assert figures(found.partitions) == {"t, partition 1": [3, 3], "t, partition 1: checksum": ["0000000000000009"] * 2}
+    assert account.topics[0].read_back is None
+    checks = evaluate_delivery([CHECK], DeliveryEvidence(account, found.topics, found.partitions, expired=found.expired))
+    assert [(one.check, one.severity) for one in checks if not one.passed] == [("expired(t)", "warn")]
+    assert "6 of them expired" in checks[-1].observed
+    assert not closed(checks)
+
+
+def test_more_is_missing_than_offsets_have_expired():
+    """Records 0 to 4 may have expired; the others are missing for another reason."""
+    reader = FakeReader({"t": [(30, Seen(1, 1, begins=17))]})
+    found, _ = looked(reader, ship({"t": [12]}, t=10), sent(t={0: (10, 5)}))
+    assert not found.expired
+    assert figures(found.topics)["t"] == [10, 10, 1]
+    assert "is deleted" in found.topics[0].remark
+
+
+def test_what_expired_in_a_sample_is_named_by_its_partition():
+    reader = FakeReader({"t": [(30, Seen(4, 1, begins=20)) for _ in range(8)]})
+    found, _ = looked(reader, ship({"t": [12] * 8}, t=80), sent(t=dict.fromkeys(range(8), (10, 5))), "sample")
+    assert [gone.missing for gone in found.expired] == [6, 6]
+    assert all("partition" in gone.name for gone in found.expired)
+    assert not found.partitions
+    assert not closed(evaluate_delivery([CHECK], DeliveryEvidence(Reconciliation(), expired=found.expired)))
+
+
+def test_expired_bundles_hold_more_lines_than_offsets():
+    reader = FakeReader({"t": [(30, Seen(100, 1, begins=20))]})
+    ledger = LedgerFigures(sent={"t": {0: Tally(records=1000, kafka_records=10, checksum=5)}})
+    found, _ = looked(reader, ship({"t": [12]}, t=1000), ledger)
+    assert [gone.missing for gone in found.expired] == [900]

@@ -13,6 +13,7 @@ from shipper_tools.samples import reports as samples
 
 from shipper.report.message import message
 from shipper.report.page import render
+from shipper.report.plan_result import RecreatedTopic
 from shipper.report.plot import MOST_STEPS, ticks
 from shipper.report.results import Count, GateResult, RunReport
 from shipper.report.throughput import spans
@@ -625,3 +626,13 @@ def test_records_that_all_go_one_way_need_no_picture_of_it() -> None:
         gate.topics = gate.topics[:1]
     assert 'class="flow-picture"' not in Page(one).html
     assert 'class="flow-picture"' in Page(samples.shipped()).html
+
+
+@pytest.mark.parametrize("resent", [False, True])
+def test_failed_run_says_what_to_do_about_a_topic_that_was_created_anew(resent: bool) -> None:
+    report = samples.ship_failed()
+    lost = RecreatedTopic(topic="logs.web", before="A", now="B", records=5, files=1, resent=resent)
+    report.ships[0].recreated.append(lost)
+    remedy = verdict(report).remedy or ""
+    assert ("no topic any more, since logs.web was deleted" in remedy) is not resent
+    assert ("delivery.on_recreated: resend" in remedy) is not resent

@@ -89,7 +89,7 @@ def test_a_chunk_is_equal_to_itself_alone() -> None:
 
         __hash__ = None  # type: ignore[assignment]
 
-    one, other = (Chunk("t", Values([b"a"]), 1, b"key", lambda partition: b"", "label") for _ in range(2))
+    one, other = (Chunk("t", Values([b"a"]), 1, b"key", lambda partition, topic_id: b"", "label") for _ in range(2))
     assert one != other
     assert other not in [one]
     assert len({one, other}) == 2

@@ -16,6 +16,7 @@ from shipper.errors import DeliveryError
 from shipper.kafka.connection import connection
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.kafka.producer import LaneSettings
+from shipper.types import Decided
 from shipper.worker.lane import LaneOptions
 from shipper.worker.payload import Chunk
 from shipper.worker.pool import LanePool
@@ -80,13 +81,13 @@ def measure(job: LaneJob) -> LaneAnswer:
     )
     limits = TopicLimits(dict.fromkeys(job.topics, job.max_message_bytes))
     options = LaneOptions(settings, job.ledger_topic, 0, _DEADLINE_SECONDS, limits=limits, batch_bytes=job.batch_bytes)
-    with LanePool(options, [f"bench.{lane}" for lane in range(job.lanes)], settle=lambda: set()) as pool:
+    with LanePool(options, [f"bench.{lane}" for lane in range(job.lanes)], settle=lambda: Decided(set())) as pool:
         began = time.monotonic()
         pool.open(job.topics)
         opened, cpu_began = time.monotonic(), time.process_time()
         for number, topic in zip(range(transactions), itertools.cycle(job.topics), strict=False):
             key = b"%d" % number
-            pool.submit([Chunk(topic, values, size_bytes, key, lambda partition: b"\0" * 200, f"transaction {number}")])
+            pool.submit([Chunk(topic, values, size_bytes, key, lambda partition, topic_id: b"\0" * 200, f"transaction {number}")])
         pool.drain()
         ended, cpu_ended = time.monotonic(), time.process_time()
         delivery = pool.close(30)

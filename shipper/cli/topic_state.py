@@ -1,0 +1,55 @@
+"""What commands that read a whole ledger ask its cluster: which topics are there, and which of the ledger's chunks are gone with an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from shipper.cli.expired import Sent, count
+from shipper.cli.open_ledger import OpenLedger
+from shipper.ledger.fold import LedgerRecords
+from shipper.ledger.incarnations import Loss, entries_there, losses_of_entries, summed
+from shipper.ledger.inventory import Entry, LedgerFinding, entries
+
+
+class PresentEntries:
+    """The ledger's chunk records, path by path, without those whose topics are gone; what is lost with them is known at the end."""
+
+    def __init__(self, ledger: OpenLedger) -> None:
+        self._ledger = ledger
+        self._present: dict[str, str | None] = {}
+        self._asked: set[str] = set()
+        self._lost: list[Loss] = []
+        self.sent: Sent = {}
+        """What is there, by the ship that sent it."""
+
+    def of(self, read: LedgerRecords) -> Iterator[list[Entry]]:
+        """Raises ClusterError."""
+        for of_path in entries(read):
+            self._ask({entry.key.topic for entry in of_path if entry.value.topic_id and not entry.invalidated})
+            yield self._take(of_path)
+
+    def _take(self, of_path: Sequence[Entry]) -> list[Entry]:
+        there = entries_there(of_path, self._present)
+        if len(there) < len(of_path):
+            self._lost += losses_of_entries(of_path, self._ledger.pipeline.name, self._present).found
+        count(self.sent, there)
+        return there
+
+    def _ask(self, topics: Collection[str]) -> None:
+        if new := set(topics) - self._asked:
+            self._asked |= new
+            self._present |= self._ledger.client.present_ids(new)
+
+    def lost(self) -> list[Loss]:
+        return summed(self._lost)
+
+    def findings(self) -> Iterator[LedgerFinding]:
+        for lost in self.lost():
+            became = (
+                f"was deleted and created anew: its id is {lost.now}" if lost.now else "was deleted, and is not on the cluster"
+            )
+            text = (
+                f"{became}. The ledger says that {lost.records:,} records of {lost.files:,} files are in the earlier topic, with the id "
+                f"{lost.before}. To send them again: `delivery.on_recreated: resend`, and run their windows"
+            )
+            yield LedgerFinding("wrong", "recreated", lost.topic, text)

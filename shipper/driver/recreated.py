@@ -1,0 +1,119 @@
+"""Topics that were deleted, or deleted and created anew, since the ledger's chunks were delivered: what a plan and a ship make of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shipper.config.cluster import Cluster
+from shipper.config.rules import original
+from shipper.driver.pending import Pending
+from shipper.errors import ClusterError, TopicRecreated
+from shipper.kafka.admin import ClusterAdmin
+from shipper.ledger.fold import Chunks
+from shipper.ledger.incarnations import Losses, losses, topics_with_ids, without
+from shipper.report.plan_result import RecreatedTopic
+from shipper.types import FileId
+
+#: Brokers learn of a topic within fractions of a second of each other.
+_SECOND_LOOK_SECONDS = 2.0
+
+
+@dataclass
+class Incarnations:
+    """The ledger's chunks held against the topics that are there."""
+
+    chunks: Chunks
+    """Those whose records are there."""
+    present: dict[str, str | None] = field(default_factory=dict)
+    """As shipper.kafka.topic_ids.PresentIds."""
+    lost: Losses = field(default_factory=Losses)
+    """Of the files that were judged; ``gone`` of all."""
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """Topic → id, of the topics that are there and have one."""
+        return {topic: topic_id for topic, topic_id in self.present.items() if topic_id}
+
+    def named(self, *, resent: bool = False) -> list[RecreatedTopic]:
+        return [RecreatedTopic(**loss._asdict(), resent=resent) for loss in self.lost.found]
+
+
+def judge(
+    client: ClusterAdmin,
+    chunks: Chunks,
+    files: Collection[FileId],
+    *,
+    topics: Collection[str] = (),
+    present: dict[str, str | None] | None = None,
+) -> Incarnations:
+    """Holds ``chunks`` against the topics.
+
+    Args:
+        files: those of which lost records matter. Give a set, or the keys of a dict.
+        topics: asked for besides the topics that the chunks name.
+        present: ids that were asked for before the chunks were read. They serve if they are the chunks' own; if not, the topics are asked again: an
+            id that was read before a chunk was written does not say that the chunk is gone.
+
+    Raises ClusterError.
+    """
+    wanted = topics_with_ids(chunks) | set(topics)
+    if present is not None and wanted <= present.keys() and not losses(chunks, present).gone:
+        return Incarnations(chunks, present)
+    present = client.present_ids(wanted)
+    found = losses(chunks, present, files=files)
+    return Incarnations(without(chunks, found.gone), present, found)
+
+
+def look_again(found: Incarnations, cluster: Cluster) -> None:
+    """Asks a second time, by another connection, before records are sent again because of ``found``. Raises ClusterError if the answers differ."""
+    time.sleep(_SECOND_LOOK_SECONDS)
+    topics = {loss.topic for loss in found.lost.found}
+    now = ClusterAdmin(cluster).present_ids(topics)
+    if differ := [topic for topic in sorted(topics) if now.get(topic) != found.present.get(topic)]:
+        raise ClusterError(
+            f"cluster {cluster.name}: brokers do not agree on which topic {', '.join(differ)} is: the metadata of one lag behind. Nothing was sent. "
+            "Run again when all brokers are well."
+        )
+
+
+def error(cluster: str, pipeline: str, lost: Sequence[RecreatedTopic], sent: str = "Nothing was sent.") -> TopicRecreated:
+    """``sent``: what was, as a sentence."""
+    return TopicRecreated(f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} {remedy(pipeline)}")
+
+
+def sentence(lost: RecreatedTopic) -> str:
+    """What became of the topic, and how much it held."""
+    if lost.now is None:
+        what = f"topic {lost.topic} was deleted (its id was {lost.before})."
+    else:
+        what = f"topic {lost.topic} was deleted and created anew: its id was {lost.before} and is {lost.now}."
+    files = "1 file" if lost.files == 1 else f"{lost.files:,} files"
+    return f"{what} {lost.records:,} records of {files} were in the earlier topic, and are in none now."
+
+
+def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
+    """For a run that sends the records again."""
+    return [f"{sentence(one)} They are sent again (`on_recreated: resend`)." for one in lost if one.resent]
+
+
+def remedy(pipeline: str) -> str:
+    return (
+        f"To send exactly these records again, set `delivery.on_recreated: resend` in pipelines/{original(pipeline)}.yaml and run the window "
+        "again; or send whole files anew with `--reship`, of which consumers of other topics will see duplicates."
+    )
+
+
+def refuse_late(found: Pending, lost: Losses, late: Collection[FileId], policy: Literal["fail", "resend"]) -> None:
+    """Late files whose records are lost hold up no window: they are left alone, by name, unless the pipeline says to send them again."""
+    if policy == "resend":
+        return
+    for file in [file for file in found.left if file in lost.files and file in late]:
+        found.left.remove(file)
+        found.partial = [other for other in found.partial if other != file]
+        topic = lost.files[file]
+        found.refused[file] = (
+            f"topic {topic} was deleted, or deleted and created anew, after records of the file were delivered to it: see `delivery.on_recreated`"
+        )

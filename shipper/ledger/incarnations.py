@@ -1,0 +1,154 @@
+"""Topics that were deleted, or deleted and created anew, since the ledger's chunks were delivered. Pure.
+
+A chunk says the id of the topic that took its records. Ids never come back, so a chunk whose id is not its topic's present one is *gone*: its
+records are in a topic that does not exist any more. A chunk without an id, and a topic of which nobody can tell the id, are believed as they are.
+
+A gone chunk is *lost* if its records are nowhere else. It is not lost once other chunks have its records: those that a later run sent again. The
+new chunks need not begin where the old ones did, so old records stay in the ledger under keys of their own, and readers leave them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
+from shipper.ledger.intervals import IntervalSet
+from shipper.ledger.inventory import Entry
+from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.types import FileId, SplitId
+
+PresentIds = Mapping[str, str | None]
+"""As shipper.kafka.topic_ids.PresentIds."""
+GoneIds = Mapping[str, frozenset[str]]
+"""Topic → ids that chunks have and the topic has no more."""
+
+
+class Loss(NamedTuple):
+    """Records of one incarnation of a topic, which are nowhere else."""
+
+    topic: str
+    before: str
+    """Id of the topic that took them."""
+    now: str | None
+    """The topic's id; None: there is no topic of that name."""
+    records: int
+    files: int
+
+
+@dataclass
+class Losses:
+    """What the ledger says of topics that are gone."""
+
+    gone: dict[str, frozenset[str]] = field(default_factory=dict)
+    """As :data:`GoneIds`, of all chunks that were looked at."""
+    found: list[Loss] = field(default_factory=list)
+    files: dict[FileId, str] = field(default_factory=dict)
+    """File of which records are lost → a topic that took some."""
+
+
+def topics_with_ids(chunks: Chunks) -> set[str]:
+    """Topics whose ids the chunks know: those to ask for."""
+    return {of.topic for state in chunks.splits.values() for of, value in state.chunks.items() if value.topic_id}
+
+
+def is_gone(topic: str, value: ChunkValue, present: PresentIds) -> bool:
+    """True if the topic that took the chunk's records does not exist any more."""
+    if not value.topic_id or not topic or topic not in present:
+        return False
+    return present[topic] != "" and present[topic] != value.topic_id
+
+
+def gone_ids(chunks: Chunks, present: PresentIds) -> dict[str, frozenset[str]]:
+    """As :data:`GoneIds`."""
+    found: dict[str, set[str]] = {}
+    for state in chunks.splits.values():
+        for of, value in state.chunks.items():
+            if value.topic_id and is_gone(of.topic, value, present):
+                found.setdefault(of.topic, set()).add(value.topic_id)
+    return {topic: frozenset(ids) for topic, ids in found.items()}
+
+
+def without(chunks: Chunks, gone: GoneIds) -> Chunks:
+    """The chunks whose records are there. ``chunks`` itself if none is gone."""
+    if not gone:
+        return chunks
+    found = replace(chunks, splits={}, digests={}, sparks={}, etags={}, files_of_path={})
+    for split, of, value in _each(chunks):
+        if value.topic_id not in gone.get(of.topic, ()):
+            found.add(ChunkKey(split, of.first, of.topic), value)
+    return found
+
+
+def losses(chunks: Chunks, present: PresentIds, *, files: Collection[FileId] | None = None) -> Losses:
+    """What is lost of ``files`` (None: of all). Give a set, or the keys of a dict."""
+    found = Losses(gone_ids(chunks, present))
+    if not found.gone:
+        return found
+    there = without(chunks, found.gone)
+    touched = {split.file for split, of, value in _each(chunks) if value.topic_id in found.gone.get(of.topic, ())}
+    sums: dict[tuple[str, str], tuple[int, set[FileId]]] = {}
+    for file, splits in chunks.splits_of(touched if files is None else touched & set(files)).items():
+        left = [there.splits.get(split, SplitState()) for split in splits]
+        if standing_as_cut(file, left) != "partial":
+            continue
+        for split, state in zip(splits, left, strict=True):
+            for of, value, records in _lost(chunks.splits[split], state, found.gone):
+                key = of.topic, value.topic_id or ""
+                count, those = sums.setdefault(key, (0, set()))
+                those.add(file)
+                sums[key] = count + records, those
+                found.files.setdefault(file, of.topic)
+    found.found = [
+        Loss(topic, before, present[topic], count, len(those)) for (topic, before), (count, those) in sorted(sums.items())
+    ]
+    return found
+
+
+def _each(chunks: Chunks) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
+    for split, state in chunks.splits.items():
+        for of, value in state.chunks.items():
+            yield split, of, value
+
+
+def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple[ChunkOfSplit, ChunkValue, int]]:
+    """Gone chunks of one split with the records that no other chunk has. Records that were in several incarnations count for the last one. Where
+    only a part of a chunk was sent again and its lines are shared with other topics, the number of records is an upper bound."""
+    if there.complete:
+        return
+    elsewhere = {of.topic for of, value in state.chunks.items() if value.topic_id in gone.get(of.topic, ())}
+    covers = {topic: IntervalSet(there.intervals(topic)) for topic in elsewhere}
+    for of, value in sorted(state.chunks.items(), key=lambda entry: -entry[1].generation):
+        if value.topic_id not in gone.get(of.topic, ()) or not value.records:
+            continue
+        gaps = [gap for part in covered(of.first, value) for gap in covers[of.topic].gaps(part.first, part.end)]
+        for gap in gaps:
+            covers[of.topic].add(gap.first, gap.end)
+        if gaps:
+            yield of, value, min(value.records, sum(gap.end - gap.first for gap in gaps))
+
+
+def entries_there(of_path: Sequence[Entry], present: PresentIds) -> list[Entry]:
+    """For readers of the whole ledger, which go path by path: the entries that are not gone. An entry that does not count anyway stays."""
+    return [entry for entry in of_path if entry.invalidated or not is_gone(entry.key.topic, entry.value, present)]
+
+
+def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> Losses:
+    """What is lost of a path."""
+    chunks = Chunks(pipeline)
+    for entry in of_path:
+        if not entry.invalidated:
+            chunks.add(entry.key, entry.value)
+    return losses(chunks, present)
+
+
+def summed(found: Iterable[Loss]) -> list[Loss]:
+    """One for each incarnation of a topic. ``found``: of different files."""
+    sums: dict[tuple[str, str], Loss] = {}
+    for loss in found:
+        before = sums.get((loss.topic, loss.before))
+        sums[loss.topic, loss.before] = (
+            loss._replace(records=loss.records + before.records, files=loss.files + before.files) if before else loss
+        )
+    return [sums[key] for key in sorted(sums)]

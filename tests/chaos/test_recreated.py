@@ -1,0 +1,103 @@
+"""A topic that is deleted and created anew does not hold what the ledger says: no run is green over it, and none sends twice because of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.chaos.world import Pipe, Ship
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+New = Callable[..., Pipe]
+
+AGAIN = {"on_recreated": "resend"}
+
+
+def recreate(pipe: Pipe, topic: str | None = None, *, absent_seconds: float = 1.0) -> None:
+    pipe.site.kafka.delete_topic(topic or pipe.topic)
+    time.sleep(absent_seconds)
+    pipe.site.kafka.create_topic(topic or pipe.topic, pipe.partitions)
+
+
+def fails(ship: Ship) -> str:
+    """What the ship says."""
+    end = ship.wait()
+    assert ship.process.returncode == 1, f"{end}; {ship.last_words()}"
+    return str(end["error"])
+
+
+def assert_each_record_once(pipe: Pipe) -> None:
+    """By the topics alone: the ledger holds chunks of the earlier topics, too."""
+    count = pipe.count()
+    assert (count.lost, count.doubled, count.foreign) == (0, 0, 0), count
+
+
+@pytest.mark.short
+def test_a_topic_that_is_recreated_between_two_runs(new_pipe: New):
+    """All of it is gone. The same command again says so and sends nothing; with the policy it sends everything, once, and then nothing more."""
+    pipe = new_pipe()
+    sent = pipe.ship().succeeds()["delivered"]
+    recreate(pipe)
+    said = fails(pipe.ship())
+    assert pipe.topic in said
+    assert f"{sent:,} records of 4 files" in said, said
+    assert "on_recreated" in said, said
+    assert "--reship" in said, said
+    assert not pipe.read(pipe.topic)
+    again = pipe.ship(delivery=AGAIN).succeeds()
+    assert (again["delivered"], again["before"]) == (sent, 0)
+    assert_each_record_once(pipe)
+    assert pipe.ship().succeeds()["delivered"] == 0
+
+
+@pytest.mark.parametrize("absent_seconds", [0.0, 4.0])
+def test_a_topic_that_is_recreated_during_a_run(new_pipe: New, absent_seconds: float):
+    """R1: the run is red and names the topic; the same command again is red; with the policy exactly what is gone is sent again, in other chunks than
+    before, and what had reached the new topic is not."""
+    pipe = new_pipe(files=(0, 8), delivery={"metadata_wait": "60s"})
+    ship = pipe.ship()
+    assert ship.wait_for("shipping"), ship.last_words()
+    pipe.wait_until_shipped(3_000, ship)
+    recreate(pipe, absent_seconds=absent_seconds)
+    assert ship.running, ship.last_words()
+    said = fails(ship)
+    assert pipe.topic in said
+    assert "deleted and created anew" in said, said
+    there = sum(pipe.read(pipe.topic).values())
+    total = pipe.count().expected
+    assert 0 < there < total, f"{there} of {total}"
+    assert "deleted and created anew" in fails(pipe.ship())
+    again = pipe.ship(delivery={**AGAIN, "chunk_size": "30kB"}).succeeds()
+    assert again["delivered"] == total - there
+    assert_each_record_once(pipe)
+    assert pipe.ship().succeeds()["delivered"] == 0
+
+
+def test_one_of_two_topics_is_recreated_twice(new_pipe: New):
+    """The other one's records are not sent again."""
+    pipe = new_pipe(topics=2)
+    pipe.ship().succeeds()
+    for chunk_size in ("25kB", "70kB"):
+        recreate(pipe)
+        assert pipe.topic in fails(pipe.ship())
+        pipe.ship(delivery={**AGAIN, "chunk_size": chunk_size}).succeeds()
+        assert_each_record_once(pipe)
+
+
+def test_a_reship_replaces_what_is_gone(new_pipe: New):
+    pipe = new_pipe()
+    pipe.ship().succeeds()
+    recreate(pipe)
+    pipe.ship(reship=True, run_id="reship").succeeds()
+    assert_each_record_once(pipe)
+    assert pipe.ship().succeeds()["delivered"] == 0
+
+
+def test_a_topic_that_is_gone_for_good(new_pipe: New):
+    """Of two: that it is missing is said before anything is sent."""
+    pipe = new_pipe(topics=2)
+    pipe.ship().succeeds()
+    pipe.site.kafka.delete_topic(pipe.topic)
+    assert pipe.topic in fails(pipe.ship())

@@ -1,0 +1,109 @@
+"""What a lane does with a topic's id, on a real broker: it goes into the ledger record once it is confirmed, and not without."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+import pytest
+from shipper_tools.dev.kafka import KafkaServer
+
+from shipper.errors import TopicRecreated
+from shipper.kafka.topic_ids import Looked, TopicIdLook, TopicIdWatch
+from shipper.worker.payload import Chunk
+
+from .pool_world import LEDGER, Ledger, Pool
+
+pytestmark = [pytest.mark.kafka]
+
+
+@pytest.fixture
+def ledger(kafka: KafkaServer) -> Ledger:
+    return Ledger(kafka)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)[:40]
+
+
+def chunk(topic: str, key: bytes) -> Chunk:
+    return Chunk(topic, [b"one", b"two"], 6, key, lambda partition, topic_id: (topic_id or "none").encode(), "two records")
+
+
+def ids_in_ledger(ledger: Ledger, *keys: bytes) -> list[bytes]:
+    latest = {record.key: record.value or b"" for record in ledger.client.read(LEDGER, 0, 0, wait_seconds=60)}
+    return [latest.get(key, b"") for key in keys]
+
+
+class Scripted:
+    """Looks that answer with ``says``, one after the other, and then the last one for ever."""
+
+    def __init__(self, *says: Looked) -> None:
+        self.says = list(says)
+
+    def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
+        return self.says.pop(0) if len(self.says) > 1 else self.says[0]
+
+
+def test_a_chunk_carries_the_id_of_its_topic(ledger: Ledger, topic: str) -> None:
+    ledger.create(**{topic: 1})
+    watch = TopicIdWatch(TopicIdLook(ledger.options().settings))
+    with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], settle=ledger.keys) as pool:
+        pool.open([topic])
+        for key in (b"1", b"2"):
+            pool.submit([chunk(topic, topic.encode() + key)])
+        pool.drain()
+    watch.close()
+    topic_id = ledger.client.present_ids([topic])[topic]
+    assert topic_id
+    assert ids_in_ledger(ledger, topic.encode() + b"1", topic.encode() + b"2") == [topic_id.encode()] * 2
+    assert ledger.values(topic) == [b"one", b"two"] * 2
+
+
+def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(ledger: Ledger, topic: str) -> None:
+    ledger.create(**{topic: 1})
+    watch = TopicIdWatch(Scripted(Looked(ids={topic: "B"})), {topic: "A"})
+    with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], settle=ledger.keys) as pool:
+        pool.open([topic])
+        pool.submit([chunk(topic, topic.encode())])
+        pool.drain()
+        assert pool.reopened == 1
+    watch.close()
+    assert ids_in_ledger(ledger, topic.encode()) == [b"B"]
+    assert ledger.values(topic) == [b"one", b"two"]
+
+
+def test_an_id_that_nobody_confirms_is_not_claimed(ledger: Ledger, topic: str) -> None:
+    """The ledger record with the id was on its way already: another one takes its place in the same transaction."""
+    ledger.create(**{topic: 1})
+    watch = TopicIdWatch(Scripted(Looked(faults={topic: "no broker answers"})), {topic: "A"}, patience_seconds=1.0)
+    began = time.monotonic()
+    with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], settle=ledger.keys) as pool:
+        pool.open([topic])
+        pool.submit([chunk(topic, topic.encode())])
+        pool.drain()
+        assert pool.reopened == 0
+    watch.close()
+    assert time.monotonic() - began < 30
+    assert ids_in_ledger(ledger, topic.encode()) == [b"none"]
+    assert ledger.values(topic) == [b"one", b"two"]
+    assert watch.unconfirmed[topic] == 1
+    assert watch.why(topic) == "no broker answers"
+
+
+def test_what_the_driver_took_for_gone_is_not_sent_again_if_it_is_there_after_all(ledger: Ledger, topic: str) -> None:
+    """A broker whose metadata lag behind said that the topic was another one."""
+    ledger.create(**{topic: 1})
+    real = ledger.client.present_ids([topic])[topic]
+    assert real
+    watch = TopicIdWatch(TopicIdLook(ledger.options().settings), {topic: "earlier"})
+    options = ledger.options(topic_ids=watch, gone_ids={topic: {real}})
+    with Pool(options, [f"{topic}.0"], settle=ledger.keys) as pool:
+        pool.open([topic])
+        pool.submit([chunk(topic, topic.encode())])
+        with pytest.raises(TopicRecreated, match="about to be sent again"):
+            pool.drain()
+    watch.close()
+    assert ids_in_ledger(ledger, topic.encode()) == [b""]
+    assert ledger.values(topic) == []

@@ -1,0 +1,140 @@
+"""What the ledger says of topics that were deleted and created anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shipper.ledger.fold import Chunks
+from shipper.ledger.incarnations import Loss, gone_ids, is_gone, losses, topics_with_ids, without
+from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.types import FileId, SplitId
+
+FILE = FileId("a.log", 100, 1)
+VALUE = ChunkValue(last=0, end=False, records=0, bytes=1, checksum=1, digest="d", generation=1, run_id="r", window="w", splits=1)
+
+
+def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileId = FILE) -> Chunks:
+    """(first, last, topic, topic id)."""
+    found = Chunks("web")
+    for first, last, topic, topic_id in entries:
+        generation = ord(topic_id or "@")
+        value = replace(VALUE, last=last, end=last == end, records=last - first, generation=generation, topic_id=topic_id)
+        found.add(ChunkKey(SplitId(file, 0), first, topic), value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "present", "gone"),
+    [
+        ("A", {"t": "A"}, False),
+        ("A", {"t": "B"}, True),
+        ("A", {"t": None}, True),
+        ("A", {"t": ""}, False),
+        ("A", {}, False),
+        (None, {"t": "B"}, False),
+        (None, {"t": None}, False),
+    ],
+)
+def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(
+    topic_id: str | None, present: dict[str, str | None], gone: bool
+) -> None:
+    assert is_gone("t", replace(VALUE, topic_id=topic_id), present) is gone
+    assert bool(gone_ids(chunks((0, 10, "t", topic_id)), present)) is gone
+
+
+def test_a_chunk_without_a_topic_is_never_gone() -> None:
+    assert not is_gone("", replace(VALUE, topic_id="A"), {"": "B"})
+
+
+def test_what_is_lost_is_named_by_topic_and_incarnation() -> None:
+    held = chunks((0, 10, "t", "A"), (10, 15, "t", "B"), (15, 40, "u", "U"), end=40)
+    found = losses(held, {"t": "C", "u": "U"})
+    assert found.found == [Loss("t", "A", "C", 10, 1), Loss("t", "B", "C", 5, 1)]
+    assert found.files == {FILE: "t"}
+    assert found.gone == {"t": frozenset("AB")}
+    assert topics_with_ids(held) == {"t", "u"}
+    left = without(held, found.gone)
+    assert left.splits[SplitId(FILE, 0)].records == 25
+    assert not left.splits[SplitId(FILE, 0)].complete
+
+
+def test_what_was_sent_again_in_other_chunks_is_not_lost() -> None:
+    held = chunks((0, 10, "t", "A"), (10, 20, "t", "A"), (0, 14, "t", "B"), (14, 20, "t", "B"), end=20)
+    found = losses(held, {"t": "B"})
+    assert (found.found, found.files) == ([], {})
+    assert found.gone == {"t": frozenset("A")}
+    state = without(held, found.gone).splits[SplitId(FILE, 0)]
+    assert state.complete
+    assert state.records == 20
+
+
+def test_a_part_that_was_sent_again_is_not_lost() -> None:
+    held = chunks((0, 10, "t", "A"), (10, 20, "t", "A"), (0, 14, "t", "B"), end=20)
+    assert losses(held, {"t": "B"}).found == [Loss("t", "A", "B", 6, 1)]
+
+
+def test_a_file_that_is_all_gone_may_be_another_one_by_now() -> None:
+    """Nothing of it is anywhere, so neither its transform nor its identity binds."""
+    left = without(chunks((0, 10, "t", "A"), end=10), {"t": frozenset("A")})
+    assert not left.digests
+    assert not left.files_of_path
+
+
+def test_only_files_that_are_asked_for_are_looked_at() -> None:
+    held = chunks((0, 10, "t", "A"), end=10)
+    assert losses(held, {"t": "B"}, files={FileId("b.log", 1, 1)}).found == []
+    assert losses(held, {"t": "B"}, files={FILE}).files == {FILE: "t"}
+
+
+_CUTS = st.lists(st.integers(1, 59), max_size=6, unique=True).map(sorted)
+
+
+def _cut(cuts: list[int], start: int, end: int) -> list[tuple[int, int]]:
+    borders = [start, *(cut for cut in cuts if start < cut < end), end]
+    return list(pairwise(borders))
+
+
+@given(st.data(), st.integers(0, 60), st.integers(0, 60))
+def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
+    data: st.DataObject, b_from: int, c_from: int
+) -> None:
+    """Three incarnations, of which each took what the ones before it had lost; the present one holds every record once."""
+    entries: dict[tuple[int, str], tuple[int, str]] = {}
+
+    def held() -> Chunks:
+        return chunks(*((first, last, topic, topic_id) for (first, topic), (last, topic_id) in entries.items()), end=60)
+
+    def send(present: str, upto: int) -> None:
+        """A run that stops at ``upto``."""
+        seen = held()
+        state = without(seen, losses(seen, {"t": present}).gone).splits.get(SplitId(FILE, 0))
+        cuts = data.draw(_CUTS)
+        there = sorted(state.intervals("t")) if state else []
+        position = 0
+        for part in [*there, None]:
+            end = min(upto, part.first if part else 60)
+            if position < end:
+                entries.update({(first, "t"): (last, present) for first, last in _cut(cuts, position, end)})
+            position = max(position, part.end) if part else position
+
+    send("A", 60)
+    send("B", b_from)
+    send("C", c_from)
+    seen = held()
+    before = losses(seen, {"t": "C"})
+    state = without(seen, before.gone).splits.get(SplitId(FILE, 0))
+    assert bool(state and state.complete) == (c_from == 60), "nothing that is gone makes a file complete"
+    # A chunk of the present incarnation replaces one with its key, which may have been longer: the rest of that counts as not sent yet.
+    assert sum(loss.records for loss in before.found) <= 60 - c_from
+    send("C", 60)
+    seen = held()
+    after = losses(seen, {"t": "C"})
+    assert after.found == []
+    state = without(seen, after.gone).splits[SplitId(FILE, 0)]
+    assert state.complete
+    assert sum(part.end - part.first for part in state.intervals("t")) == 60

@@ -1,0 +1,108 @@
+"""What a plan and a ship make of topics that were deleted, or deleted and created anew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shipper.config.cluster import Cluster
+from shipper.driver import recreated as module
+from shipper.driver.pending import Pending
+from shipper.driver.recreated import error, judge, look_again, refuse_late, sentence
+from shipper.errors import ClusterError
+from shipper.ledger.fold import Chunks
+from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.report.plan_result import RecreatedTopic
+from shipper.types import FileId, SplitId
+
+OWN, LATE = FileId("own", 10, 1), FileId("late", 10, 1)
+VALUE = ChunkValue(last=5, end=True, records=5, bytes=1, checksum=1, digest="d", generation=1, run_id="r", window="w", splits=1)
+CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
+
+
+class Client:
+    def __init__(self, **ids: str | None) -> None:
+        self.ids, self.asked = ids, list[set[str]]()
+
+    def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
+        self.asked.append(set(topics))
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
+
+
+def chunks(topic_id: str | None = "A") -> Chunks:
+    found = Chunks("web")
+    for file in (OWN, LATE):
+        found.add(ChunkKey(SplitId(file, 0), 0, "t"), replace(VALUE, topic_id=topic_id))
+    return found
+
+
+def judged(client: Client, held: Chunks, **more: Any) -> module.Incarnations:
+    return judge(client, held, {OWN, LATE}, **more)  # type: ignore[arg-type]
+
+
+def test_ids_that_were_asked_for_before_the_ledger_was_read_serve_only_if_they_are_the_chunks_own() -> None:
+    """Between the two another run may have shipped to a topic that was created anew: its chunks are not gone."""
+    client = Client(t="B")
+    found = judged(client, chunks("B"), present={"t": "A"})
+    assert client.asked == [{"t"}]
+    assert not found.lost.found
+    assert found.topic_ids == {"t": "B"}
+    assert not judged(Client(), chunks("B"), present={"t": "B"}).lost.found
+
+
+def test_a_ledger_without_ids_is_asked_about_nothing() -> None:
+    client = Client(t="B")
+    assert not judged(client, chunks(None)).lost.found
+    assert client.asked == [set()]
+
+
+def test_what_is_lost_does_not_count_as_there() -> None:
+    found = judged(Client(t="B"), chunks())
+    assert not found.chunks.splits
+    [lost] = found.named(resent=True)
+    assert lost == RecreatedTopic(topic="t", before="A", now="B", records=10, files=2, resent=True)
+
+
+def test_late_files_are_left_alone_by_name_unless_they_are_to_be_sent_again() -> None:
+    lost = judged(Client(t="B"), chunks()).lost
+    for policy in ("fail", "resend"):
+        left = Pending(left=[OWN, LATE], partial=[LATE])
+        refuse_late(left, lost, {LATE}, policy)  # type: ignore[arg-type]
+        if policy == "resend":
+            assert (left.left, left.refused) == ([OWN, LATE], {})
+        else:
+            assert (left.left, left.partial) == ([OWN], [])
+            assert "topic t was deleted" in left.refused[LATE]
+
+
+@pytest.mark.parametrize(("second", "agree"), [("B", True), ("A", False), (None, False)])
+def test_two_connections_must_agree_before_records_are_sent_again(
+    monkeypatch: pytest.MonkeyPatch, second: str | None, agree: bool
+) -> None:
+    monkeypatch.setattr(module, "_SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "ClusterAdmin", lambda cluster: Client(t=second))
+    found = judged(Client(t="B"), chunks())
+    if agree:
+        look_again(found, CLUSTER)
+        return
+    with pytest.raises(ClusterError, match="do not agree on which topic t is") as raised:
+        look_again(found, CLUSTER)
+    assert raised.value.retriable
+
+
+def test_the_error_names_topic_ids_figures_and_both_remedies() -> None:
+    lost = RecreatedTopic(topic="t", before="A", now="B", records=193_677, files=3)
+    found = error("far", "web", [lost])
+    assert found.message.startswith(
+        "cluster far: topic t was deleted and created anew: its id was A and is B. 193,677 records of 3 files were in the earlier topic, and are "
+        "in none now. Nothing was sent."
+    )
+    assert "`delivery.on_recreated: resend` in pipelines/web.yaml" in found.message
+    assert "`--reship`" in found.message
+    assert not found.retriable
+    assert sentence(lost.model_copy(update={"now": None, "files": 1})).startswith(
+        "topic t was deleted (its id was A). 193,677 records of 1 file "
+    )

@@ -1,0 +1,156 @@
+"""When a look at a topic's id counts as an answer. What the cluster says is scripted; tests/chaos/test_recreated.py has a real one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator
+
+import pytest
+
+from shipper.kafka import topic_ids as module
+from shipper.kafka.connection import KafkaFault
+from shipper.kafka.topic_ids import Looked, TopicIdWatch
+
+
+class Cluster:
+    """``says``: what a look answers. A look waits while ``gate`` is closed, and answers by what was said when it began."""
+
+    def __init__(self) -> None:
+        self.says = Looked(ids={"t": "A", "u": "U"})
+        self.looks: list[set[str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.under_way = self.most_under_way = 0
+
+    def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
+        self.looks.append(set(topics))
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        said = self.says
+        self.gate.wait(30)
+        self.under_way -= 1
+        return Looked(*({t: v for t, v in found.items() if t in topics} for found in (said.ids, said.faults, said.refused)))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_SHORT_PATIENCE_SECONDS", 0.05)
+    return Cluster()
+
+
+@pytest.fixture
+def watch(cluster: Cluster) -> Iterator[TopicIdWatch]:
+    found = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=5)
+    yield found
+    cluster.gate.set()
+    found.close()
+
+
+def in_time() -> float:
+    return time.monotonic() + 30
+
+
+def test_what_somebody_saw_before_is_known_without_a_look(cluster: Cluster, watch: TopicIdWatch) -> None:
+    assert watch.known({"t"}, in_time) == {"t": "A"}
+    assert not cluster.looks
+    assert watch.known({"t", "u"}, in_time) == {"t": "A", "u": "U"}
+    assert cluster.looks == [{"u"}]
+
+
+def test_a_look_that_began_before_the_question_is_no_answer(cluster: Cluster, watch: TopicIdWatch) -> None:
+    """The records may have been acknowledged after the topic was created anew, and the look been answered before."""
+    cluster.gate.clear()
+    first = watch.ask({"t"})
+    wait_until(lambda: cluster.looks)
+    cluster.says = Looked(ids={"t": "B"})
+    second = watch.ask({"t"})
+    cluster.gate.set()
+    assert watch.answer(first, in_time)["t"] in "AB"
+    assert watch.answer(second, in_time) == {"t": "B"}
+    assert watch.known({"t"}, in_time) == {"t": "B"}
+
+
+def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(cluster: Cluster, watch: TopicIdWatch) -> None:
+    cluster.gate.clear()
+    questions = [watch.ask({"t"}) for _ in range(50)]
+    time.sleep(0.1)
+    more = [watch.ask({"u"}) for _ in range(50)]
+    time.sleep(0.1)
+    assert cluster.most_under_way <= 4
+    cluster.gate.set()
+    assert {watch.answer(one, in_time)["t"] for one in questions} == {"A"}
+    assert {watch.answer(one, in_time)["u"] for one in more} == {"U"}
+    assert len(cluster.looks) < 20
+
+
+def test_an_absent_topic_is_an_answer(cluster: Cluster, watch: TopicIdWatch) -> None:
+    cluster.says = Looked(ids={"t": None})
+    assert watch.answer(watch.ask({"t"}), in_time) == {"t": None}
+
+
+def test_a_fault_is_asked_again_until_somebody_answers(cluster: Cluster, watch: TopicIdWatch) -> None:
+    cluster.says = Looked(faults={"t": "no broker"})
+    question = watch.ask({"t"})
+    wait_until(lambda: len(cluster.looks) > 2)
+    cluster.says = Looked(ids={"t": "A"})
+    assert watch.answer(question, in_time) == {"t": "A"}
+
+
+def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluster: Cluster) -> None:
+    watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=0.5)
+    cluster.says = Looked(faults={"t": "no broker"})
+    began = time.monotonic()
+    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    assert 0.5 <= time.monotonic() - began < 5
+    began = time.monotonic()
+    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    assert time.monotonic() - began < 0.4
+    assert watch.why("t") == "no broker"
+    watch.close()
+
+
+def test_who_may_not_see_a_topic_is_not_waited_for(cluster: Cluster, watch: TopicIdWatch) -> None:
+    cluster.says = Looked(refused={"t": "an ACL forbids it", "v": "an ACL forbids it"})
+    began = time.monotonic()
+    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    assert watch.known({"v"}, in_time) == {}
+    assert time.monotonic() - began < 3
+    assert watch.why("v") == "an ACL forbids it"
+
+
+def test_the_lanes_deadline_ends_the_waiting(cluster: Cluster, watch: TopicIdWatch) -> None:
+    cluster.gate.clear()
+    soon = time.monotonic() + 0.2
+    with pytest.raises(KafkaFault, match="_TIMED_OUT"):
+        watch.answer(watch.ask({"t"}), lambda: soon)
+
+
+def test_brokers_that_give_no_ids_are_asked_once(cluster: Cluster, watch: TopicIdWatch) -> None:
+    cluster.says = Looked(ids={"v": ""})
+    for _ in range(3):
+        assert watch.known({"v"}, in_time) == {}
+    assert cluster.looks == [{"v"}]
+
+
+def test_a_watch_that_is_closed_answers_nothing_and_holds_up_nobody(cluster: Cluster, watch: TopicIdWatch) -> None:
+    cluster.gate.clear()
+    question = watch.ask({"t"})
+    threading.Timer(0.1, watch.close).start()
+    assert watch.answer(question, in_time) == {}
+    assert watch.answer(watch.ask({"t"}), in_time) == {}
+
+
+def test_a_look_that_raises_harms_no_lane(cluster: Cluster) -> None:
+    def broken(topics: Collection[str], timeout_seconds: float) -> Looked:
+        raise RuntimeError("a fault of ours")
+
+    watch = TopicIdWatch(broken, {"t": "A"}, patience_seconds=0.2)
+    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    watch.close()
+
+
+def wait_until(holds) -> None:  # type: ignore[no-untyped-def]
+    while not holds():
+        time.sleep(0.005)
