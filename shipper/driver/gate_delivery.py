@@ -43,7 +43,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         lost = judge(client, chunks, {file_id(file) for file in files}).named()
     # What is left alone since it was overwritten is not what the ledger knows by its name, size and time.
     others = chunks.overwritten(etags_of(files))
-    ledger = figures(chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generation)
+    ledger = figures(chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generations)
     evidence = DeliveryEvidence(reconcile(shipped, {file.path: file_id(file) for file in files}, ledger), recreated=lost)
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):
@@ -92,11 +92,11 @@ def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | 
     if shipped.guarantee == "at_least_once":
         return "records may be there twice (at least once)"
     control = log.look(CONTROL_NOW)
-    if control.generation > shipped.generation and (control.claims() or _sent_later(shipped, log)):
+    if control.generation > shipped.generations[-1] and (control.claims() or _sent_later(shipped, log)):
         return "a later run of the pipeline has shipped, or ships, to them"
     return None
 
 
 def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
     later = log.look(AskCommitted(shipped.chunks_end))
-    return any(each.key.topic and each.value.records and each.value.generation > shipped.generation for each in later)
+    return any(each.key.topic and each.value.records and each.value.generation > shipped.generations[-1] for each in later)

@@ -34,6 +34,7 @@ from shipper.errors import (
     StepResultError,
     TooManyQuarantined,
     TopicMissing,
+    TopicRecreated,
 )
 from shipper.kafka.topics import TopicLookup, wait_for
 from shipper.ledger.fold import Chunks, Invalidated
@@ -184,6 +185,8 @@ class ClusterShip:
         return taken
 
     def _take_over(self, tasks: int, lanes: int) -> Takeover:
+        known, fences = self._lease.control, self._fences
+        self._lease.control = self._fences = None  # of the first takeover alone
         return take_over(
             self._ledger,
             self._preflight.settings,
@@ -192,9 +195,9 @@ class ClusterShip:
             tasks,
             lanes,
             [file.path for file in self._files],
-            known=self._lease.control,
+            known=known,
             also=[self._lease.held()],
-            fences=self._fences,
+            fences=fences,
         )
 
     def _present(self, taken: Takeover, present: dict[str, str | None]) -> Takeover:
@@ -429,8 +432,20 @@ class ClusterShip:
         named = _some([f"{topic} ({count:,} records)" for topic, count in unsent.items()])
         say(f"{self._cluster.name}: another pass for {named}")
         self._result.notes.append(f"Another pass over the files was needed for parked records of {named}.")
-        taken = taken.read_on(self._ledger)
+        taken = self._next_generation()
         return self._scan(self._pending(taken), taken)
+
+    def _next_generation(self) -> Takeover:
+        """Take over from our own scan: a task attempt of it that Spark took for dead must find itself superseded."""
+        self._lease.generation = None
+        pipeline = self._context.pipeline
+        taken = self._take_over(pipeline.tasks, self._preflight.tuning.lanes)
+        self._lease.generation = taken.generation
+        self._result.later_generations.append(taken.generation)
+        present = self._present(taken, self._client.present_ids(list(pipeline.needed_topics())))
+        if self._result.status == "failed":
+            raise TopicRecreated(self._result.error or "")
+        return present
 
     def _failed(self, error: ShipperError) -> None:
         self._result.status, self._result.error, self._result.final = "failed", error.message, not error.retriable
@@ -466,4 +481,4 @@ class ClusterShip:
             say(f"{self._cluster.name}: no timeline: {error}")
             self._result.notes.append(f"There is no timeline, since the ledger could not be read at the end: {error}")
             return
-        self._result.timeline = timeline(committed, taken.generation)
+        self._result.timeline = timeline(committed, self._result.generations)

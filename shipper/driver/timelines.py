@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,12 +14,12 @@ from shipper.worker.receipt import LaneSample, Receipt
 _MOST_POINTS = 600
 
 
-def timeline(committed: Sequence[Committed], generation: int) -> list[TimelinePoint]:
-    """What ``generation`` committed over time, in at most 600 intervals of a second or more, by the broker's timestamps."""
+def timeline(committed: Sequence[Committed], generations: Collection[int]) -> list[TimelinePoint]:
+    """What ``generations`` committed over time, in at most 600 intervals of a second or more, by the broker's timestamps."""
     points = [
         (chunk.timestamp_ms, chunk.value)
         for chunk in committed
-        if chunk.value.generation == generation and chunk.value.records and chunk.key.topic
+        if chunk.value.generation in generations and chunk.value.records and chunk.key.topic
     ]
     if not points:
         return []

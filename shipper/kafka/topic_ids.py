@@ -148,7 +148,7 @@ class TopicIdWatch:
         with self._changed:
             unknown = [topic for topic in topics if topic not in self._known and topic not in self._refused]
         if unknown:
-            self.answer(self.ask(unknown), until)
+            self.wait_for(self.ask(unknown), until)
         with self._changed:
             return {topic: found for topic in topics if (found := self._known.get(topic))}
 
@@ -168,7 +168,7 @@ class TopicIdWatch:
             self._changed.notify()
             return question
 
-    def answer(self, question: IdQuestion, until: Until) -> PresentIds:
+    def wait_for(self, question: IdQuestion, until: Until) -> PresentIds:
         """Waits for the ids. Without those of topics that nobody told of in time, or will tell of. Raises KafkaFault when ``until`` is over."""
         patience = min(self._patience, _SHORT_PATIENCE_SECONDS) if self._failing else self._patience
         ends = time.monotonic() + patience

@@ -83,9 +83,13 @@ def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[
 
 
 def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue]]:
-    """Yield chunks, and the replays of what was quarantined with them, which go where the chunks go."""
+    """Yield chunks, and the replays of what was quarantined with them, which go where the chunks go. Not what a later record of the archive has
+    replaced: a snapshot may still have it."""
+    archived = {record.key: record.offset for record in read.archived}
     for records in read.files.by_path.values():
         for record in records.values():
+            if record.offset < archived.get(record.key, 0):
+                continue
             match decode(pipeline, record):
                 case (_, ChunkValue() as value):
                     yield record, value

@@ -32,7 +32,6 @@ from shipper.ledger.records import (
     ChunkKey,
     ChunkValue,
     Decoded,
-    FencedKey,
     Generation,
     GenerationKey,
     Identity,
@@ -85,11 +84,6 @@ def is_topic(value: Any) -> bool:
     return type(value) is str and len(value) <= _LONGEST_NAME and _encodes(value)
 
 
-def is_root(value: Any) -> bool:
-    """Empty for a run that reads no files."""
-    return value == "" or is_path(value)
-
-
 def is_path(value: Any) -> bool:
     return type(value) is str and 0 < len(value) <= LONGEST_PATH and _encodes(value)
 
@@ -125,6 +119,14 @@ def _is_counts(value: Any) -> bool:
     return type(value) is dict and all(is_text(name) and is_count(count) for name, count in value.items())
 
 
+def _is_bool(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _is_roots(value: Any) -> bool:
+    return type(value) is list and all(is_path(root) for root in value)
+
+
 def _is_names(value: Any) -> bool:
     return type(value) is list and all(is_topic(name) for name in value)
 
@@ -132,12 +134,12 @@ def _is_names(value: Any) -> bool:
 _OF_TYPE: dict[Any, FieldCheck] = {
     int: is_count,
     float: _is_number,
-    bool: lambda value: type(value) is bool,
+    bool: _is_bool,
     str: is_text,
     dict[str, int]: _is_counts,
     tuple[str, ...]: _is_names,
 }
-_OF_NAME: dict[str, FieldCheck] = {"ordinals": _is_ordinals, "without": _is_ordinals, "topic": is_topic}
+_OF_NAME: dict[str, FieldCheck] = {"ordinals": _is_ordinals, "without": _is_ordinals, "topic": is_topic, "roots": _is_roots}
 
 
 class ValueShape:
@@ -201,13 +203,9 @@ def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> EncodedReco
     return EncodedRecord(encode_chunk_key(pipeline, key), encode_chunk_value(value))
 
 
-def encode_generation(pipeline: str, value: Generation, cluster: str, root: str = "") -> EncodedRecord:
-    return EncodedRecord(_pack("generation", pipeline, cluster, root), _value(value))
-
-
-def encode_fenced(pipeline: str, cluster: str, generation: int, value: Generation | None) -> EncodedRecord:
-    """Encode the marker; with None its tombstone, since a later marker covers more."""
-    return EncodedRecord(_pack("fenced", pipeline, cluster, generation), None if value is None else _value(value))
+def encode_generation(pipeline: str, key: GenerationKey, value: Generation | None) -> EncodedRecord:
+    """Encode the announcement; with None its tombstone, since all its lanes are fenced."""
+    return EncodedRecord(_pack("generation", pipeline, *key), None if value is None else _value(value))
 
 
 def encode_lease(pipeline: str, value: Lease) -> EncodedRecord:
@@ -257,10 +255,9 @@ _KINDS = {
     "chunk": _Kind(ValueShape(ChunkValue), (*_FILE, is_count, is_count, is_topic), partition=CHUNKS, of_a_file=True),
     "archive": _Kind(ValueShape(Archive), partition=CHUNKS),
     "invalidation": _Kind(ValueShape(Invalidation), (*_FILE, is_count), of_a_file=True),
-    "generation": _Kind(ValueShape(Generation), (is_text, is_root)),
-    "fenced": _Kind(ValueShape(Generation), (is_text, is_count)),
+    "generation": _Kind(ValueShape(Generation), (is_text, is_text)),
     "lease": _Kind(ValueShape(Lease), (is_text,)),
-    "attempt": _Kind(ValueShape(Attempt), (is_count, is_count, is_count)),
+    "attempt": _Kind(ValueShape(Attempt), (is_count, is_count, is_count, _is_bool)),
     "snapshot": _Kind(ValueShape(NamedSnapshot)),
     "identity": _Kind(ValueShape(Identity)),
 }
@@ -342,7 +339,7 @@ def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
 
 def decode(pipeline: str, record: LogRecord) -> Decoded | None:
     """Return the record, if it is this pipeline's. None for another's (a ledger may be shared), and for a tombstone of any kind but lease and
-    fenced.
+    generation.
 
     Raises LedgerDamaged for a record that shipper did not write, or that cannot be right.
     """
@@ -356,8 +353,8 @@ def decode(pipeline: str, record: LogRecord) -> Decoded | None:
         return None
     kind, rest = found
     if record.value is None:
-        if kind == "fenced":
-            return FencedKey(*rest), None
+        if kind == "generation":
+            return GenerationKey(*rest), None
         return (rest[0], None) if kind == "lease" else None
     try:
         value = _KINDS[kind].value.read(record.value)
@@ -380,10 +377,8 @@ def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
             return AttemptKey(*rest), value
         case "lease":
             return rest[0], value
-        case "generation" | "fenced":
+        case "generation":
             if value.tasks > MOST_TASKS or value.lanes > MOST_LANES:
                 raise Unsound(f"it claims {value.tasks} tasks with {value.lanes} lanes each")
-            if kind == "fenced":
-                return FencedKey(*rest), value
             return GenerationKey(*rest), value
     return None, value

@@ -5,9 +5,9 @@ Invalidations are part of what the ledger says of files: see :mod:`shipper.ledge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import decode
@@ -16,7 +16,6 @@ from shipper.ledger.records import (
     MOST_LEASE_SECONDS,
     Attempt,
     AttemptKey,
-    FencedKey,
     Generation,
     GenerationKey,
     Identity,
@@ -74,9 +73,7 @@ class Control:
     generation: int = -1
     """Offset of the latest generation record; -1 before the first ship."""
     generations: dict[int, Generation] = field(default_factory=dict)
-    """Offset → every generation that compaction has left."""
-    fences: dict[FencedKey, Generation] = field(default_factory=dict)
-    """Marker → lanes of its own generation."""
+    """Offset → every generation whose lanes may still be open, and the latest."""
     attempts: dict[int, list[int]] = field(default_factory=dict)
     """Spark task → its attempts in the current generation, the latest last."""
     ended: set[int] = field(default_factory=set)
@@ -87,6 +84,7 @@ class Control:
     """Key → damaged record behind which no sound record of the key came."""
     _keys: dict[int, GenerationKey] = field(default_factory=dict)
     """Offset of a generation → its key."""
+    _offsets: dict[GenerationKey, int] = field(default_factory=dict)
     _leases: dict[str, Claim] = field(default_factory=dict)
     _records: dict[tuple[object, ...], LogRecord] = field(default_factory=dict)
     """Part of the state → the record that it rests on."""
@@ -101,25 +99,18 @@ class Control:
                 continue
             self.damaged.pop(record.key, None)
             match entry:
-                case (FencedKey() as mark, None):
-                    self.fences.pop(mark, None)
-                    self._records.pop(("fenced", mark), None)
-                case (FencedKey() as mark, Generation() as own):
-                    if (
-                        mark.generation < record.offset
-                    ):  # else it speaks of a generation that is not there yet, and is not shipper's
-                        self.fences[mark] = own
-                        self._records["fenced", mark] = record
+                case (GenerationKey() as key, None):
+                    self._forget(key)
                 case (GenerationKey() as key, Generation() as generation):
                     self._begin(key, generation, record)
                 case (None, Identity() as identity):
                     self.identity = identity
                     self._records["identity",] = record
-                case (AttemptKey() as attempted, Attempt() as attempt):
+                case (AttemptKey() as attempt, Attempt()):
                     # An attempt of an earlier generation is a zombie's: it says nothing about this generation's tasks.
-                    if attempted.generation == self.generation:
-                        self._note(attempted.task, attempted.number, ended=attempt.ended)
-                        self._records.setdefault(("attempt", attempted, attempt.ended), record)
+                    if attempt.generation == self.generation:
+                        self._note(attempt)
+                        self._records.setdefault(("attempt", attempt), record)
                 case (str() as run_id, None):
                     self._leases.pop(run_id, None)
                     self._records.pop(("lease", run_id), None)
@@ -135,48 +126,50 @@ class Control:
         self.ended.clear()
         self.generation = record.offset
         self.generations[record.offset], self._keys[record.offset] = generation, key
+        self._offsets[key] = record.offset
         self._records["generation", record.offset] = record
+
+    def _forget(self, key: GenerationKey) -> None:
+        """Its lanes are fenced. The latest generation stays: nobody else's tombstone may take the right to ship from it."""
+        offset = self._offsets.get(key, self.generation)
+        if offset != self.generation:
+            del self._offsets[key], self._keys[offset], self.generations[offset], self._records["generation", offset]
 
     @property
     def sources(self) -> list[str]:
         """Roots under which files lay when they were shipped, the present one last."""
-        latest = {key.root: offset for offset, key in sorted(self._keys.items()) if key.root}
-        return sorted(latest, key=latest.__getitem__)
+        found: dict[str, None] = {}
+        for _, generation in sorted(self.generations.items()):
+            for root in generation.roots:
+                found.pop(root, None)
+                found[root] = None
+        return list(found)
+
+    def earlier(self, generation: int, roots: Collection[str]) -> list[GenerationKey]:
+        """Keys of the generations before ``generation`` that know no other roots than ``roots``."""
+        return [
+            self._keys[offset]
+            for offset, other in self.generations.items()
+            if offset < generation and set(other.roots) <= set(roots)
+        ]
 
     def attempt_keys(self) -> list[AttemptKey]:
         """Keys of the current generation's attempts."""
-        return [AttemptKey(self.generation, task, number) for task, numbers in self.attempts.items() for number in numbers]
+        return [key for _, *keys in self._records for key in keys if isinstance(key, AttemptKey)]
 
     def standing(self) -> list[LogRecord]:
         """Return the records that a snapshot has to keep, so that what is read after it adds up to the same; in offset order.
 
-        Few, whatever came before: leases that were not released, attempts of the latest generation, markers, the identity, the latest
-        generation of each root, and the generations whose lanes are not fenced and which no later one covers. Not the latest record of
-        each key: a generation that covers less would hide one that covers more.
-        """
-        since = max((mark.generation for mark in self.fences), default=-1)
-        offsets = {offset for offset in self._uncovered() if offset > since}
-        offsets |= set({key.root: offset for offset, key in sorted(self._keys.items())}.values()) | ({self.generation} - {-1})
-        kept = [record for part, record in self._records.items() if part[0] != "generation" or cast("int", part[1]) in offsets]
-        return sorted(kept, key=lambda record: record.offset)
+        Few, whatever came before: leases that were not released, attempts of the latest generation, the identity, and the generations whose
+        lanes nobody has fenced."""
+        return sorted(self._records.values(), key=lambda record: record.offset)
 
-    def _uncovered(self) -> Iterator[int]:
-        """Yield each generation that no later one of the same cluster covers, which has at least as many tasks and lanes."""
-        largest: dict[str, list[Generation]] = {}
-        for offset in sorted(self.generations, reverse=True):
-            mine, later = self.generations[offset], largest.setdefault(self._keys[offset].cluster, [])
-            if not any(other.tasks >= mine.tasks and other.lanes >= mine.lanes for other in later):
-                later.append(mine)
-                yield offset
-
-    def _note(self, task: int, number: int, *, ended: bool) -> None:
-        known = self.attempts.setdefault(task, [])
-        if number not in known:
-            # In a compacted topic, that it has ended replaces that it had begun. Spark's numbers then say when it did.
-            later = [place for place, other in enumerate(known) if ended and other > number]
-            known.insert(min(later, default=len(known)), number)
-        if ended:
-            self.ended.add(number)
+    def _note(self, attempt: AttemptKey) -> None:
+        known = self.attempts.setdefault(attempt.task, [])
+        if attempt.number not in known:
+            known.append(attempt.number)
+        if attempt.ended:
+            self.ended.add(attempt.number)
 
     def active_tasks(self) -> int:
         """Tasks of the current generation that have begun and not said that they are done."""
@@ -185,14 +178,8 @@ class Control:
     def to_fence(self, generation: int | None = None) -> ToFence:
         """Return what covers every lane of the generations before ``generation`` (all, if None) that may still be open."""
         found: ToFence = {}
-        marks = [mark for mark in self.fences if generation is None or mark.generation < generation]
-        since = max((mark.generation for mark in self.fences), default=-1)
-        latest = next((mark for mark in marks if mark.generation == since), None)
-        if latest is not None:
-            own = self.fences[latest]
-            cover(found, latest.cluster, own.tasks, own.lanes)
         for offset, lanes in self.generations.items():
-            if offset > since and (generation is None or offset < generation):
+            if generation is None or offset < generation:
                 cover(found, self._keys[offset].cluster, lanes.tasks, lanes.lanes)
         return found
 

@@ -280,8 +280,9 @@ class LedgerRecords:
     """Path in a record → where the file lies now; what is not in it, ``roots`` say."""
 
     def by_path(self) -> Iterator[list[DecodedRecord]]:
-        """What counts of each file, by where it lies now, in the order of the log. A record that is in the archive and in the topic as well,
-        because it was shipped anew or because its tombstone is not written yet, counts as the topic has it."""
+        """What counts of each file, by where it lies now, in the order of the log. Of a record that is in the archive
+        and in the topic as well, because it was shipped anew or because its tombstone is not written yet, the later one counts: a snapshot may
+        still have what was archived since under the same key."""
         archived: dict[str, list[LogRecord]] = {}
         for record in self.archived:
             if about := peek_key(self.files.pipeline, record):
@@ -293,7 +294,11 @@ class LedgerRecords:
             found: list[DecodedRecord] = []
             for path in paths:
                 latest = {record.key: record for record in archived.get(path, ())}
-                latest.update((key, r) for key, r in self.files.by_path.get(path, {}).items() if r.value is not None)
+                latest |= {
+                    key: record
+                    for key, record in self.files.by_path.get(path, {}).items()
+                    if record.value is not None and (key not in latest or record.offset > latest[key].offset)
+                }
                 entries = ((record, decode(self.files.pipeline, record)) for record in latest.values())
                 found += [
                     DecodedRecord(record, entry if path == now else moved(entry, now)) for record, entry in entries if entry

@@ -122,8 +122,8 @@ class LedgerFigures:
         return found
 
 
-def figures(chunks: Chunks, files: Collection[FileId], generation: int) -> LedgerFigures:
-    """Adds up the chunks of these files, however each was cut when it was shipped. Only those of ``generation`` count as sent by the ship."""
+def figures(chunks: Chunks, files: Collection[FileId], generations: Collection[int]) -> LedgerFigures:
+    """Adds up the chunks of these files, however each was cut when it was shipped. Only those of ``generations`` count as sent by the ship."""
     found = LedgerFigures()
     for file, splits in chunks.splits_of(dict.fromkeys(files)).items():
         of_file = found.files.setdefault(file, FileFigures())
@@ -136,7 +136,7 @@ def figures(chunks: Chunks, files: Collection[FileId], generation: int) -> Ledge
                 if not value.records or not topic:
                     continue
                 found.topics[topic] += value.records
-                if value.generation == generation:
+                if value.generation in generations:
                     of_file.sent.setdefault(topic, Tally()).add(topic, value)
                     found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(topic, value)
     return found

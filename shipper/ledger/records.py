@@ -1,9 +1,9 @@
 """The ledger's records, format 1. :mod:`shipper.ledger.codec` encodes and decodes them.
 
-The ledger has two partitions. CONTROL holds what runs say of themselves: lease, generation, fenced, attempt, invalidation, snapshot,
-identity. No record of CONTROL is transactional, so a reader can read it to its end at any moment. CHUNKS holds one record per (split,
-first ordinal, topic), written in the transaction of the chunk's records. So a read_committed reader sees a chunk's record exactly when the
-chunk's records are in their topic. CHUNKS also holds at most one record that names the archive.
+The ledger has two partitions. CONTROL holds what runs say of themselves: lease, generation, attempt, invalidation, snapshot, identity. No
+record of CONTROL is transactional, so a reader can read it to its end at any moment. CHUNKS holds one record per (split, first ordinal,
+topic), written in the transaction of the chunk's records. So a read_committed reader sees a chunk's record exactly when the chunk's records
+are in their topic. CHUNKS also holds at most one record that names the archive.
 
 Field names are those of the JSON in the topic. The format is final: a change of a field or a key is another format.
 """
@@ -111,23 +111,19 @@ class Generation:
     run_id: str
     tasks: int
     lanes: int
-    """Most tasks, and most lanes per task, of this run and of those before it that are not fenced for good: what a later run has to fence."""
+    """Most tasks, and most lanes per task, of this run: what a later run has to fence."""
+    roots: tuple[str, ...] = ()
+    """Roots under which files lay when they were shipped, the present one last. See shipper.ledger.roots."""
 
 
 class GenerationKey(NamedTuple):
-    """Compaction keeps the latest generation of each key, so no lane and no root is forgotten when a cluster or a source is renamed."""
+    """Each announcement has a key of its own, so compaction never hides a generation whose lanes nobody has fenced. Whoever has fenced them
+    writes the tombstone."""
 
     cluster: str
     """Name of the cluster in its file then; the transactional ids begin with it."""
-    root: str
-    """Where the source's files lie from this run on, see shipper.ledger.roots. Empty for a run that reads no files."""
-
-
-class FencedKey(NamedTuple):
-    """Marker: every lane of an earlier generation is permanently fenced. The value tells which lanes that generation itself has."""
-
-    cluster: str
-    generation: int
+    token: str
+    """Random, in hexadecimal."""
 
 
 @dataclass(frozen=True)
@@ -142,20 +138,19 @@ class Lease:
 
 
 class AttemptKey(NamedTuple):
-    """Each attempt of each generation has a key of its own, so compaction never hides that there was an earlier attempt."""
+    """Each attempt of each generation has keys of its own, so compaction never hides that, and when, an attempt began."""
 
     generation: int
     task: int
     number: int
     """Number of the attempt among all attempts of all tasks."""
+    ended: bool = False
+    """True for the record that says that the attempt sends nothing more, so its share of the rate limit is free."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A Spark task attempt that opens its lanes now. A later attempt of the same task supersedes it."""
-
-    ended: bool = False
-    """True once it sends nothing more, so its share of the rate limit is free."""
+    """A Spark task attempt that opens its lanes now, or has ended. A later attempt of the same task supersedes it."""
 
 
 class InvalidationKey(NamedTuple):
@@ -216,8 +211,7 @@ class Identity:
 
 Decoded = (
     tuple[ChunkKey, ChunkValue]
-    | tuple[GenerationKey, Generation]
-    | tuple[FencedKey, Generation | None]
+    | tuple[GenerationKey, Generation | None]
     | tuple[None, Archive | Identity | NamedSnapshot]
     | tuple[str, Lease | None]
     | tuple[AttemptKey, Attempt]

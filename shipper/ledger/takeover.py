@@ -8,21 +8,18 @@ Why no earlier run can slip a chunk in or repeat one, whatever it was doing when
   Our generation is in there by then, since we wrote it before fencing; so the old run finds itself superseded and stops.
 * That holds for tasks in the same way: a task attempt announces itself, opens its lanes, and only then reads.
 
-So what was fenced once, after the fencing generation was written, is fenced for good, and need not be fenced by each run after it for ever:
-a run of 128 tasks with 128 lanes would make every later one fence 16,384 ids. A run that has fenced more than it has itself says so
-(`encode_fenced`: every lane of the generations before mine is fenced for good, and these are mine), and the runs after it fence its lanes
-and those of the generations after it. The sequences that could break this, with generations numbered by their offsets:
+So what was fenced once, after the fencing generation was written, is permanently fenced. Each announcement has a key of its own, and a run writes
+a tombstone for each generation that it has seen and fenced: the runs after it need not fence those lanes again. The sequences that could break
+this, with generations numbered by their offsets (`model/takeover.pml` tries them all):
 
-* 7 fences, and is paused before it says so. 9 announces itself, fences the lanes of 7 and of those before, says so. 7 wakes up and says its
-  marker: it is true, and 9's says more. The highest counts.
-* 7 fences, 8 announces itself meanwhile, 7 writes its marker. It covers what came before 7 only: 8 is behind it, so 9 fences 8's lanes.
-* 8 announces itself between 7's reading and 7's writing, with more lanes than 7 covers. Then 7 reads again, finds it, and announces itself anew.
-* 5 is a zombie with more lanes than 7. After 7's marker nobody fences the ids that only 5 had. 5 opens one: it reads the control partition,
-  finds 7, and stops. It opened one before 7's fencing: fenced. It opened one after 7 announced itself and before it was fenced: as both.
-* The broker compacts the log: each generation covers what is behind the last marker before it; the marker has a key of its own, and is
-  only removed when a later one is there.
-* The cluster's file is renamed, and with it the ids: generations have a key per name, so the lanes under the old name are fenced by the
-  first run under the new one, which then writes its marker.
+* 7 fences 6's lanes, and is paused before it writes 6's tombstone. 9 announces itself, fences the lanes of 6 and 7, writes both tombstones. 7
+  wakes up and writes 6's once more: it is true, and says nothing new.
+* 8 announces itself between 7's first read and 7's record. 7 reads again after its record, finds 8 before itself, and fences 8's lanes too.
+* 8 announces itself after 7's record, while 7 fences. 7 does not see 8 as an earlier one, and leaves its record; 9 fences 8's lanes.
+* 5 is a zombie. After 5's tombstone nobody fences the ids that only 5 had. 5 opens one: it reads the control partition, finds a later
+  generation, and stops. It opened one before it was fenced: fenced. It opened one after 7 announced itself and before it was fenced: as both.
+* The broker compacts the log: no announcement replaces another one, so what is left are the generations whose lanes nobody has fenced.
+* The cluster's file is renamed, and with it the ids: a generation's key has the name, so its lanes are fenced by the first run under the new one.
 
 A run that ships at least once opens no transactional lanes, but fences those of runs before it that shipped exactly once.
 """
@@ -32,6 +29,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,18 +41,18 @@ from typing import NamedTuple
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original
-from shipper.errors import ClusterError, ClusterRefuses
+from shipper.errors import ClusterError, ClusterRefuses, ShipperError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
 from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
-from shipper.ledger.codec import encode_attempt, encode_fenced, encode_generation
-from shipper.ledger.control import NO_LANES, Control, LaneCounts, ToFence, cover
+from shipper.ledger.codec import encode_attempt, encode_generation
+from shipper.ledger.control import Control, LaneCounts, ToFence, cover
 from shipper.ledger.fold import Chunks, Invalidated
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, Committed, LedgerLog
-from shipper.ledger.records import Generation
+from shipper.ledger.records import Generation, GenerationKey
 from shipper.ledger.rights import transactional_prefix
 from shipper.types import EncodedRecord, FileId
 
@@ -101,6 +99,8 @@ class Announced(NamedTuple):
     generation: int
     to_fence: ToFence
     """What covers the lanes of all runs before it."""
+    earlier: list[GenerationKey]
+    """Generations that can be forgotten once these lanes are fenced."""
 
 
 def announce(
@@ -109,39 +109,25 @@ def announce(
 ) -> Announced:  # fmt: skip
     """Write this run's generation, and tombstones for the attempts of the one before, which say nothing any more.
 
-    A generation record covers all lanes before it that are not fenced for good, so that compaction may drop the older ones. If another run
-    announced itself between our reading and our writing, ours would not cover it: then we announce again.
-
     Args:
         known: the control partition as it was read a moment ago.
         also: what is written with the generation.
         meanwhile: called with the lanes that were seen before, once the generation is written and while the control partition is read anew.
-            Called again after another announcement: only what is fenced after the last one is fenced for good.
     """
-    seen: ToFence = {}
-    control = known or ledger.look(CONTROL_NOW)
-    while True:
-        # What was seen before stays seen, also when compaction lets our own record hide the earlier ones.
-        _cover(seen, control.to_fence())
-        most = seen.get(cluster, NO_LANES)
-        record = Generation(run_id, max(tasks, most.tasks), max(lanes, most.lanes))
-        over = [encode_attempt(ledger.pipeline, key, None) for key in control.attempt_keys()]
-        written = ledger.write_control([encode_generation(ledger.pipeline, record, cluster, ledger.root or ""), *also, *over])
-        generation = written.offsets[0]
-        with ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
-            read = reading.submit(ledger.decide, CONTROL_NOW, written)
-            meanwhile(dict(seen))
-        control, also = read.result().answer, ()
-        earlier = control.to_fence(generation)
-        most = earlier.get(cluster, NO_LANES)
-        if most.tasks <= record.tasks and most.lanes <= record.lanes:
-            _cover(seen, earlier)
-            return Announced(generation, seen)
-
-
-def _cover(seen: ToFence, found: ToFence) -> None:
-    for name, most in found.items():
-        cover(seen, name, most.tasks, most.lanes)
+    before = known or ledger.look(CONTROL_NOW)
+    roots = [*(root for root in before.sources if root != ledger.root), *([ledger.root] if ledger.root else [])]
+    key, record = GenerationKey(cluster, secrets.token_hex(8)), Generation(run_id, tasks, lanes, tuple(roots))
+    over = [encode_attempt(ledger.pipeline, attempt, None) for attempt in before.attempt_keys()]
+    written = ledger.write_control([encode_generation(ledger.pipeline, key, record), *also, *over])
+    generation = written.offsets[0]
+    with ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
+        read = reading.submit(ledger.decide, CONTROL_NOW, written)
+        meanwhile(before.to_fence())
+    now = read.result().answer
+    to_fence = now.to_fence(generation)
+    for name, seen in before.to_fence().items():  # another run may have fenced some of them since
+        cover(to_fence, name, seen.tasks, seen.lanes)
+    return Announced(generation, to_fence, now.earlier(generation, roots))
 
 
 def ids_of(pipeline: str, lanes: Mapping[str, LaneCounts]) -> list[str]:
@@ -239,56 +225,56 @@ def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
     return ClusterError(f"{what}; run again.")
 
 
+class Fenced(NamedTuple):
+    """A generation before which every lane is fenced."""
+
+    generation: int
+    forget: list[EncodedRecord]
+    """Tombstones of the generations before it, whose lanes nobody has to fence again."""
+
+
 def fence_earlier_runs(
     ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, *, known: Control | None = None,
     also: Sequence[EncodedRecord] = (), fences: Fences | None = None,
-) -> int:  # fmt: skip
-    """Announces this run, and fences every lane that a run before it may have had and that is not fenced for good. Returns the generation.
-    ``known`` and ``also`` as in :func:`announce`. Raises ClusterError."""
+) -> Fenced:  # fmt: skip
+    """Announce this run, and fence every lane of the runs before it that nobody has fenced. ``known`` and ``also`` as in :func:`announce`.
+    Raises ClusterError."""
     if not settings.transactional:
         tasks = lanes = 0
     fences = fences or Fences(settings, ledger.topic)
-    fenced: list[str] = []  # since the last announcement
+    fenced: set[str] = set()
     refusals: list[ClusterRefuses] = []
 
-    def close(ids: list[str]) -> None:
+    def close(to_fence: ToFence) -> None:
+        ids = [each for each in ids_of(ledger.pipeline, to_fence) if each not in fenced]
         try:
             fence(fences, ids)
         except ClusterRefuses as refused:
             if settings.transactional:
                 raise
             refusals.append(refused)
-
-    def close_seen(seen: ToFence) -> None:
-        fenced[:] = ids_of(ledger.pipeline, seen)
-        close(fenced)
+        fenced.update(ids)
 
     try:
-        generation, to_fence = announce(ledger, cluster, run_id, tasks, lanes, known=known, also=also, meanwhile=close_seen)
-        done = set(fenced)
-        close([each for each in ids_of(ledger.pipeline, to_fence) if each not in done])
+        announced = announce(ledger, cluster, run_id, tasks, lanes, known=known, also=also, meanwhile=close)
+        close(announced.to_fence)
     finally:
         fences.discard()
     if refusals:
         # It promises less: a chunk of an earlier run may still come, and then twice.
         log.warning("lanes of earlier runs that shipped exactly once cannot be fenced: %s", refusals[0])
-        return generation
-    log.info("generation %d fenced %d lanes", generation, len(fenced))
-    most = to_fence.get(cluster, NO_LANES)
-    if to_fence.keys() - {cluster} or most.tasks > tasks or most.lanes > lanes:
-        _say_that_they_are_fenced(ledger, cluster, generation, Generation(run_id, tasks, lanes))
-    return generation
+        return Fenced(announced.generation, [])
+    log.info("generation %d fenced %d lanes", announced.generation, len(fenced))
+    return Fenced(announced.generation, [encode_generation(ledger.pipeline, key, None) for key in announced.earlier])
 
 
-def _say_that_they_are_fenced(ledger: LedgerLog, cluster: str, generation: int, own: Generation) -> None:
-    """Write the marker, and remove those of earlier generations. A marker of a later one covers more, and is another run's."""
-    marks = ledger.decide(CONTROL_NOW).answer.fences
-    ledger.write_control(
-        [
-            encode_fenced(ledger.pipeline, cluster, generation, own),
-            *(encode_fenced(ledger.pipeline, *mark, None) for mark in marks if mark.generation < generation),
-        ]
-    )
+def _forget(ledger: LedgerLog, fenced: Fenced) -> None:
+    """Never raises: the next run then fences these lanes once more."""
+    try:
+        if fenced.forget:
+            ledger.write_control(fenced.forget)
+    except ShipperError as error:
+        log.warning("the next run fences the lanes of earlier runs once more: %s", error)
 
 
 @contextmanager
@@ -299,10 +285,12 @@ def sole_run(
     earlier runs fenced. Raises LeaseHeld, ClusterError."""
     delivery = pipeline.delivery
     with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
-        lease.generation = fence_earlier_runs(
+        fenced = fence_earlier_runs(
             ledger, settings, cluster.name, run_id, tasks=1, lanes=1, known=lease.control, also=[lease.held()]
         )
-        yield lease.generation
+        lease.generation = fenced.generation
+        _forget(ledger, fenced)
+        yield fenced.generation
 
 
 def take_over(
@@ -314,6 +302,8 @@ def take_over(
     What comes from a snapshot was committed before the snapshot was made; the rest is read now, up to the end. So a snapshot that
     was found before the fencing is as good as one found after it.
     """
-    generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
-    state = ledger.decide(AskState(paths)).answer
-    return Takeover(generation, state.control, state.invalidated, state.chunks, state.chunks_end)
+    fenced = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
+    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
+        meanwhile.submit(_forget, ledger, fenced)
+        state = ledger.decide(AskState(paths)).answer
+    return Takeover(fenced.generation, state.control, state.invalidated, state.chunks, state.chunks_end)

@@ -172,6 +172,8 @@ class ShipResult(StepResult):
     cluster: str
     generation: int = 0
     """The ship's number in the ledger: the offset of its record. A higher one fences all lower ones."""
+    later_generations: list[int] = []
+    """Each further pass over the files has a number of its own."""
     chunks_end: int = 0
     """Offset in the ledger's chunk partition behind what was there before this ship sent anything."""
     tasks: int = 0
@@ -235,6 +237,10 @@ class ShipResult(StepResult):
     """Each lane of each task, in their order."""
     notes: list[str] = []
     """Sentences an operator should read: took over a dead run's lease, waited for a topic, …"""
+
+    @property
+    def generations(self) -> list[int]:
+        return [self.generation, *self.later_generations]
 
     @property
     def delivered(self) -> int:

@@ -27,7 +27,7 @@ class TaskAttempt:
 
     def announce(self, *, ended: bool = False) -> None:
         """Tell others that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown."""
-        self._ledger.write_control([encode_attempt(self._order.pipeline, self._key, Attempt(ended))])
+        self._ledger.write_control([encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())])
 
     def check(self) -> Decided[list[int]]:
         """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""

@@ -322,7 +322,7 @@ class Lane(threading.Thread):
             self._flush(producer)
         asked = watch.ask(ids) if watch and ids else None
         self._write_ledger(producer, chunks, ids)
-        if watch and asked and (unconfirmed := self._unconfirmed(ids, watch.answer(asked, self._until))):
+        if watch and asked and (unconfirmed := self._unconfirmed(ids, watch.wait_for(asked, self._until))):
             watch.unconfirmed.update(unconfirmed)
             without = {topic: topic_id for topic, topic_id in ids.items() if topic not in unconfirmed}
             self._write_ledger(producer, [chunk for chunk in chunks if chunk.topic in unconfirmed], without)

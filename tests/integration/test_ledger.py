@@ -146,7 +146,7 @@ class TestTakeover:
         def ids(cluster, tasks, lanes):
             return {transactional_id(world.name, cluster, task, lane) for task in range(tasks) for lane in range(lanes)}
 
-        first = fence_earlier_runs(ledger, exactly_once, "local", "run 1", 4, 2)
+        first = fence_earlier_runs(ledger, exactly_once, "local", "run 1", 4, 2).generation
         zombies = [OpenLane(exactly_once, lane, ledger.topic) for lane in sorted(ids("local", 4, 2))]
         for lane in zombies:
             produce(lane, ledger.topic, chunk(world, "zombie"))
@@ -162,7 +162,7 @@ class TestTakeover:
         ):
             fenced.clear()
             ledger = ledger_of(world)
-            fence_earlier_runs(ledger, settings, cluster, f"run {number}", tasks, lanes)
+            take_over(ledger, settings, cluster, f"run {number}", tasks, lanes, [])
             assert set(fenced) == expected
             ledger.keep_snapshot(longer_than=0)
             shutil.rmtree(world.root / "runs" / world.name / "ledger.local", ignore_errors=number == 2)

@@ -10,7 +10,7 @@ WITHOUT_MUTANT: dict[str, str] = {}
 _RIGHT = "The right to ship is read after a lane is opened"
 _NEW_EPOCH = "A producer that lost a connection begins no further transaction"
 _LEDGER_LAST = "The ledger's record is written when the records are acknowledged"
-_FENCE_FIRST = "Lanes are fenced after the last announcement"
+_FENCE_FIRST = "Lanes are fenced after the announcement"
 _BARRIER = "A read of the ledger that decides what is sent"
 _BYTES = "The bytes that a file's splits account for"
 _INVALIDATION = "Of several invalidations of a file"
@@ -74,8 +74,8 @@ MUTANTS = (
         "ledger-beside-records",
         _LEDGER_LAST,
         "shipper/worker/lane.py",
-        "            self._flush(producer)\n        self._writes_ledger = True\n",
-        "        self._writes_ledger = True\n",
+        "            self._flush(producer)\n        asked = watch.ask(ids) if watch and ids else None\n",
+        "        asked = watch.ask(ids) if watch and ids else None\n",
         "tests/unit/test_lane.py::test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent",
     ),
     Mutant(
@@ -83,28 +83,40 @@ MUTANTS = (
         _LEDGER_LAST,
         "shipper/worker/lane.py",
         "        self._count_openings()\n        for batch, size in rounds:\n",
-        "        self._count_openings()\n        self._produce_ledger_records(producer, chunks)\n        for batch, size in rounds:\n",
+        "        self._count_openings()\n        self._write_ledger(producer, chunks, ids)\n        for batch, size in rounds:\n",
         "tests/unit/test_lane.py::test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent",
     ),
     Mutant(
-        "fenced-before-last-announcement",
+        "lanes-seen-before-the-announcement-alone",
         _FENCE_FIRST,
         "shipper/ledger/takeover.py",
-        "        fenced[:] = ids_of(ledger.pipeline, seen)\n        close(fenced)\n",
-        "        new = [each for each in ids_of(ledger.pipeline, seen) if each not in fenced]\n        fenced.extend(new)\n        close(new)\n",
-        "tests/unit/test_takeover.py::test_lanes_that_were_fenced_before_a_second_announcement_are_fenced_after_it_again",
+        "        close(announced.to_fence)\n",
+        "",
+        "tests/unit/test_takeover.py::test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours_is_written",
+    ),
+    Mutant(
+        "one-key-for-all-announcements",
+        _FENCE_FIRST,
+        "shipper/ledger/takeover.py",
+        "GenerationKey(cluster, secrets.token_hex(8))",
+        'GenerationKey(cluster, "the same")',
+        "tests/unit/test_takeover.py::test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours_is_written",
     ),
     Mutant(
         "ledger-read-before-fencing",
         _FENCE_FIRST,
         "shipper/ledger/takeover.py",
         """\
-    generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
-    state = ledger.decide(AskState(paths)).answer
+    fenced = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
+    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
+        meanwhile.submit(_forget, ledger, fenced)
+        state = ledger.decide(AskState(paths)).answer
 """,
         """\
     state = ledger.decide(AskState(paths)).answer
-    generation = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
+    fenced = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
+    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
+        meanwhile.submit(_forget, ledger, fenced)
 """,
         "tests/unit/test_takeover.py::test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over",
     ),

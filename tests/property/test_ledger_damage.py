@@ -23,6 +23,7 @@ from shipper.ledger.records import (
     ChunkKey,
     ChunkValue,
     Generation,
+    GenerationKey,
     Lease,
 )
 from shipper.types import FileId, LogRecord, SplitId
@@ -67,7 +68,7 @@ near_values = st.builds(
 right_values = st.sampled_from(
     [
         encode_chunk("web", ChunkKey(SplitId(FILE, 0), 0, "t"), VALUE)[1],
-        encode_generation("web", Generation("r", 4, 4), "c")[1],
+        encode_generation("web", GenerationKey("c", "r"), Generation("r", 4, 4))[1],
         encode_lease("web", Lease("r", "h", 1, True, 9.0))[1],
     ]
 )
@@ -159,7 +160,9 @@ class TestMended:
         assert len(ledger.look(AskState()).chunks.splits) == 1
 
     def test_a_mended_record_of_the_control_partition_is_passed_over_by_who_had_stumbled_over_it(self):
-        log, ledger = self.ledger(control=[(b"hello", b"{}"), encode_generation("web", Generation("r", 2, 2), "c")])
+        log, ledger = self.ledger(
+            control=[(b"hello", b"{}"), encode_generation("web", GenerationKey("c", "r"), Generation("r", 2, 2))]
+        )
         for _ in range(2):
             with pytest.raises(LedgerDamaged):
                 ledger.look(CONTROL_NOW)

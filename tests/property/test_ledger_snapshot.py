@@ -18,12 +18,10 @@ from shipper.ledger.codec import (
     encode_archive,
     encode_attempt,
     encode_chunk,
-    encode_fenced,
     encode_generation,
     encode_invalidation,
     encode_lease,
 )
-from shipper.ledger.control import Control
 from shipper.ledger.log import CONTROL_NOW, AskFiles, AskState, LedgerLog
 from shipper.ledger.records import (
     CHUNKS,
@@ -32,7 +30,6 @@ from shipper.ledger.records import (
     AttemptKey,
     ChunkKey,
     ChunkValue,
-    FencedKey,
     Generation,
     GenerationKey,
     Invalidation,
@@ -55,12 +52,19 @@ chunk_values = st.builds(
     ),
     small, st.booleans(), st.sampled_from(["d", "e"]), small,
 )  # fmt: skip
-lanes = st.builds(Generation, st.just("r"), st.integers(1, 4), st.integers(1, 4))
+lanes = st.builds(
+    Generation,
+    st.just("r"),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.lists(st.sampled_from(["/a/", "/b/"]), unique=True).map(tuple),
+)
+generation_keys = st.builds(GenerationKey, st.sampled_from("cd"), st.sampled_from("0123456789"))
 control_records = st.one_of(
     st.builds(encode_invalidation, pipelines, files, small, st.builds(Invalidation, st.sampled_from("rs"))),
-    st.builds(encode_generation, pipelines, lanes, st.sampled_from("cd"), st.sampled_from(["", "/a/", "/b/"])),
-    st.builds(encode_fenced, pipelines, st.sampled_from("cd"), small, lanes),
-    st.builds(encode_attempt, pipelines, st.builds(AttemptKey, small, small, small), st.builds(Attempt, st.booleans())),
+    st.builds(encode_generation, pipelines, generation_keys, lanes),
+    st.builds(encode_generation, pipelines, generation_keys, st.none()),
+    st.builds(encode_attempt, pipelines, st.builds(AttemptKey, small, small, small, st.booleans()), st.just(Attempt())),
     st.builds(encode_lease, pipelines, st.builds(Lease, st.sampled_from("ab"), st.just("h"), small, st.booleans(), st.just(9.0))),
     st.builds(lambda run: (encode_lease("web", Lease(run, "h", 1, True, 9.0))[0], None), st.sampled_from("ab")),
 )
@@ -115,30 +119,29 @@ def essence(state):
 
 
 def as_runs_write_it(history):
-    """Generations cover the ones before, and attempts are of the latest, counted up, and end after they have begun: else compaction by
-    the broker would lose some, with or without snapshots."""
+    """Each announcement has a key of its own, a tombstone is of an earlier one, and attempts are of the latest, counted up, and end after they have
+    begun: else compaction by the broker would lose some, with or without snapshots."""
     latest, number = 0, 0
     begun = {}
+    keys = []
     written = []
     for what, detail in history:
         if what == CONTROL:
-            control = Control("web").feed(written)
             match decode("web", LogRecord(0, 0, *detail)):
-                case (FencedKey(_, fenced), _) if fenced not in control.generations:
-                    continue
-                case (GenerationKey(cluster, root), Generation() as wanted):
-                    tasks, lanes = control.to_fence().get(cluster, (0, 0))
-                    latest = len(written)
-                    detail = encode_generation(
-                        "web", Generation("r", max(tasks, wanted.tasks), max(lanes, wanted.lanes)), cluster, root
-                    )
-                    begun = {}
-                case (AttemptKey(_, task, _), Attempt() as attempt):
+                case (GenerationKey(cluster), None):
+                    if len(keys) < 2:
+                        continue
+                    detail = encode_generation("web", keys.pop(0), None)
+                case (GenerationKey(cluster), Generation() as wanted):
+                    latest, begun = len(written), {}
+                    keys.append(GenerationKey(cluster, str(latest)))
+                    detail = encode_generation("web", keys[-1], wanted)
+                case (AttemptKey(task=task, ended=ended), Attempt()):
                     number += 1
-                    ending = begun.get(task, [])[-2:] if attempt.ended else []
+                    ending = begun.get(task, [])[-2:] if ended else []
                     chosen = ending[0] if ending else number
                     begun.setdefault(task, []).append(chosen)
-                    detail = encode_attempt("web", AttemptKey(latest, task, chosen), Attempt(bool(ending)))
+                    detail = encode_attempt("web", AttemptKey(latest, task, chosen, bool(ending)), Attempt())
             written.append(LogRecord(len(written), 0, *detail))
         elif what == "snapshot":
             written.append(LogRecord(len(written), 0, b'[1,"snapshot","web"]', None))  # the place of the one that names it

@@ -15,7 +15,7 @@ from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk, encode_generation, encode_invalidation
 from shipper.ledger.inventory import Inventory, entries
 from shipper.ledger.log import AskFiles, AskState, LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Generation, Invalidation
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Generation, GenerationKey, Invalidation
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
@@ -42,7 +42,7 @@ class World:
         return ledger
 
     def record(self, run_id, root=NEW):
-        self.opened(root).write_control([encode_generation("web", Generation(run_id, 1, 1), "c", root)])
+        self.opened(root).write_control([encode_generation("web", GenerationKey("c", run_id), Generation(run_id, 1, 1, (root,)))])
 
     def left(self, name="06/a.log", root=NEW, formerly=None, size=100, **options):
         file = FileId(root + name, size, 5)
@@ -139,7 +139,9 @@ steps = st.tuples(st.sampled_from([CHUNKS, CHUNKS, CONTROL, "snapshot"]), roots,
 @example([(CHUNKS, OLD, "a", 0), ("snapshot", NEW, "a", 0), (CONTROL, NEW, "a", 0), (CHUNKS, "file:/mnt/", "a", 0)])
 def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(history):
     moved, still = World(), World()
-    recorded = [encode_generation("web", Generation("r", 1, 1), "c", root) for root in (OLD, "file:/mnt/", NEW)]
+    recorded = [
+        encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1, (root,))) for root in (OLD, "file:/mnt/", NEW)
+    ]
     for each in (moved, still):
         each.log.append("t", CONTROL, recorded)
     for generation, (what, root, name, first) in enumerate(history):  # generations grow: they are offsets

@@ -26,7 +26,17 @@ from shipper.ledger.log import (
     LedgerQuestion,
     Patience,
 )
-from shipper.ledger.records import CHUNKS, CONTROL, Attempt, AttemptKey, ChunkKey, ChunkValue, Generation, Invalidation
+from shipper.ledger.records import (
+    CHUNKS,
+    CONTROL,
+    Attempt,
+    AttemptKey,
+    ChunkKey,
+    ChunkValue,
+    Generation,
+    GenerationKey,
+    Invalidation,
+)
 from shipper.ledger.writing import invalidate, right_of
 from shipper.types import EncodedRecord, FileId, SplitId
 from shipper.worker.attempt import TaskAttempt
@@ -43,7 +53,7 @@ def chunk(first: int = 0, **fields: Any) -> EncodedRecord:
 @pytest.fixture
 def topic() -> MemoryLog:
     topic = MemoryLog()
-    topic.append("ledger", CONTROL, [encode_generation("web", Generation("r", 1, 1), "c")])
+    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))])
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0), Attempt())])
     return topic
 
@@ -86,7 +96,7 @@ def test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_d
     ledger = ledger_of(topic)
     for partition in (CONTROL, CHUNKS):
         topic.replace_leader(partition)
-    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
     topic.append("ledger", CHUNKS, [chunk()])
     assert answer(ledger_of(topic).look(question, 1.0)) == old
     assert answer(ledger.decide(question).answer) == new
@@ -104,13 +114,13 @@ def test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it(topic: Memor
     right = right_of(ledger_of(topic), 0)
     right.check()
     topic.replace_leader(CONTROL)
-    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
     with pytest.raises(Superseded):
         right.check()
 
 
 def test_a_reship_that_was_taken_over_invalidates_nothing(topic: MemoryLog) -> None:
-    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
     with pytest.raises(Superseded):
         invalidate(ledger_of(topic), 0, "r", None, [FILE])
     assert ledger_of(topic).look(AskState()).invalidated == {}
@@ -120,18 +130,16 @@ def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
     attempt = attempt_of(topic)
     attempt.check()
     topic.replace_leader(CONTROL)
-    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
     with pytest.raises(Superseded, match="taken over by run s"):
         attempt.check()
 
 
 def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: MemoryLog) -> None:
     """Spark numbers attempts from 0 in each application, and compaction keeps the latest record of a key."""
-    topic.append("ledger", CONTROL, [encode_generation("web", Generation("s", 1, 1), "c")])
+    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 0), Attempt())])
-    topic.append(
-        "ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0), Attempt(ended=True))]
-    )  # a zombie of the first run
+    topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0, True), Attempt())])  # a zombie of the first run
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 1), Attempt())])
     topic.compact(SimpleNamespace(random=lambda: 1.0))  # type: ignore[arg-type]
     assert ledger_of(topic).look(CONTROL_NOW).attempts == {0: [0, 1]}

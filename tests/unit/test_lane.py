@@ -11,11 +11,12 @@ import pytest
 
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
-from shipper.kafka.producer import LaneSettings, SentBytes
+from shipper.kafka.producer import LaneSettings, SentBytes, Throttled
 from shipper.kafka.transaction import RightToShip
 from shipper.types import Decided
 from shipper.worker.lane import Lane, LaneOptions
 from shipper.worker.payload import Chunk
+from shipper.worker.rate import BrokerRate, NoLimit
 
 LEDGER = "ledger"
 
@@ -107,6 +108,9 @@ def producer_of(broker: Broker) -> type:
         def flush(self, until: Until) -> None:
             broker.acknowledge_all()
 
+        def take_throttled(self) -> Throttled:
+            return Throttled()
+
         def commit(self, until: Until) -> None:
             broker.commit()
 
@@ -121,7 +125,8 @@ class OneTransaction:
 
     def __init__(self, chunks: list[Chunk], broker: Broker) -> None:
         self.options = LaneOptions(LaneSettings({}, 1000, "none", 10_000), LEDGER, 0, deadline_seconds=30)
-        self.right: RightToShip[Any] = RightToShip(lambda: None)
+        self.right: RightToShip[Any] = RightToShip(lambda: Decided(None))
+        self.rate = BrokerRate(NoLimit())
         self.settle = lambda: Decided(set(broker.ledger))
         self.lanes_count = 1
         self.stop_at = self.give_up_at = time.monotonic() + 60

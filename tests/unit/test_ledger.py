@@ -13,7 +13,6 @@ from shipper.ledger.codec import (
     decode,
     encode_attempt,
     encode_chunk,
-    encode_fenced,
     encode_generation,
     encode_invalidation,
     encode_lease,
@@ -29,7 +28,6 @@ from shipper.ledger.records import (
     AttemptKey,
     ChunkKey,
     ChunkValue,
-    FencedKey,
     Generation,
     GenerationKey,
     Invalidation,
@@ -58,10 +56,15 @@ def chunk(first, last, records, *, topic="t", end=False, split=SPLIT, **fields):
     ("encoded", "decoded"),
     [
         (encode_chunk("web", ChunkKey(SPLIT, 7, "t"), VALUE), (ChunkKey(SPLIT, 7, "t"), VALUE)),
-        (encode_generation("web", Generation("r", 2, 8), "c"), (GenerationKey("c", ""), Generation("r", 2, 8))),
-        (encode_generation("web", Generation("r", 2, 8), "c", "/x/"), (GenerationKey("c", "/x/"), Generation("r", 2, 8))),
-        (encode_fenced("web", "c", 7, Generation("r", 2, 8)), (FencedKey("c", 7), Generation("r", 2, 8))),
-        (encode_fenced("web", "c", 7, None), (FencedKey("c", 7), None)),
+        (
+            encode_generation("web", GenerationKey("c", "r"), Generation("r", 2, 8)),
+            (GenerationKey("c", "r"), Generation("r", 2, 8)),
+        ),
+        (
+            encode_generation("web", GenerationKey("c", "r"), Generation("r", 2, 8, ("/x/",))),
+            (GenerationKey("c", "r"), Generation("r", 2, 8, ("/x/",))),
+        ),
+        (encode_generation("web", GenerationKey("c", "r"), None), (GenerationKey("c", "r"), None)),
         (encode_lease("web", Lease("r", "h", 1, True, 30.0)), ("r", Lease("r", "h", 1, True, 30.0))),
         (encode_attempt("web", AttemptKey(1, 3, 9), Attempt()), (AttemptKey(1, 3, 9), Attempt())),
         (encode_invalidation("web", FILE, 4, Invalidation("r")), (InvalidationKey(FILE, 4), Invalidation("r"))),
@@ -285,7 +288,7 @@ def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
         with pytest.raises(LedgerOutdated, match=r"cluster c: topic _shipper\.web.*--new-ledger"):
             ledger.look(question)
     assert LedgerLog(topic, cluster, "other").look(AskState()).chunks.splits == {}, "a topic that pipelines share"
-    topic.append("t", CONTROL, [encode_generation("web", Generation("r", 1, 1), "c")])
+    topic.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))])
     with pytest.raises(
         LedgerDamaged, match="before ledger format 1"
     ):  # somebody still runs the old version: repair can mend that
@@ -324,56 +327,61 @@ class TestLease:
 class TestGenerations:
     def test_the_latest_generation_is_the_one_that_may_ship(self):
         control = Control("web").feed(
-            log(encode_generation("web", Generation("a", 2, 2), "c"), encode_generation("web", Generation("b", 1, 8), "c"))
+            log(
+                encode_generation("web", GenerationKey("c", "a"), Generation("a", 2, 2)),
+                encode_generation("web", GenerationKey("c", "b"), Generation("b", 1, 8)),
+            )
         )
         assert control.generation == 1
         assert control.generations[1].run_id == "b"
 
     def test_what_has_to_be_fenced_covers_all_earlier_generations(self):
         control = Control("web").feed(
-            log(encode_generation("web", Generation("a", 4, 2), "c"), encode_generation("web", Generation("b", 2, 8), "c"))
+            log(
+                encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2)),
+                encode_generation("web", GenerationKey("c", "b"), Generation("b", 2, 8)),
+            )
         )
         assert control.to_fence() == {"c": (4, 8)}
         assert control.to_fence(1) == {"c": (4, 2)}
         assert control.to_fence(0) == {}
 
-    def test_what_is_fenced_for_good_is_not_fenced_again(self):
+    def test_what_somebody_has_fenced_is_not_fenced_again(self):
         records = log(
-            encode_generation("web", Generation("a", 400, 100), "c"),
-            encode_generation("web", Generation("b", 400, 100), "c"),
-            encode_fenced("web", "c", 1, Generation("b", 2, 3)),
-            encode_generation("web", Generation("d", 2, 5), "c"),
+            encode_generation("web", GenerationKey("c", "a"), Generation("a", 400, 100)),
+            encode_generation("web", GenerationKey("c", "b"), Generation("b", 2, 3)),
+            encode_generation("web", GenerationKey("c", "a"), None),
+            encode_generation("web", GenerationKey("c", "d"), Generation("d", 2, 5)),
         )
         assert Control("web").feed(records[:2]).to_fence() == {"c": (400, 100)}
         assert Control("web").feed(records[:3]).to_fence() == {"c": (2, 3)}
         control = Control("web").feed(records)
         assert (control.generation, control.to_fence()) == (3, {"c": (2, 5)})
-        assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {"c": (2, 5)}
+        assert Control("web").feed(control.standing()).to_fence() == {"c": (2, 5)}
 
-    def test_a_marker_that_comes_late_takes_nothing_back_and_covers_nothing_that_came_later(self):
-        control = Control("web").feed(
-            log(
-                encode_generation("web", Generation("a", 4, 4), "c"),
-                encode_generation("web", Generation("b", 4, 4), "c"),
-                encode_generation("web", Generation("d", 9, 9), "c"),
-                encode_fenced("web", "c", 2, Generation("d", 1, 1)),
-                encode_fenced("web", "c", 1, Generation("b", 4, 4)),  # b was paused
-                encode_generation("web", Generation("e", 2, 1), "c"),
-            )
-        )
-        assert control.to_fence() == {"c": (2, 1)}
-
-    def test_a_marker_of_what_was_not_there_yet_is_not_believed(self):
+    def test_nobodys_tombstone_takes_the_right_to_ship_from_the_latest_generation(self):
         records = log(
-            encode_generation("web", Generation("a", 4, 4), "c"), encode_fenced("web", "c", 10**15, Generation("x", 0, 0))
+            encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 4)),
+            encode_generation("web", GenerationKey("c", "a"), None),
         )
-        assert Control("web").feed(records).to_fence() == {"c": (4, 4)}
-        assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {"c": (4, 4)}
+        control = Control("web").feed(records)
+        assert (control.generation, control.to_fence()) == (0, {"c": (4, 4)})
+
+    def test_a_root_that_only_an_earlier_generation_knows_keeps_it(self):
+        """Two runs announce themselves at once, one of them from another place."""
+        records = log(
+            encode_generation("web", GenerationKey("c", "a"), Generation("a", 1, 1, ("/old/",))),
+            encode_generation("web", GenerationKey("c", "b"), Generation("b", 1, 1, ("/old/", "/new/"))),
+            encode_generation("web", GenerationKey("c", "d"), Generation("d", 1, 1, ("/old/",))),
+        )
+        control = Control("web").feed(records)
+        assert control.earlier(2, ["/old/"]) == [GenerationKey("c", "a")]
+        assert control.sources == ["/new/", "/old/"]
 
     def test_the_lanes_that_a_cluster_had_under_another_name_are_not_forgotten(self):
         records = log(
-            encode_generation("web", Generation("b", 3, 3), "frankfurt"),
-            encode_generation("web", Generation("d", 1, 1), "paris"),
+            encode_generation("web", GenerationKey("frankfurt", "b"), Generation("b", 3, 3)),
+            encode_generation("web", GenerationKey("paris", "d"), Generation("d", 1, 1)),
         )
         assert Control("web").feed(records).to_fence() == {"paris": (1, 1), "frankfurt": (3, 3)}
         assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {"paris": (1, 1), "frankfurt": (3, 3)}
@@ -381,8 +389,8 @@ class TestGenerations:
     def test_an_attempt_of_an_earlier_generation_says_nothing_about_this_one(self):
         control = Control("web").feed(
             log(
-                encode_generation("web", Generation("a", 1, 1), "c"),
-                encode_generation("web", Generation("b", 1, 1), "c"),
+                encode_generation("web", GenerationKey("c", "a"), Generation("a", 1, 1)),
+                encode_generation("web", GenerationKey("c", "b"), Generation("b", 1, 1)),
                 encode_attempt("web", AttemptKey(1, 0, 5), Attempt()),
                 encode_attempt("web", AttemptKey(0, 0, 9), Attempt()),
             )

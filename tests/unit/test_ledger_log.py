@@ -28,6 +28,7 @@ from shipper.ledger.records import (
     ChunkKey,
     ChunkValue,
     Generation,
+    GenerationKey,
     Invalidation,
     Lease,
 )
@@ -67,15 +68,18 @@ def test_a_task_reads_what_runs_said_from_its_own_generation_on(log):
         log.append(
             "t",
             CONTROL,
-            [encode_generation("web", Generation("earlier", 1, 1), "c"), encode_attempt("web", AttemptKey(0, 0, 7), Attempt())],
+            [
+                encode_generation("web", GenerationKey("c", "earlier"), Generation("earlier", 1, 1)),
+                encode_attempt("web", AttemptKey(0, 0, 7), Attempt()),
+            ],
         )
-    (generation,) = log.append("t", CONTROL, [encode_generation("web", Generation("mine", 1, 1), "c")])
+    (generation,) = log.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "mine"), Generation("mine", 1, 1))])
     log.append("t", CONTROL, [encode_attempt("web", AttemptKey(generation, 0, 8), Attempt())])
     control = LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW)
     assert (control.generation, control.attempts) == (generation, {0: [8]})
     assert log.reads == 2
     assert LedgerLog(log, CLUSTER, "web").look(CONTROL_NOW).attempts == control.attempts
-    log.append("t", CONTROL, [encode_generation("web", Generation("later", 1, 1), "c")])
+    log.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "later"), Generation("later", 1, 1))])
     assert LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW).generation == generation + 2
 
 
@@ -154,7 +158,10 @@ class TestUsingASnapshot:
         log.append(
             "t",
             CONTROL,
-            [encode_generation("web", Generation("a", 4, 2), "c"), encode_lease("web", Lease("a", "h", 1, True, 9.0))],
+            [
+                encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2)),
+                encode_lease("web", Lease("a", "h", 1, True, 9.0)),
+            ],
         )
         named = Archive("1-x.json", "00", 5, "2026-11-01T00:00:00Z", 1, "r")
         log.append("t", CHUNKS, [encode_archive("web", named)])
@@ -168,10 +175,10 @@ class TestUsingASnapshot:
 
     def test_control_asked_again_reads_what_is_new(self, log, opened):
         ledger = opened()
-        log.append("t", CONTROL, [encode_generation("web", Generation("a", 4, 2), "c")])
+        log.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2))])
         assert ledger.look(CONTROL_NOW).generation == 0
         log.reads = 0
-        log.append("t", CONTROL, [encode_generation("web", Generation("b", 4, 2), "c")])
+        log.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "b"), Generation("b", 4, 2))])
         assert (ledger.look(CONTROL_NOW).generation, log.reads) == (1, 1)
         ledger.look(CONTROL_NOW).attempts[7] = [1]
         assert ledger.look(CONTROL_NOW).attempts == {}, "each caller has a copy of its own"

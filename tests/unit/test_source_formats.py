@@ -12,7 +12,7 @@ from shipper.config.formats import Csv
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.driver.formats import HEAD_BYTES, recognise, recognise_table, table_in_text
 from shipper.driver.pieces import PieceReport, file_pieces
-from shipper.driver.unreadable import empty_files, wrong_sizes
+from shipper.driver.unreadable import without_records, wrong_sizes
 from shipper.errors import ConfigError
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.receipt import Receipt, SplitReceipt
@@ -135,23 +135,16 @@ def test_a_table_is_known_by_both_its_ends_and_never_read_as_text():
         assert bool(says) == bool(problem)
 
 
-class Asked:
-    """Of a run's context what :func:`empty_files` looks at."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
-
-
-def test_a_table_is_empty_if_the_reader_says_so_of_every_piece_of_it():
-    given = pipeline({"format": "parquet", "split_size": "64KiB"})
+def test_a_table_is_empty_if_no_task_saw_a_record_of_any_piece_of_it():
+    split_size = pipeline({"format": "parquet", "split_size": "64KiB"}).split_size_bytes
     files = [
         PlannedFile(path=f"/l/{n}", uri=f"file:/l/{n}", size_bytes=150_000, modified_ms=0, splits=3, format="parquet")
-        for n in range(4)
+        for n in range(3)
     ]
-    pieces = [list(file_pieces([file], given.split_size_bytes)) for file in files]
-    reports = [PieceReport(piece.split, 0, 0, 0, "") for piece in (*pieces[0], *pieces[1][:2], *pieces[2][:2], *pieces[3][:2])]
-    reports += [PieceReport(pieces[1][2].split, 0, 9, 1, ""), PieceReport(pieces[2][2].split, 0, 0, 0, "cut off")]
-    assert empty_files(Asked(given), files, reports) == {"/l/0"}  # type: ignore[arg-type]
+    pieces = [list(file_pieces([file], split_size)) for file in files]
+    records = {piece.split: 0 for piece in (*pieces[0], *pieces[1][:2], *pieces[2][:2])} | {pieces[1][2].split: 1}
+    receipts = [Receipt(0, splits={split: SplitReceipt(records=count)}) for split, count in records.items()]
+    assert without_records([piece for of_file in pieces for piece in of_file], receipts) == ["/l/0"]
 
 
 def test_of_made_records_the_bytes_are_compared_with_what_the_reader_made_and_the_pieces_with_the_file():

@@ -73,7 +73,7 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
         time.sleep(0.01)
     lanes.abandon()
     assert attempt.active_tasks == 3
-    assert [record.value for record in ledger.written] == [encode_attempt("web", AttemptKey(1, 0, 1), Attempt(ended=True))[1]]
+    assert [record.value for record in ledger.written] == [encode_attempt("web", AttemptKey(1, 0, 1, True), Attempt())[1]]
 
 
 def _raise(error: BaseException) -> NoReturn:

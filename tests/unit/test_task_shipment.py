@@ -38,7 +38,7 @@ class Cluster:
         return Chunks("web").feed(sorted(self._ledger.values(), key=lambda record: record.offset))
 
     def commit(self, chunk: Chunk) -> None:
-        self._ledger[chunk.ledger_key] = LogRecord(next(self._offsets), 0, chunk.ledger_key, chunk.ledger_value(None))
+        self._ledger[chunk.ledger_key] = LogRecord(next(self._offsets), 0, chunk.ledger_key, chunk.ledger_value(None, None))
         if chunk.topic:
             self.topics.setdefault(chunk.topic, []).extend(value or b"" for value in chunk.values[:])
 

@@ -67,8 +67,8 @@ def test_a_look_that_began_before_the_question_is_no_answer(cluster: Cluster, wa
     cluster.says = Looked(ids={"t": "B"})
     second = watch.ask({"t"})
     cluster.gate.set()
-    assert watch.answer(first, in_time)["t"] in "AB"
-    assert watch.answer(second, in_time) == {"t": "B"}
+    assert watch.wait_for(first, in_time)["t"] in "AB"
+    assert watch.wait_for(second, in_time) == {"t": "B"}
     assert watch.known({"t"}, in_time) == {"t": "B"}
 
 
@@ -80,14 +80,14 @@ def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(cluster: Clu
     time.sleep(0.1)
     assert cluster.most_under_way <= 4
     cluster.gate.set()
-    assert {watch.answer(one, in_time)["t"] for one in questions} == {"A"}
-    assert {watch.answer(one, in_time)["u"] for one in more} == {"U"}
+    assert {watch.wait_for(one, in_time)["t"] for one in questions} == {"A"}
+    assert {watch.wait_for(one, in_time)["u"] for one in more} == {"U"}
     assert len(cluster.looks) < 20
 
 
 def test_an_absent_topic_is_an_answer(cluster: Cluster, watch: TopicIdWatch) -> None:
     cluster.says = Looked(ids={"t": None})
-    assert watch.answer(watch.ask({"t"}), in_time) == {"t": None}
+    assert watch.wait_for(watch.ask({"t"}), in_time) == {"t": None}
 
 
 def test_a_fault_is_asked_again_until_somebody_answers(cluster: Cluster, watch: TopicIdWatch) -> None:
@@ -95,17 +95,17 @@ def test_a_fault_is_asked_again_until_somebody_answers(cluster: Cluster, watch: 
     question = watch.ask({"t"})
     wait_until(lambda: len(cluster.looks) > 2)
     cluster.says = Looked(ids={"t": "A"})
-    assert watch.answer(question, in_time) == {"t": "A"}
+    assert watch.wait_for(question, in_time) == {"t": "A"}
 
 
 def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluster: Cluster) -> None:
     watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=0.5)
     cluster.says = Looked(faults={"t": "no broker"})
     began = time.monotonic()
-    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    assert watch.wait_for(watch.ask({"t"}), in_time) == {}
     assert 0.5 <= time.monotonic() - began < 5
     began = time.monotonic()
-    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    assert watch.wait_for(watch.ask({"t"}), in_time) == {}
     assert time.monotonic() - began < 0.4
     assert watch.why("t") == "no broker"
     watch.close()
@@ -114,7 +114,7 @@ def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluste
 def test_who_may_not_see_a_topic_is_not_waited_for(cluster: Cluster, watch: TopicIdWatch) -> None:
     cluster.says = Looked(refused={"t": "an ACL forbids it", "v": "an ACL forbids it"})
     began = time.monotonic()
-    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    assert watch.wait_for(watch.ask({"t"}), in_time) == {}
     assert watch.known({"v"}, in_time) == {}
     assert time.monotonic() - began < 3
     assert watch.why("v") == "an ACL forbids it"
@@ -124,7 +124,7 @@ def test_the_lanes_deadline_ends_the_waiting(cluster: Cluster, watch: TopicIdWat
     cluster.gate.clear()
     soon = time.monotonic() + 0.2
     with pytest.raises(KafkaFault, match="_TIMED_OUT"):
-        watch.answer(watch.ask({"t"}), lambda: soon)
+        watch.wait_for(watch.ask({"t"}), lambda: soon)
 
 
 def test_brokers_that_give_no_ids_are_asked_once(cluster: Cluster, watch: TopicIdWatch) -> None:
@@ -138,8 +138,8 @@ def test_a_watch_that_is_closed_answers_nothing_and_holds_up_nobody(cluster: Clu
     cluster.gate.clear()
     question = watch.ask({"t"})
     threading.Timer(0.1, watch.close).start()
-    assert watch.answer(question, in_time) == {}
-    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    assert watch.wait_for(question, in_time) == {}
+    assert watch.wait_for(watch.ask({"t"}), in_time) == {}
 
 
 def test_a_look_that_raises_harms_no_lane(cluster: Cluster) -> None:
@@ -147,7 +147,7 @@ def test_a_look_that_raises_harms_no_lane(cluster: Cluster) -> None:
         raise RuntimeError("a fault of ours")
 
     watch = TopicIdWatch(broken, {"t": "A"}, patience_seconds=0.2)
-    assert watch.answer(watch.ask({"t"}), in_time) == {}
+    assert watch.wait_for(watch.ask({"t"}), in_time) == {}
     watch.close()
 
 
