@@ -15,10 +15,10 @@ CHAOS := $(RUN)/python -m tests.chaos.random_run
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos faults chaos-short bench schema clean
+.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos faults chaos-short bench schema clean model model-short
 
 help:  ## Show this
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(STAMP)  ## Install everything into .venv (uv is fetched if it is not there)
 
@@ -81,6 +81,13 @@ faults: setup  ## Every fault by itself on three brokers: half an hour
 chaos-short: setup  ## Some faults by themselves, then two minutes of random ones
 	$(PYTEST) tests/chaos -m short
 	$(CHAOS) --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
+# No setup: Python's standard library, spin and a C compiler are all they need.
+model:  ## Check the protocol's model with SPIN, and that each rule that is taken out is caught: some minutes
+	@$(PYTHON) model/check.py
+
+model-short:  ## The same without the large configurations: what CI runs
+	@$(PYTHON) model/check.py --short
 
 bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
 	for scenario in distance end-to-end cold slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
