@@ -66,7 +66,7 @@ CHECKS = [
     # Lanes side by side.
     Check("two lanes of one run", "takeover", "RUNS=1 LANES=2 CHUNKS=2 FAULTS=2"),
     Check("reading to the first open transaction", "takeover", "RUNS=1 LANES=2 CHUNKS=2 FAULTS=2 READ_TO_FIRST_OPEN", DOUBLED),
-    Check("two runs of two lanes", "takeover", "RUNS=2 LANES=2 CHUNKS=1 FAULTS=1"),
+    Check("two runs of two lanes", "takeover", "RUNS=2 LANES=2 CHUNKS=1 FAULTS=1", short=False),
     Check("two runs, two lanes, two chunks, two faults", "takeover", "RUNS=2 LANES=2 CHUNKS=2 FAULTS=2", short=False),
     Check("three runs", "takeover", "RUNS=3 LANES=1 CHUNKS=2 FAULTS=2", short=False),
     # Runs with more lanes and with fewer, and compaction.
