@@ -16,10 +16,10 @@ HISTORY := $(RUN)/python -m tests.chaos.history
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history faults chaos-short bench schema clean mutants
+.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(STAMP)  ## Install everything into .venv (uv is fetched if it is not there)
 
@@ -86,12 +86,7 @@ chaos-short: setup  ## Some faults by themselves, then two minutes of random one
 	$(PYTEST) tests/chaos -m short
 	$(CHAOS) --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
-mutants: setup  ## Remove each rule of DESIGN's invariants in turn, and show that its test fails; MUTANT=name for one
-	$(RUN)/python -m tests.mutants $(MUTANT)
-
-.PHONY: mutants-short
-mutants-short: setup
-	$(RUN)/python -m tests.mutants --short
+.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history faults chaos-short bench schema clean mutants mutants-short model model-short
 
 bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
 	for scenario in distance end-to-end cold slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
