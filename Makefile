@@ -64,7 +64,7 @@ long: setup  ## The integration tests that `make test` leaves out, to end in tim
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
 	$(PYTEST) tests/dags/test_shipments_ui.py
 
-nightly: long faults chaos history drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
+nightly: long faults chaos history mutants model drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "scheduler and not long"
@@ -86,7 +86,18 @@ chaos-short: setup  ## Some faults by themselves, then two minutes of random one
 	$(PYTEST) tests/chaos -m short
 	$(CHAOS) --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
-.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history faults chaos-short bench schema clean mutants mutants-short model model-short
+mutants: setup  ## Remove each rule of DESIGN's invariants in turn, and show that its test fails; MUTANT=name for one
+	$(RUN)/python -m tests.mutants $(MUTANT)
+
+mutants-short: setup  ## The same for the rules whose tests start no server: what CI runs
+	$(RUN)/python -m tests.mutants --short
+
+# No setup: Python's standard library, spin and a C compiler are all they need.
+model:  ## Check the protocol's model with SPIN, and that each rule that is taken out is caught: some minutes
+	@$(PYTHON) model/check.py
+
+model-short:  ## The same without the large configurations: what CI runs
+	@$(PYTHON) model/check.py --short
 
 bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
 	for scenario in distance end-to-end cold slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done

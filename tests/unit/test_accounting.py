@@ -31,7 +31,7 @@ def ledger(*chunks):
     found = Chunks("p")
     for file, start, first, topic, chunk in chunks:
         found.add(ChunkKey(SplitId(file, start), first, topic), chunk)
-    return figures(found, [A, B], OURS)
+    return figures(found, [A, B], [OURS])
 
 
 def ship(**fields):
@@ -68,7 +68,7 @@ def test_a_file_counts_whole_however_it_was_cut_when_it_was_shipped():
     found = Chunks("p")
     for start in (0, 70_000, 140_000):
         found.add(ChunkKey(SplitId(large, start), 0, "t"), value(0, 10, checksum=1, end=True, filtered={"health": 2}))
-    of_file = figures(found, [large], OURS).files[large]
+    of_file = figures(found, [large], [OURS]).files[large]
     assert (of_file.lines, of_file.records, of_file.shipped.checksum, of_file.shipped.filtered) == (30, 30, 3, {"health": 6})
 
 

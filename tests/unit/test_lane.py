@@ -170,7 +170,7 @@ class OneTransaction:
 
 def chunk(topic: str, records: int) -> Chunk:
     values = [f"{topic} {number} ".encode().ljust(20, b".") for number in range(records)]
-    return Chunk(topic, values, 20 * records, f"key of {topic}".encode(), lambda partition: b"value", topic)
+    return Chunk(topic, values, 20 * records, f"key of {topic}".encode(), lambda partition, topic_id: b"value", topic)
 
 
 def delivered(chunks: list[Chunk], broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[Chunk]:
