@@ -46,7 +46,8 @@ def pipeline(more: str) -> str:
         pytest.param(
             pipeline("delivery:\n  chunk_sze: 8MB\n"),
             "6:3: delivery.chunk_sze: unknown key; did you mean 'chunk_size'? allowed: guarantee, ordering, tuning, chunk_size, "
-            "lanes, batch_size, memory, partitions, rate_limit, compression, metadata_wait, on_recreated, stall_timeout, transaction_timeout, lease, lease_wait",
+            "lanes, batch_size, memory, partitions, rate_limit, compression, metadata_wait, on_recreated, stall_timeout, transaction_timeout, "
+            "lease, lease_wait",
             id="unknown key",
         ),
         pytest.param(
