@@ -136,7 +136,7 @@ class Shipped:
         """(key, value) of the ledger's chunks with records, as they lie in the topic."""
         ledger = self.world.cluster.ledger_topic(self.world.name)
         pairs = [(json.loads(m.key()), json.loads(m.value())) for m in self.read(ledger, 1) if m.value()]
-        return [(key, value) for key, value in pairs if key[0] == "chunk" and value["records"] and topic in (None, key[-1])]
+        return [(key, value) for key, value in pairs if key[1] == "chunk" and value["records"] and topic in (None, key[-1])]
 
     def write_ledger(self, key: list[Any], value: dict[str, Any] | None) -> None:
         before = [found for other, found in self.chunk_records() if other == key]
@@ -206,10 +206,10 @@ def test_a_ledger_record_that_is_gone(shipped: Shipped) -> None:
     assert f"({-value['records']:+,})" in found[f"sum_closes({topic})"]
     [of_file] = [text for name, text in found.items() if name.endswith(".log: records)")]
     assert "in the ledger" in of_file.split(" | ")[1]
-    assert any(key[2] in name for name in found)
+    assert any(key[3] in name for name in found)
     # The read-back stands by the receipts: the ledger is alone.
     assert "by the tasks' receipts and in the topic, read back" in found[f"read_back({topic})"].split(" | ")[0]
-    assert f"checksum(file {key[2]} to {topic})" in found
+    assert f"checksum(file {key[3]} to {topic})" in found
 
 
 def test_a_ledger_record_without_data(shipped: Shipped) -> None:
@@ -220,7 +220,7 @@ def test_a_ledger_record_without_data(shipped: Shipped) -> None:
     found = shipped.open_checks()
     assert "4,550 in the ledger, read anew (+50)" in found[f"sum_closes({topic})"]
     assert "4,500 by the tasks' receipts and in the topic, read back" in found[f"read_back({topic})"]
-    assert f"checksum(file {key[2]} to {topic})" in found
+    assert f"checksum(file {key[3]} to {topic})" in found
     assert "checksum(values)" in found
 
 

@@ -198,7 +198,7 @@ def test_a_topic_that_stays_forbidden_is_refused_long_before_the_metadata_wait_a
 
 
 def only_a_splits_end() -> Chunk:
-    return Chunk("", [], 0, b"end", lambda p: b"the split ends", "end")
+    return Chunk("", [], 0, b"end", lambda p, topic_id: b"the split ends", "end")
 
 
 @pytest.mark.parametrize("what", ["records", "only a split's end"])
@@ -232,7 +232,7 @@ def _filter_of(binding: AclBinding) -> AclBindingFilter:
 def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
     ledger.client.create_topics({"small": 1}, {"max.message.bytes": "20000"}, 1)
     noise = [os.urandom(1000) for _ in range(300)]
-    sent = Chunk("small", noise, 300_000, b"small", lambda _: b"", "noise")
+    sent = Chunk("small", noise, 300_000, b"small", lambda p, topic_id: b"", "noise")
     options = ledger.options(batch=200_000, limits=TopicLimits({"small": 20_000}))
     with Pool(options, ["halved.0"], ledger.keys) as pool:
         pool.open()
@@ -252,7 +252,7 @@ def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: L
     options = ledger.options(batch=200_000, limits=TopicLimits({"tiny": 20_000}))
     with Pool(options, ["large.0"], ledger.keys) as pool:
         pool.open()
-        pool.submit([Chunk("tiny", values, 130_000, b"tiny", lambda _: b"", "noise")])
+        pool.submit([Chunk("tiny", values, 130_000, b"tiny", lambda p, topic_id: b"", "noise")])
         with pytest.raises(RecordTooLarge, match="record number 51, of 30,000 bytes"):
             pool.drain()
     assert ledger.values("tiny") == []
@@ -275,7 +275,7 @@ def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(broker: K
                 lower = ConfigEntry("max.message.bytes", "60000", incremental_operation=AlterConfigOpType.SET)
                 topic = ConfigResource(ResourceType.TOPIC, "shrinking", incremental_configs=[lower])
                 admin.incremental_alter_configs([topic])[topic].result()
-            pool.submit([Chunk("shrinking", noise, 400_000, b"shrinking/%d" % n, lambda _: b"", f"noise {n}")])
+            pool.submit([Chunk("shrinking", noise, 400_000, b"shrinking/%d" % n, lambda p, topic_id: b"", f"noise {n}")])
         pool.drain()
     assert "shrinking" in pool.lowered
     assert Counter(ledger.values("shrinking", 4)) == expected

@@ -116,9 +116,9 @@ def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledge
     )
     with Pool(ledger.options(batch=200_000, limits=limits), ["asked.0"], ledger.keys) as pool:
         pool.open()
-        pool.submit([Chunk("unknown", noise, 300_000, b"unknown", lambda _: b"", "noise")])
+        pool.submit([Chunk("unknown", noise, 300_000, b"unknown", lambda p, topic_id: b"", "noise")])
         pool.drain()
-        pool.submit([Chunk("refuses", [*noise, os.urandom(30_000)], 330_000, b"refuses", lambda _: b"", "noise")])
+        pool.submit([Chunk("refuses", [*noise, os.urandom(30_000)], 330_000, b"refuses", lambda p, topic_id: b"", "noise")])
         with pytest.raises(RecordTooLarge, match="record number 301, of 30,000 bytes"):
             pool.drain()
     assert ledger.values("unknown") == noise
@@ -133,6 +133,6 @@ def test_a_limit_that_is_lowered_meanwhile_is_asked_for_again(ledger: Ledger) ->
     )
     with Pool(ledger.options(batch=100_000, limits=limits), ["lowered.0"], ledger.keys) as pool:
         pool.open()
-        pool.submit([Chunk("lowered", noise, 100_000, b"lowered", lambda _: b"", "noise")])
+        pool.submit([Chunk("lowered", noise, 100_000, b"lowered", lambda p, topic_id: b"", "noise")])
         pool.drain()
     assert ledger.values("lowered") == noise
