@@ -97,9 +97,6 @@ class NumberedEngine:
     def look_at(self, files: Sequence[PlannedFile]) -> None:
         pass
 
-    def empty_files(self, files: Sequence[PlannedFile]) -> set[str]:
-        return set()
-
     def source_requests(self) -> dict[str, int]:
         return {}
 
