@@ -147,7 +147,7 @@ proctype Run(byte me; byte kind) {
   atomic { read() }
   if :: kind == RESHIP ->
 #ifdef INVALIDATION_CHECKED_THEN_WRITTEN
-        atomic { right() }                                      /* ship._write_voids with the right, as a plain write */
+        atomic { right() }                                      /* writing.invalidate: the right, then a plain write */
         atomic { known_inv[mine] = true; last_inv = mine; judge() }
 #elif defined(INVALIDATION_WITHOUT_RIGHT)
         atomic { known_inv[mine] = true; last_inv = mine; judge() }
