@@ -20,10 +20,10 @@ class PresentEntries:
         self._asked: set[str] = set()
         self._lost: list[Loss] = []
         self.sent: Sent = {}
-        """What is there, by the ship that sent it."""
+        """Entries that count, grouped by the ship that sent them."""
 
     def of(self, read: LedgerRecords) -> Iterator[list[Entry]]:
-        """Raises ClusterError."""
+        """Yield the entries of each ship. Raises ClusterError."""
         for of_path in entries(read):
             self._ask({entry.key.topic for entry in of_path if entry.value.topic_id and not entry.invalidated})
             yield self._take(of_path)

@@ -57,9 +57,9 @@ class Delivery(Model):
     """How long a chunk may wait for a topic that is unknown or has no leader, before the run fails. Other topics do not wait for it. One that
     an ACL forbids is waited for 15 s at most."""
     on_recreated: Literal["fail", "resend"] = "fail"
-    """What to do if a topic was deleted, and maybe created anew, after records of the run's files were delivered to it. The ledger keeps the
-    topic's id, so the run knows. `fail`: the run fails before the first byte, and names the topic and the number of records. `resend`: exactly
-    the records that are gone are sent again; what is in other topics, or has reached the new one, is not."""
+    """Policy for a topic that was deleted, and maybe created anew, after records of the run's files were delivered to it. The ledger keeps
+    the topic's id, so the run notices. `fail`: the run fails before the first byte, and names the topic and the number of records. `resend`:
+    the run sends exactly the records that are gone; records in other topics, or in the new topic, are not sent again."""
     stall_timeout_seconds: Seconds | None = Field(default=None, alias="stall_timeout", ge=1)
     """A ship that reads no line and commits no chunk for so long is stopped, and fails: a file system that does not answer, an expression
     that takes for ever on some line. By default 30m, or 10m more than `metadata_wait` and `transaction_timeout` if that is longer; a

@@ -28,9 +28,9 @@ class Incarnations:
     chunks: Chunks
     """Those whose records are there."""
     present: dict[str, str | None] = field(default_factory=dict)
-    """As shipper.kafka.topic_ids.PresentIds."""
+    """Topics' ids now, see :data:`shipper.kafka.topic_ids.PresentIds`."""
     lost: Losses = field(default_factory=Losses)
-    """Of the files that were judged; ``gone`` of all."""
+    """Losses of the files that were judged; ``gone`` covers all files."""
 
     @property
     def topic_ids(self) -> dict[str, str]:
@@ -85,7 +85,7 @@ def error(cluster: str, pipeline: str, lost: Sequence[RecreatedTopic], sent: str
 
 
 def sentence(lost: RecreatedTopic) -> str:
-    """What became of the topic, and how much it held."""
+    """Return a sentence with the topic's fate and the number of records that it held."""
     if lost.now is None:
         what = f"topic {lost.topic} was deleted (its id was {lost.before})."
     else:
@@ -95,7 +95,7 @@ def sentence(lost: RecreatedTopic) -> str:
 
 
 def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
-    """For a run that sends the records again."""
+    """Return the report's notes on topics whose records this run sends again."""
     return [f"{sentence(one)} They are sent again (`on_recreated: resend`)." for one in lost if one.resent]
 
 

@@ -15,7 +15,7 @@ _MOST_POINTS = 600
 
 
 def timeline(committed: Sequence[Committed], generations: Collection[int]) -> list[TimelinePoint]:
-    """What ``generations`` committed over time, in at most 600 intervals of a second or more, by the broker's timestamps."""
+    """Return what ``generations`` committed over time, in at most 600 intervals of a second or more, by the broker's timestamps."""
     points = [
         (chunk.timestamp_ms, chunk.value)
         for chunk in committed

@@ -65,7 +65,7 @@ class _Reader:
 
 
 class _Written:
-    """What became of the records of one try to write them."""
+    """Outcomes of the records of one attempt to write them."""
 
     def __init__(self, topic: str) -> None:
         self.queued = 0

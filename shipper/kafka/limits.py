@@ -52,7 +52,7 @@ class TopicLimits:
         return max(1, self.of(topic) - BATCH_OVERHEAD_BYTES)
 
     def surely_by_now(self, topic: str) -> int:
-        """As :meth:`surely`, and ask the cluster anew: the limit may have been lowered. Raises ClusterError.
+        """Ask the cluster anew, as the limit may have been lowered, and return the limit like :meth:`surely`. Raises ClusterError.
 
         Compare the answer with what a batch was built by, and not with what was known: those who share this object learn from each other.
         """

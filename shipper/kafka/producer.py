@@ -68,7 +68,7 @@ class SentBytes(NamedTuple):
 
 
 class Throttled(NamedTuple):
-    """What a broker with a quota told a producer: it reads nothing from the connection for so long."""
+    """Throttling that a broker with a quota announced: the broker reads nothing from the connection for so long."""
 
     seconds: float = 0.0
     until: float = 0.0
@@ -102,7 +102,7 @@ class LaneProducer:
         self._client_errors = ClientErrors()
         self._throttled = Throttled()
         self._ends_at = math.inf
-        """When (monotonic seconds) the transaction under way times out."""
+        """Deadline of the transaction under way, in monotonic seconds."""
         self.sent = SentBytes()
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
@@ -156,7 +156,7 @@ class LaneProducer:
         self.sent = SentBytes(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
 
     def _hear_throttling(self, event: ThrottleEvent) -> None:
-        """With each response of a broker that throttles. The statistics have the same once a second, and lack it when the client leaves."""
+        """Note one throttled response. The statistics report throttling only once a second, and no more once the client closes."""
         until = time.monotonic() + event.throttle_time
         if until > self._throttled.until:
             self._throttled = Throttled(event.throttle_time, until)

@@ -50,7 +50,7 @@ class Looked:
     """The answer to one look at some topics."""
 
     ids: dict[str, str | None] = field(default_factory=dict)
-    """As :data:`PresentIds`."""
+    """The ids, see :data:`PresentIds`."""
     faults: dict[str, str] = field(default_factory=dict)
     """Topic → why nobody could tell this time."""
     refused: dict[str, str] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class TopicIdWatch:
         """Topic → transactions whose chunks carry no id of it."""
 
     def why(self, topic: str) -> str:
-        """Why nobody could tell the topic's id, when somebody asked last."""
+        """Return the reason why the last question for the topic's id had no answer; empty if it had one."""
         return self._why.get(topic, "")
 
     def known(self, topics: Collection[str], until: Until) -> dict[str, str]:

@@ -52,7 +52,7 @@ class Claim(NamedTuple):
     """The broker's time of the last renewal, milliseconds since the epoch."""
     lease: Lease
     offset: int
-    """Of the last renewal."""
+    """Time of the last renewal."""
 
 
 class PartitionDamage(NamedTuple):
@@ -65,7 +65,7 @@ class PartitionDamage(NamedTuple):
 
 @dataclass
 class Control:
-    """What the control partition adds up to. Feed records in offset order; a later one of the same key replaces the earlier one.
+    """State of the control partition. Feed records in offset order; a later one of the same key replaces the earlier one.
 
     One fold serves readers and snapshots: it keeps the records that its state rests on, and :meth:`standing` returns them."""
 

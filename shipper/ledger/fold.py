@@ -123,7 +123,7 @@ class Invalidated(NamedTuple):
 
 @dataclass
 class Chunks:
-    """What is on the cluster of some files. Feed records in offset order. ``invalidated`` hides chunks of files that are shipped anew."""
+    """Chunks of some files on the cluster. Feed records in offset order. ``invalidated`` hides chunks of files that are shipped anew."""
 
     pipeline: str
     invalidated: Mapping[FileId, Invalidated] = field(default_factory=dict)
@@ -280,7 +280,7 @@ class LedgerRecords:
     """Path in a record → where the file lies now; what is not in it, ``roots`` say."""
 
     def by_path(self) -> Iterator[list[DecodedRecord]]:
-        """What counts of each file, by where it lies now, in the order of the log. Of a record that is in the archive
+        """Yield the records that count of each file, in the order of the log. Of a record that is in the archive
         and in the topic as well, because it was shipped anew or because its tombstone is not written yet, the later one counts: a snapshot may
         still have what was archived since under the same key."""
         archived: dict[str, list[LogRecord]] = {}

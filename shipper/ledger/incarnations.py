@@ -39,10 +39,10 @@ class Loss(NamedTuple):
 
 @dataclass
 class Losses:
-    """What the ledger says of topics that are gone."""
+    """Records that the ledger counts in topics that are gone."""
 
     gone: dict[str, frozenset[str]] = field(default_factory=dict)
-    """As :data:`GoneIds`, of all chunks that were looked at."""
+    """Ids of the topics that are gone, from all chunks that were read, see :data:`GoneIds`."""
     found: list[Loss] = field(default_factory=list)
     files: dict[FileId, str] = field(default_factory=dict)
     """File of which records are lost → a topic that took some."""
@@ -61,7 +61,7 @@ def is_gone(topic: str, value: ChunkValue, present: PresentIds) -> bool:
 
 
 def gone_ids(chunks: Chunks, present: PresentIds) -> dict[str, frozenset[str]]:
-    """As :data:`GoneIds`."""
+    """Return the ids of the topics that are gone, see :data:`GoneIds`."""
     found: dict[str, set[str]] = {}
     for state in chunks.splits.values():
         for of, value in state.chunks.items():
@@ -82,7 +82,7 @@ def without(chunks: Chunks, gone: GoneIds) -> Chunks:
 
 
 def losses(chunks: Chunks, present: PresentIds, *, files: Collection[FileId] | None = None) -> Losses:
-    """What is lost of ``files`` (None: of all). Give a set, or the keys of a dict."""
+    """Return the losses of ``files``, a set or the keys of a dict (None: all files)."""
     found = Losses(gone_ids(chunks, present))
     if not found.gone:
         return found
@@ -130,12 +130,12 @@ def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple
 
 
 def entries_there(of_path: Sequence[Entry], present: PresentIds) -> list[Entry]:
-    """For readers of the whole ledger, which go path by path: the entries that are not gone. An entry that does not count anyway stays."""
+    """Return the entries of one path whose topic still exists, and those that are invalidated anyway."""
     return [entry for entry in of_path if entry.invalidated or not is_gone(entry.key.topic, entry.value, present)]
 
 
 def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> Losses:
-    """What is lost of a path."""
+    """Return the losses of one path."""
     chunks = Chunks(pipeline)
     for entry in of_path:
         if not entry.invalidated:

@@ -62,12 +62,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a deciding read may wait, in seconds."""
+    """Time limits of a deciding read, in seconds."""
 
     transactions: float = 60.0
-    """For transactions that are open in front of what is read: as long as they can be."""
+    """Wait for transactions that are open below the barrier: at most their timeout."""
     ledger: float = 0.0
-    """For the ledger's topic to be readable and writable again: `delivery.metadata_wait`, as for any other topic."""
+    """Wait for the ledger's topic to be readable and writable again: `delivery.metadata_wait`, as for any other topic."""
 
     @classmethod
     def of(cls, transaction_timeout_seconds: float, metadata_wait_seconds: float) -> Patience:
@@ -80,7 +80,7 @@ class Committed(NamedTuple):
     key: ChunkKey
     value: ChunkValue
     offset: int
-    """Of its record in the ledger."""
+    """Offset of the chunk's record in the ledger."""
     timestamp_ms: int
     """The broker's time of the commit's record, milliseconds since the epoch."""
 
@@ -110,10 +110,10 @@ class Written(NamedTuple):
 
 
 class LedgerQuestion(Generic[T]):
-    """What can be asked of a ledger, see :meth:`LedgerLog.decide` and :meth:`LedgerLog.look`."""
+    """Question to a ledger, see :meth:`LedgerLog.decide` and :meth:`LedgerLog.look`."""
 
     partitions: tuple[int, ...]
-    """Those that the answer is read from."""
+    """Partitions that the answer is read from."""
 
     def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> T:
         """``wait_seconds``: see ClusterClient.batches."""

@@ -90,7 +90,7 @@ class ChunkValue:
     """ETag of the file in an object store, which changes even if an object is overwritten within a millisecond by as many bytes. None: the
     file system has no ETags."""
     read: int | None = None
-    """With ``end``: bytes of the file that the split accounts for, as the task counted them. See :func:`shipper.ledger.fold.bytes_fit`.
+    """Only with ``end``: bytes of the file that the split accounts for, as the task counted them. See :func:`shipper.ledger.fold.bytes_fit`.
     None: nobody can count them (bzip2, a line that is longer than `max_line`, a file that is quarantined whole)."""
     replay: bool | None = None
     """True for one record that left quarantine: a person repaired it and sent it. ``first`` of the key is its ordinal. It is in quarantine as

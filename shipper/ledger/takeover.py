@@ -78,14 +78,14 @@ class Takeover:
     control: Control
     invalidated: dict[FileId, Invalidated]
     chunks: Chunks
-    """Of the run's files; ``invalidated`` too."""
+    """Chunks of the run's files; ``invalidated`` covers those files, too."""
     chunks_end: int
     """Offset up to which the chunk partition is read."""
     since: list[Committed] = field(default_factory=list)
     """Chunks that were committed after the takeover, as far as they were read."""
 
     def read_on(self, ledger: LedgerLog) -> Takeover:
-        """With what was committed since. Raises ClusterError, OutcomeUnknown."""
+        """Read the chunks that were committed since, and return the chunks with them. Raises ClusterError, OutcomeUnknown."""
         committed = ledger.decide(AskCommitted(self.chunks_end)).answer
         for chunk in committed:
             self.chunks.add(chunk.key, chunk.value)

@@ -38,7 +38,7 @@ class Expired:
     sent: int
     missing: int
     where: str
-    """Where the partitions begin by now."""
+    """Log start offsets of the partitions at the time of the recount."""
 
 
 @dataclass

@@ -39,11 +39,11 @@ class SplitSlice:
     """Mark (marks.py) → rows that have it."""
     ends_split: bool = False
     stored: int | None = None
-    """With ``ends_split``: bytes that the reader took from the file for the split, as it is stored; None: it cannot say."""
+    """Only with ``ends_split``: bytes that the reader took from the stored file for the split; None if the reader cannot say."""
     unpacked: int | None = None
-    """With ``ends_split``: bytes of the split's records, by the reader; None: it cannot say."""
+    """Only with ``ends_split``: unpacked bytes that the reader counted for the split; None if the reader cannot say."""
     broken: bool = False
-    """What was read of the split ends here, and is not all of it."""
+    """True if reading stopped here before the end of the split."""
 
     @property
     def end(self) -> int:

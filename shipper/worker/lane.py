@@ -366,7 +366,7 @@ class Lane(threading.Thread):
         return before.keys() - now.keys()
 
     def _refuse_gone(self, topic: str, topic_id: str) -> None:
-        """What the driver took for gone is there: sent again, it would be there twice."""
+        """Raise TopicRecreated if a topic that the driver believed to be gone exists: a resend would double its records."""
         if topic_id in self._options.gone_ids.get(topic, ()):
             raise TopicRecreated(
                 f"topic {topic}: its id is {topic_id}, and a moment ago a broker said that this topic had been deleted, so its records were about to "

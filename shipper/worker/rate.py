@@ -78,7 +78,7 @@ class RateLimit:
 
 
 class BrokerRate:
-    """What the brokers let through, learned from their throttling, on top of ``cap``. Shared by the lanes of a task.
+    """Rate that the brokers' quotas allow, learned from their throttling, on top of ``cap``. Shared by the lanes of a task.
 
     A broker with a quota takes a request at once, and then reads nothing from the connection until the average of the last ten seconds fits
     the quota again. If all lanes send at once, their transactions are open meanwhile, time out, and are sent again, without end. So from the
@@ -91,7 +91,7 @@ class BrokerRate:
 
     def __init__(self, cap: RateLimit | NoLimit) -> None:
         self.throttled_seconds = 0.0
-        """For how long some connection was throttled."""
+        """Time for which at least one connection was throttled, in seconds."""
         self._cap = cap
         self._learned = RateLimit(self._bytes_per_second)
         self._lock = threading.Lock()
@@ -99,13 +99,13 @@ class BrokerRate:
         self._guesses = True
         """Until the first turn at a learned rate."""
         self._sent: deque[tuple[float, int]] = deque()
-        """When (monotonic seconds) how many bytes were sent: in the window, and since the first throttling."""
+        """Pairs of monotonic seconds and bytes sent, of the window and since the first throttling."""
         self._longest = 0.0
         """Throttling since the last turn, in seconds."""
         self._resume_at = self._throttled_until = 0.0
 
     def turn(self, size_bytes: int, until: Callable[[], float]) -> Pace:
-        """As :meth:`RateLimit.turn`. Wait also while the brokers throttle."""
+        """Wait like :meth:`RateLimit.turn`, and also while the brokers throttle."""
         cap = self._cap.turn(size_bytes, until)
         if math.isinf(self._rate):
             return cap
@@ -114,7 +114,7 @@ class BrokerRate:
         return max(cap, learned, key=lambda pace: pace.begins + pace.seconds)
 
     def note_sent(self, size_bytes: int) -> None:
-        """To be called before the bytes are sent: the broker counts what is under way."""
+        """Note bytes. Call it before they are sent, because the broker counts bytes that are under way."""
         with self._lock:
             if self._guesses:
                 now = time.monotonic()
@@ -123,7 +123,7 @@ class BrokerRate:
                     self._sent.popleft()
 
     def note_throttled(self, told: Throttled) -> None:
-        """To be called with what a producer was told since this was called last."""
+        """Note the throttling that a producer was told of since the last call."""
         if told.seconds <= 0:
             return
         with self._lock:

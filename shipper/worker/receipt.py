@@ -115,7 +115,7 @@ class Receipt:
     """At least once: records that were sent again after a fault."""
     wire_bytes: int = 0
     throttled_seconds: float = 0.0
-    """For how long brokers throttled this task's connections, as with a quota."""
+    """Seconds for which brokers throttled this task's connections, for example by a quota."""
     samples: list[LaneSample] = field(default_factory=list)
     """One a second."""
     lanes: list[LaneWork] = field(default_factory=list)

@@ -234,7 +234,7 @@ class TaskLanes:
 
 
 def _patience(order: ShipOrder) -> float:
-    """How long an open transaction waits for the topics' ids."""
+    """Return the seconds that an open transaction waits for the topics' ids."""
     return min(_IDS_SECONDS, order.settings.transaction_timeout_ms / 1000 / 4)
 
 

@@ -48,7 +48,7 @@ class Options:
 
 @dataclass
 class Request:
-    """What somebody wants of shipper, in as many runs as it takes."""
+    """Goal of a user, reached in as many runs as it takes."""
 
     kind: str
     windows: tuple[int, int]
@@ -92,12 +92,12 @@ class History:
     """Runs that have processes and are awake."""
     sleepers: list[Sleeper] = field(default_factory=list)
     debts: deque[Request] = field(default_factory=deque)
-    """What must be asked for again."""
+    """Goals that must be asked for again."""
     undos: list[tuple[float, Undo]] = field(default_factory=list)
     hidden: set[str] = field(default_factory=set)
     """Paths of files that are out of reach."""
     faults: list[str] = field(default_factory=list)
-    """What is wrong with shipper, beside the count of records."""
+    """Findings against shipper, beside the count of records."""
     rng: random.Random = field(default_factory=random.Random)
     began: float = field(default_factory=time.monotonic)
     _files: int = 0

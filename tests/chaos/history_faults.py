@@ -25,7 +25,7 @@ Undo = Callable[[], object]
 
 class Fault(NamedTuple):
     weight: float
-    """How often it comes, beside the others."""
+    """Weight of the fault in the random choice."""
     begin: Callable[[History, HistoryRun], Undo | None]
 
 

@@ -66,7 +66,7 @@ class FileVersion:
     """Number of the hour that the file belongs to."""
     modified_ms: int
     born: tuple[int, ...]
-    """For each split, the number of the version that wrote it."""
+    """Number of the version that wrote each split."""
 
     @property
     def size_bytes(self) -> int:
@@ -128,7 +128,7 @@ class Claim(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How often a record may be in a topic."""
+    """Least and greatest number of copies of a record that a topic may hold."""
 
     least: int
     most: int

@@ -67,7 +67,7 @@ class Strike:
 
 @dataclass(frozen=True)
 class Piece:
-    """Where in a file something happens."""
+    """Place in a file at which a fault happens."""
 
     path: str
     start: int
@@ -76,7 +76,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What one run is to do, and what goes wrong in it."""
+    """Job of one run, and the faults in it."""
 
     kind: str
     """``ship``, ``replay``, ``archive``, ``snapshot``."""
@@ -105,11 +105,11 @@ class RunSpec:
     pauses: tuple[tuple[str, float], ...] = ()
     """Method of Transactions or LaneProducer, and the seconds that it waits first."""
     cut_off: tuple[int, int] = (0, 0)
-    """For how many attempts of task 0 the reader's stream ends without saying so, and after how many batches."""
+    """Number of attempts of task 0 whose stream breaks off, and the number of batches before it does."""
     broken: tuple[Piece, ...] = ()
-    """Where the reader fails, in every attempt."""
+    """Places at which the reader fails, in every attempt."""
     short: tuple[Piece, ...] = ()
-    """Where the reader says that the split ends, although it does not."""
+    """Places at which the reader wrongly reports the end of the split."""
     socket_timeout_ms: int = 2_500
 
     @property
@@ -261,7 +261,7 @@ def _now() -> dt.datetime:
 
 @dataclass
 class Answer:
-    """What a task attempt returns to its driver."""
+    """Result that a task attempt returns to its driver."""
 
     receipt: Receipt | None = None
     reports: list[PieceReport] = field(default_factory=list)

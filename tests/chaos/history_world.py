@@ -42,7 +42,7 @@ class Brokers:
     bootstrap: str
     """Through proxies."""
     direct: str
-    """For a first contact past them."""
+    """Bootstrap servers of a client that goes past the proxies."""
     links: Sequence[FaultProxy]
     replicas: int
 
@@ -260,9 +260,9 @@ class HistoryRun:
         self.noted = False
         """True if the model knows how it ended."""
         self.heard = 0
-        """How many of its events were noted."""
+        """Number of the run's events that were noted."""
         self.stops_seen = 0
-        """How many strikes that stopped it were noted."""
+        """Number of the noted strikes that stopped the run."""
         self.disturbed: list[str] = []
 
     @property
@@ -294,7 +294,7 @@ class HistoryRun:
 
     @property
     def end(self) -> dict[str, Any]:
-        """What the run's driver said at its end; empty if the driver was killed."""
+        """Last event of the run's driver; empty if the driver was killed."""
         return self.event("ended") or {}
 
     @property

@@ -22,14 +22,14 @@ def recreate(pipe: Pipe, topic: str | None = None, *, absent_seconds: float = 1.
 
 
 def fails(ship: Ship) -> str:
-    """What the ship says."""
+    """Return the error of a ship that must fail."""
     end = ship.wait()
     assert ship.process.returncode == 1, f"{end}; {ship.last_words()}"
     return str(end["error"])
 
 
 def assert_each_record_once(pipe: Pipe) -> None:
-    """By the topics alone: the ledger holds chunks of the earlier topics, too."""
+    """Count by the topics alone, because the ledger holds chunks of the earlier topics, too."""
     count = pipe.count()
     assert (count.lost, count.doubled, count.foreign) == (0, 0, 0), count
 

@@ -65,7 +65,7 @@ class Mutant:
 
 
 class Outcome(Enum):
-    """What became of a test."""
+    """Outcome of a test."""
 
     PASSED = "passed"
     FAILED = "failed"

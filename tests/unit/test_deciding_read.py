@@ -69,7 +69,7 @@ def attempt_of(topic: MemoryLog) -> TaskAttempt:
 
 
 def answer(found: Any) -> Any:
-    """What can be compared of an answer to any question."""
+    """Return the part of an answer that tests can compare."""
     if hasattr(found, "generation"):
         return found.generation
     if hasattr(found, "files"):

@@ -276,7 +276,7 @@ class TestBytes:
 
 
 def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
-    """As commit 7baa648 wrote it."""
+    """Return a ledger as commit 7baa648 wrote it."""
     topic = MemoryLog()
     topic.append(
         "t", CONTROL, [(b'["generation","web","c"]', b'{"run_id":"r","tasks":1,"lanes":1}'), (b'["source","web","/l/"]', b"{}")]
