@@ -14,7 +14,7 @@ from shipper.kafka.topic_ids import Looked, TopicIdWatch
 
 
 class Cluster:
-    """``says``: what a look answers. A look waits while ``gate`` is closed, and answers by what was said when it began."""
+    """Scripted cluster. A look answers with ``says``, and waits at ``gate``, both as they were when the look began."""
 
     def __init__(self) -> None:
         self.says = Looked(ids={"t": "A", "u": "U"})
@@ -27,8 +27,8 @@ class Cluster:
         self.looks.append(set(topics))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
-        said = self.says
-        self.gate.wait(30)
+        said, gate = self.says, self.gate
+        gate.wait(30)
         self.under_way -= 1
         return Looked(*({t: v for t, v in found.items() if t in topics} for found in (said.ids, said.faults, said.refused)))
 
@@ -61,13 +61,17 @@ def test_what_somebody_saw_before_is_known_without_a_look(cluster: Cluster, watc
 
 def test_a_look_that_began_before_the_question_is_no_answer(cluster: Cluster, watch: TopicIdWatch) -> None:
     """The records may have been acknowledged after the topic was created anew, and the look been answered before."""
-    cluster.gate.clear()
+    early, late = threading.Event(), threading.Event()
+    cluster.gate = early
     first = watch.ask({"t"})
     wait_until(lambda: cluster.looks)
-    cluster.says = Looked(ids={"t": "B"})
+    cluster.says, cluster.gate = Looked(ids={"t": "B"}), late
     second = watch.ask({"t"})
-    cluster.gate.set()
-    assert watch.wait_for(first, in_time)["t"] in "AB"
+    wait_until(lambda: len(cluster.looks) == 2)
+    early.set()
+    assert watch.wait_for(first, in_time) == {"t": "A"}
+    assert not second.settled.wait(0.2), "the early look was taken for an answer"
+    late.set()
     assert watch.wait_for(second, in_time) == {"t": "B"}
     assert watch.known({"t"}, in_time) == {"t": "B"}
 
