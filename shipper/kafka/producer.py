@@ -101,6 +101,8 @@ class LaneProducer:
         self._log_listener = LogListener(debug="debug" in settings.connection)
         self._client_errors = ClientErrors()
         self._throttled = Throttled()
+        self._muted_until = 0.0
+        """When (monotonic) the last of the throttled connections is read again."""
         self._ends_at = math.inf
         """Deadline of the transaction under way, in monotonic seconds."""
         self.sent = SentBytes()
@@ -160,6 +162,7 @@ class LaneProducer:
         until = time.monotonic() + event.throttle_time
         if until > self._throttled.until:
             self._throttled = Throttled(event.throttle_time, until)
+        self._muted_until = max(self._muted_until, until)
 
     def take_throttled(self) -> Throttled:
         """Return the throttling that lasts longest, of what was told since this was called last."""
@@ -170,10 +173,9 @@ class LaneProducer:
     def _check_throttling(self) -> None:
         """Raise KafkaFault if a broker reads nothing more before the transaction times out: whoever waits for that holds up the topic's readers,
         and must send everything again all the same."""
-        if self._throttled.until > self._ends_at:
-            text = (
-                f"a broker throttles for {self._throttled.seconds:g} s, longer than the transaction may last: a quota is used up"
-            )
+        if self._muted_until > self._ends_at:
+            left = self._muted_until - time.monotonic()
+            text = f"a broker throttles for {left:.1f} s more, longer than the transaction may last: a quota is used up"
             raise KafkaFault("THROTTLING_QUOTA_EXCEEDED", text, retriable=True)
 
     def connect(self, until: Until, *topics: str) -> None:

@@ -7,6 +7,7 @@ import socket
 import time
 
 import pytest
+from confluent_kafka import ThrottleEvent
 
 from shipper.kafka.connection import KafkaFault, LogListener, call
 from shipper.kafka.producer import LaneSettings
@@ -85,3 +86,19 @@ def test_what_librdkafka_tries_again_by_itself_is_not_said(caplog: pytest.LogCap
     assert [record.levelno for record in caplog.records] == ([logging.DEBUG] if debug else [])
     listener.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", "127.0.0.1:9092/1: Connection refused")
     assert (listener.lost, caplog.records[-1].levelno) == (True, logging.ERROR)
+
+
+def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_the_next_one() -> None:
+    """The broker reads nothing more before the transaction times out. The lane knew of it, took the figure for the rate, and forgot it: it then
+    waited until its transaction had timed out."""
+    settings = LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, transactional=False)
+    producer = _TransactionalProducer(settings, "lane")
+    producer._hear_throttling(ThrottleEvent("broker", 1, 60.0))
+    assert producer.take_throttled().seconds == 60.0
+    producer._ends_at = time.monotonic() + 30
+    producer.produce("t", b"of the next batch", None, 0)
+    until = time.monotonic() + 3
+    with pytest.raises(KafkaFault) as found:
+        producer.flush(lambda: until)
+    producer.discard()
+    assert found.value.name == "THROTTLING_QUOTA_EXCEEDED"
