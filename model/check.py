@@ -115,7 +115,7 @@ CHECKS = [
 
 
 class Outcome(NamedTuple):
-    """What pan said."""
+    """What one search found."""
 
     states: int
     violated: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,6 +26,9 @@ class SplitId(NamedTuple):
     file: FileId
     start: int
 
+
+#: Topic → its id; None: the topic is absent; empty: the brokers give topics no id. A topic of which nobody could tell is not in it.
+PresentIds = Mapping[str, str | None]
 
 #: Of a Kafka record: name and value, as Kafka's clients take them.
 Header = tuple[str, bytes]

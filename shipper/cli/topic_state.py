@@ -1,4 +1,4 @@
-"""What commands that read a whole ledger ask its cluster: which topics are there, and which of the ledger's chunks are gone with an earlier one."""
+"""Topics on the cluster, for commands that read a whole ledger, and the ledger's chunks that are gone with an earlier topic."""
 
 from __future__ import annotations
 

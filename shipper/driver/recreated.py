@@ -13,7 +13,7 @@ from shipper.driver.pending import Pending
 from shipper.errors import ClusterError, TopicRecreated
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks
-from shipper.ledger.incarnations import Losses, losses, topics_with_ids, without
+from shipper.ledger.incarnations import Losses, gone_ids, losses, topics_with_ids, without
 from shipper.report.plan_result import RecreatedTopic
 from shipper.types import FileId
 
@@ -26,9 +26,9 @@ class Incarnations:
     """The ledger's chunks held against the topics that are there."""
 
     chunks: Chunks
-    """Those whose records are there."""
+    """Chunks whose topics still exist."""
     present: dict[str, str | None] = field(default_factory=dict)
-    """Topics' ids now, see :data:`shipper.kafka.topic_ids.PresentIds`."""
+    """Topics' ids now, see :data:`shipper.types.PresentIds`."""
     lost: Losses = field(default_factory=Losses)
     """Losses of the files that were judged; ``gone`` covers all files."""
 
@@ -60,7 +60,7 @@ def judge(
     Raises ClusterError.
     """
     wanted = topics_with_ids(chunks) | set(topics)
-    if present is not None and wanted <= present.keys() and not losses(chunks, present).gone:
+    if present is not None and wanted <= present.keys() and not gone_ids(chunks, present):
         return Incarnations(chunks, present)
     present = client.present_ids(wanted)
     found = losses(chunks, present, files=files)

@@ -289,7 +289,7 @@ class ClusterAdmin:
         return TopicIds(cluster_id, "" if topic_id == NO_TOPIC_ID else topic_id)
 
     def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
-        """Topic → its id now, as :data:`shipper.kafka.topic_ids.PresentIds` has it; without topics that this user may not see. Raises
+        """Topic → its id now, as :data:`shipper.types.PresentIds` has it; without topics that this user may not see. Raises
         ClusterError."""
         if not topics:
             return {}

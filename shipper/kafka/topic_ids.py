@@ -1,4 +1,4 @@
-"""Which incarnation of a topic takes the records: the topic's id, confirmed beside each transaction.
+"""Topic ids, confirmed beside each transaction: they tell which incarnation of a topic takes the records.
 
 A topic that is deleted and created anew keeps its name and gets another id. librdkafka does not say which id acknowledged a record, so a lane
 puts two looks around its records:
@@ -29,6 +29,7 @@ from confluent_kafka.admin import AdminClient
 from shipper.kafka.connection import ClientErrors, KafkaFault, Until, fault_of, made
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
+from shipper.types import PresentIds
 
 log = logging.getLogger("shipper.kafka")
 
@@ -41,16 +42,13 @@ _PAUSE_SECONDS = 0.2
 #: Looks under way at once. With one, a lane would wait for another lane's look to end before its own could begin: half a round trip.
 _MOST_LOOKS = 4
 
-PresentIds = Mapping[str, str | None]
-"""Topic → its id; None: the topic is absent; empty: the brokers give topics no id. A topic of which nobody could tell is not in it."""
-
 
 @dataclass
 class Looked:
     """The answer to one look at some topics."""
 
     ids: dict[str, str | None] = field(default_factory=dict)
-    """The ids, see :data:`PresentIds`."""
+    """The ids, see :data:`shipper.types.PresentIds`."""
     faults: dict[str, str] = field(default_factory=dict)
     """Topic → why nobody could tell this time."""
     refused: dict[str, str] = field(default_factory=dict)

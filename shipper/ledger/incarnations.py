@@ -17,10 +17,8 @@ from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, stand
 from shipper.ledger.intervals import IntervalSet
 from shipper.ledger.inventory import Entry
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.types import FileId, SplitId
+from shipper.types import FileId, PresentIds, SplitId
 
-PresentIds = Mapping[str, str | None]
-"""As shipper.kafka.topic_ids.PresentIds."""
 GoneIds = Mapping[str, frozenset[str]]
 """Topic → ids that chunks have and the topic has no more."""
 
@@ -49,8 +47,8 @@ class Losses:
 
 
 def topics_with_ids(chunks: Chunks) -> set[str]:
-    """Topics whose ids the chunks know: those to ask for."""
-    return {of.topic for state in chunks.splits.values() for of, value in state.chunks.items() if value.topic_id}
+    """Return the topics whose ids the chunks know."""
+    return {of.topic for _, of, value in _each(chunks) if value.topic_id}
 
 
 def is_gone(topic: str, value: ChunkValue, present: PresentIds) -> bool:
@@ -63,15 +61,14 @@ def is_gone(topic: str, value: ChunkValue, present: PresentIds) -> bool:
 def gone_ids(chunks: Chunks, present: PresentIds) -> dict[str, frozenset[str]]:
     """Return the ids of the topics that are gone, see :data:`GoneIds`."""
     found: dict[str, set[str]] = {}
-    for state in chunks.splits.values():
-        for of, value in state.chunks.items():
-            if value.topic_id and is_gone(of.topic, value, present):
-                found.setdefault(of.topic, set()).add(value.topic_id)
+    for _, of, value in _each(chunks):
+        if value.topic_id and is_gone(of.topic, value, present):
+            found.setdefault(of.topic, set()).add(value.topic_id)
     return {topic: frozenset(ids) for topic, ids in found.items()}
 
 
 def without(chunks: Chunks, gone: GoneIds) -> Chunks:
-    """The chunks whose records are there. ``chunks`` itself if none is gone."""
+    """Return the chunks whose topics still exist: ``chunks`` itself if none is gone."""
     if not gone:
         return chunks
     found = replace(chunks, splits={}, digests={}, sparks={}, etags={}, files_of_path={})

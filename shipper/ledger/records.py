@@ -47,7 +47,7 @@ class ChunkKey:
 
 @dataclass(frozen=True)
 class ChunkValue:
-    """What was committed."""
+    """A committed chunk of a split."""
 
     last: int
     """The exclusive end, as an ordinal: the chunk is [first, last)."""
@@ -166,10 +166,10 @@ class Invalidation:
     """Chunks of a file below a generation no longer count, since the file is shipped anew. Of several, the highest generation counts."""
 
     run_id: str
-    """Who asked for it: the run, or the reship that several runs may work at (:attr:`PlanResult.reship_id`). Whoever asks again with the same
-    id does not get the file shipped a third time."""
+    """The run that asked for it, or the reship that several runs work at (:attr:`PlanResult.reship_id`). A second request with the same id does
+    not ship the file a third time."""
     reason: str | None = None
-    """Why, in the words of whoever asked."""
+    """The reason that the user gave."""
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
 from shipper.kafka.outcomes import Action, ruling_on
 from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
-from shipper.kafka.topic_ids import PresentIds, TopicIdWatch
+from shipper.kafka.topic_ids import TopicIdWatch
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import RightToShip, Transactions
-from shipper.types import Decided
+from shipper.types import Decided, PresentIds
 from shipper.worker.payload import Chunk
 from shipper.worker.rate import PACED_SHARE, BrokerRate, NoLimit, RateLimit, wait_until
 from shipper.worker.receipt import LaneWork
