@@ -110,6 +110,11 @@ CHECKS = [
     Check("a snapshot past an open transaction", "ledger", "KINDS=11 SNAPSHOT SNAPSHOT_PAST_OPEN_TRANSACTION", HIDDEN),
     Check("archive, snapshot, lost tombstones", "ledger", _MOVED),
     Check("a snapshot's record hides the archive's later one", "ledger", f"{_MOVED} TOPIC_HIDES_ARCHIVE", HIDDEN),
+    # A file that was renamed.
+    Check("a renamed file", "renamed", ""),
+    Check("a renamed file, two runs that recognise it", "renamed", "RUNS=3"),
+    Check("what was proven is not held against the ledger again", "renamed", "NO_CONFIRM", DOUBLED),
+    Check("… only if the plan recognised a file", "renamed", "CONFIRMS_RECOGNISED_ONLY", DOUBLED),
     Check("two archives and a ship", "ledger", "KINDS=133 RUNS=3 SNAPSHOT", short=False),
 ]
 
