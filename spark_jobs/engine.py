@@ -16,7 +16,7 @@ from shipper import s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Engine, Listed, ShipJob, SourceVerdict
+from shipper.driver.engine import Engine, FoundFile, Listed, ShipJob, SourceVerdict
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
@@ -146,6 +146,9 @@ class SparkEngine(Engine):
 
     def look_at(self, files: Sequence[PlannedFile]) -> None:
         listing.look_at(self._hadoop, files, self._pipeline.source)
+
+    def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
+        return listing.look_for(self._hadoop, paths)
 
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
         return listing.take_sample(self._hadoop, files, self._pipeline)

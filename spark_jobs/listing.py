@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from shipper.config.formats import TABLES
 from shipper.config.pipeline import Pipeline, Source
-from shipper.driver.engine import Listed
+from shipper.driver.engine import FoundFile, Listed
 from shipper.driver.files import ListedFile
-from shipper.driver.formats import HEAD_BYTES, PLAIN, recognise, recognise_table, table_in_text
+from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
+from shipper.driver.formats import PLAIN, recognise, recognise_table, table_in_text
 from shipper.driver.preflight import Sample
 from shipper.errors import SourceError
+from shipper.ledger.heads import HEAD_BYTES
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
@@ -101,17 +103,19 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
         if isinstance(head, _Unread):
             file.problem, file.passing = head
             continue
+        file.begins_with(head)
         found = recognise(file.path, head, source.codec)
         file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
         if source.format != "whole_file":
             file.problem = file.problem or table_in_text(head)
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
-    for file, head in zip(unpacked, _heads(hadoop, unpacked, len(_UTF8_BOM)), strict=True):
+    for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES), strict=True):
         if isinstance(head, _Unread):
             why = head.why if head.passing else f"its beginning cannot be unpacked: damaged or cut off ({head.why})"
             file.problem, file.passing = why, head.passing
         else:
-            file.bom = head == _UTF8_BOM
+            file.begins_with(head)
+            file.bom = head.startswith(_UTF8_BOM)
     if source.format == "whole_file":
         for file in files:
             file.bom = False  # a byte as any other
@@ -119,15 +123,34 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
 
 def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -> None:
     heads = _heads(hadoop, files, HEAD_BYTES, PLAIN)
-    tails = _heads(hadoop, files, HEAD_BYTES, _TAIL)
+    tails = _heads(hadoop, files, FORMAT_BYTES, _TAIL)
     for file, head, tail in zip(files, heads, tails, strict=True):
         if isinstance(head, _Unread):
             file.problem, file.passing = head
         elif isinstance(tail, _Unread):
             file.problem, file.passing = tail
         else:
+            file.begins_with(head)
             found = recognise_table(format, head, tail)
             file.format, file.problem = found.format, found.problem
+
+
+def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
+    """What lies at each of ``paths`` now. Raises SourceError."""
+    try:
+        found = packed.Unpacker(
+            _folder(hadoop).status(hadoop.conf, packed.number(len(paths)) + b"".join(map(packed.text, paths)))
+        )
+    except Exception as error:
+        raise SourceError(
+            f"cannot look whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} is still there: {first_line(error)}. Nothing was sent. "
+            "Run again when the file system answers."
+        ) from error
+    looked = {}
+    for path in paths:
+        uri, there = found.text(), found.number()
+        looked[path] = FoundFile(uri, FileId(path, found.number(), found.number()), found.text()) if there else FoundFile(uri)
+    return looked
 
 
 def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline) -> Sample:

@@ -69,7 +69,7 @@ def show(
         read = ledger.read()
         inventory, present = Inventory(), PresentEntries(ledger)
         for of_path in present.of(read):
-            chosen = [e for e in of_path if wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)]
+            chosen = of_path.chosen(lambda e: wanted is None or _lies_in(e.value.window, wanted.start, wanted.end))
             inventory.add(chosen, pipeline)
         if as_json:
             documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)

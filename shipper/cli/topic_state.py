@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from shipper.cli.expired import Sent, count
 from shipper.cli.open_ledger import OpenLedger
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.incarnations import Loss, entries_there, losses_of_entries, summed
-from shipper.ledger.inventory import Entry, LedgerFinding, entries
+from shipper.ledger.inventory import Entries, LedgerFinding, entries
 
 
 class PresentEntries:
@@ -22,13 +22,13 @@ class PresentEntries:
         self.sent: Sent = {}
         """Entries that count, grouped by the ship that sent them."""
 
-    def of(self, read: LedgerRecords) -> Iterator[list[Entry]]:
+    def of(self, read: LedgerRecords) -> Iterator[Entries]:
         """Yield the entries of each ship. Raises ClusterError."""
         for of_path in entries(read):
             self._ask({entry.key.topic for entry in of_path if entry.value.topic_id and not entry.invalidated})
             yield self._take(of_path)
 
-    def _take(self, of_path: Sequence[Entry]) -> list[Entry]:
+    def _take(self, of_path: Entries) -> Entries:
         there = entries_there(of_path, self._present)
         if len(there) < len(of_path):
             self._lost += losses_of_entries(of_path, self._ledger.pipeline.name, self._present).found

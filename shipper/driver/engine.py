@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview import PreviewedLine
     from shipper.report.results import CheckResult
-    from shipper.types import Header
+    from shipper.types import FileId, Header
     from shipper.windows.window import Window
     from shipper.worker.order import ShipOrder
     from shipper.worker.receipt import Receipt
@@ -34,6 +34,17 @@ class Listed:
     files: list[ListedFile]
     too_many: bool = False
     """The listing stopped when it had found more than asked for."""
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """What lies at a path."""
+
+    uri: str
+    """The path as Spark writes it."""
+    id: FileId | None = None
+    """None: no file lies there."""
+    etag: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,9 @@ class Engine(Protocol):
 
     def look_at(self, files: Sequence[PlannedFile]) -> None:
         """Notes of each file what it is by its first bytes, and why it cannot be read if it cannot."""
+
+    def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
+        """Return what lies at each path now. Raises SourceError."""
 
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
         """Looks at the beginning of a few files."""

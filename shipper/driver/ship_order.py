@@ -8,7 +8,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.dispositions import fixed_topics, reasons, rules
 from shipper.driver.files import split_hash
-from shipper.driver.formats import PLAIN
+from shipper.driver.formats import PLAIN, UNREADABLE
 from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Preflight
 from shipper.errors import SourceError
@@ -88,6 +88,7 @@ def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) 
                 end_known=state is not None and state.end is not None,
                 of=len(starts),
                 etag=file.etag or None,
+                head=(file.head or None) if start == 0 and file.format != UNREADABLE else None,
                 window=file.late_window,
                 headers=headers.get(file.uri, ()),
             )

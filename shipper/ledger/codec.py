@@ -38,6 +38,8 @@ from shipper.ledger.records import (
     Invalidation,
     InvalidationKey,
     Lease,
+    MovedKey,
+    MovedValue,
     NamedSnapshot,
 )
 from shipper.types import EncodedRecord, FileId, LogRecord, SplitId
@@ -139,7 +141,10 @@ _OF_TYPE: dict[Any, FieldCheck] = {
     dict[str, int]: _is_counts,
     tuple[str, ...]: _is_names,
 }
-_OF_NAME: dict[str, FieldCheck] = {"ordinals": _is_ordinals, "without": _is_ordinals, "topic": is_topic, "roots": _is_roots}
+_OF_NAME: dict[str, FieldCheck] = {
+    "ordinals": _is_ordinals, "without": _is_ordinals, "topic": is_topic, "roots": _is_roots,
+    "path": is_path, "modified_ms": is_moment,
+}  # fmt: skip
 
 
 class ValueShape:
@@ -203,6 +208,10 @@ def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> EncodedReco
     return EncodedRecord(encode_chunk_key(pipeline, key), encode_chunk_value(value))
 
 
+def encode_moved(pipeline: str, key: MovedKey, value: MovedValue) -> EncodedRecord:
+    return EncodedRecord(_pack("moved", pipeline, *key.split.file, key.split.start, key.first, key.topic), _value(value))
+
+
 def encode_generation(pipeline: str, key: GenerationKey, value: Generation | None) -> EncodedRecord:
     """Encode the announcement; with None its tombstone, since all its lanes are fenced."""
     return EncodedRecord(_pack("generation", pipeline, *key), None if value is None else _value(value))
@@ -222,8 +231,12 @@ def encode_invalidation(pipeline: str, file: FileId, generation: int, value: Inv
     return EncodedRecord(_pack("invalidation", pipeline, *file, generation), _value(value))
 
 
+def encode_archive_key(pipeline: str) -> bytes:
+    return _pack("archive", pipeline)
+
+
 def encode_archive(pipeline: str, value: Archive) -> EncodedRecord:
-    return EncodedRecord(_pack("archive", pipeline), _value(value))
+    return EncodedRecord(encode_archive_key(pipeline), _value(value))
 
 
 def encode_named_snapshot(pipeline: str, value: NamedSnapshot) -> EncodedRecord:
@@ -237,6 +250,11 @@ def encode_identity(pipeline: str, value: Identity) -> EncodedRecord:
 def names_snapshot(record: LogRecord) -> bool:
     """True if the key may be that of a named snapshot, of whichever pipeline: cheaper than decoding."""
     return record.key.startswith(_SNAPSHOT_KEY)
+
+
+def names_moved(record: LogRecord) -> bool:
+    """True if the record may say what was delivered under another name, of whichever pipeline: cheaper than decoding."""
+    return record.value is not None and record.key.startswith(_MOVED_KEY)
 
 
 class _Kind(NamedTuple):
@@ -253,6 +271,7 @@ class _Kind(NamedTuple):
 _FILE = (is_path, is_count, is_moment)
 _KINDS = {
     "chunk": _Kind(ValueShape(ChunkValue), (*_FILE, is_count, is_count, is_topic), partition=CHUNKS, of_a_file=True),
+    "moved": _Kind(ValueShape(MovedValue), (*_FILE, is_count, is_count, is_topic), partition=CHUNKS, of_a_file=True),
     "archive": _Kind(ValueShape(Archive), partition=CHUNKS),
     "invalidation": _Kind(ValueShape(Invalidation), (*_FILE, is_count), of_a_file=True),
     "generation": _Kind(ValueShape(Generation), (is_text, is_text)),
@@ -264,6 +283,7 @@ _KINDS = {
 _BEFORE_THE_PARTS = 3
 _PARTS_OF_CHUNK = _BEFORE_THE_PARTS + len(_KINDS["chunk"].key)
 _SNAPSHOT_KEY = _pack("snapshot", "")[:-3]
+_MOVED_KEY = _pack("moved", "")[:-3]
 #: Kinds of the development versions before format 1, whose keys began with the kind.
 FORMER_FORMAT = "a development version of shipper, before ledger format 1, wrote it"
 _FORMER_KINDS = frozenset(
@@ -366,11 +386,12 @@ def decode(pipeline: str, record: LogRecord) -> Decoded | None:
 def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
     """Raises Unsound."""
     match kind:
-        case "chunk":
+        case "chunk" | "moved":
             path, size, modified, start, first, topic = rest
             if value.last < first:
                 raise Unsound(f"it ends at record {value.last}, before its first one, {first}")
-            return ChunkKey(SplitId(FileId(path, size, modified), start), first, topic), value
+            split = SplitId(FileId(path, size, modified), start)
+            return (ChunkKey(split, first, topic), value) if kind == "chunk" else (MovedKey(split, first, topic), value)
         case "invalidation":
             return InvalidationKey(FileId(*rest[:3]), rest[3]), value
         case "attempt":

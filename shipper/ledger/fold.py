@@ -18,13 +18,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import decode, peek_key
 from shipper.ledger.control import Control, PartitionDamage
 from shipper.ledger.intervals import Interval, decode_ordinals
-from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Decoded, Invalidation, InvalidationKey
+from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Decoded, Invalidation, InvalidationKey, MovedKey, MovedValue
 from shipper.ledger.roots import Roots, moved
 from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
 
@@ -52,20 +53,26 @@ class SplitState:
     """What the ledger holds of one split."""
 
     chunks: dict[ChunkOfSplit, ChunkValue] = field(default_factory=dict)
+    moved: dict[ChunkOfSplit, MovedValue] = field(default_factory=dict)
+    """What was delivered under a former name of the file. Sums over topics leave it out: there it counts as the former file's."""
     end: int | None = None
     """Number of lines in the split, once known."""
     read: int | None = None
     """Bytes of the file that the split accounts for; None: not known yet, or nobody can count them."""
 
+    def parts(self) -> Iterator[tuple[ChunkOfSplit, ChunkValue]]:
+        """Yield all that was delivered of the split, under whatever name of the file."""
+        return chain(self.chunks.items(), self.moved.items())
+
     @property
     def lines(self) -> int:
         """Accounted for: on the cluster, or dropped."""
-        return sum(chunk.records for chunk in self.chunks.values())
+        return sum(part.records for _, part in self.parts())
 
     @property
     def records(self) -> int:
         """On the cluster, in quarantine topics too."""
-        return sum(chunk.records for of, chunk in self.chunks.items() if of.topic)
+        return sum(part.records for of, part in self.parts() if of.topic)
 
     @property
     def complete(self) -> bool:
@@ -73,19 +80,17 @@ class SplitState:
 
     def intervals(self, topic: str) -> list[Interval]:
         """In which every record of ``topic`` is there."""
-        return [part for of, chunk in self.chunks.items() if of.topic == topic for part in covered(of.first, chunk)]
+        return [run for of, part in self.parts() if of.topic == topic for run in covered(of.first, part)]
 
     def partition(self, topic: str) -> int | None:
         """Where the latest of its records lie that all went to one partition of ``topic``."""
-        known = {
-            of.first: chunk.partition for of, chunk in self.chunks.items() if of.topic == topic and chunk.partition is not None
-        }
+        known = {of.first: part.partition for of, part in self.parts() if of.topic == topic and part.partition is not None}
         return known[max(known)] if known else None
 
     @property
     def quarantines(self) -> frozenset[str]:
         """Topics in which records of the split are in quarantine."""
-        return frozenset(of.topic for of, chunk in self.chunks.items() if chunk.reasons is not None)
+        return frozenset(of.topic for of, part in self.parts() if part.reasons is not None)
 
 
 FileStanding = Literal["complete", "misread", "partial"]
@@ -109,7 +114,7 @@ def bytes_fit(size_bytes: int, reads: Sequence[int | None]) -> bool:
 
 def standing_as_cut(file: FileId, states: Sequence[SplitState]) -> FileStanding:
     """Like :func:`standing_of`, by the splits that its ship cut it into: a pipeline's `split_size` and `ordering` may be others by now."""
-    counts = {chunk.splits for state in states for chunk in state.chunks.values()}
+    counts = {part.splits for state in states for _, part in state.parts()}
     return standing_of(file, states, counts.pop()) if len(counts) == 1 else "partial"
 
 
@@ -140,17 +145,20 @@ class Chunks:
         """Raises LedgerDamaged."""
         for record in records:
             match decode(self.pipeline, record):
-                case (ChunkKey() as key, ChunkValue() as value):
+                case (ChunkKey() | MovedKey() as key, ChunkValue() as value):
                     self.add(key, value)
         return self
 
-    def add(self, key: ChunkKey, value: ChunkValue) -> None:
+    def add(self, key: ChunkKey | MovedKey, value: ChunkValue) -> None:
         file = key.split.file
         over = self.invalidated.get(file)
         if value.replay or (over is not None and value.generation < over.generation):
             return
         state = self.splits.setdefault(key.split, SplitState())
-        state.chunks[ChunkOfSplit(key.first, key.topic)] = value
+        if isinstance(value, MovedValue):
+            state.moved[ChunkOfSplit(key.first, key.topic)] = value
+        else:
+            state.chunks[ChunkOfSplit(key.first, key.topic)] = value
         if value.end:
             state.end, state.read = value.last, value.read
         self.digests.setdefault(file, set()).add(value.digest)
@@ -173,7 +181,7 @@ class Chunks:
 
     def run_of(self, file: FileId) -> str:
         """Return the run that shipped the end of the file's first split."""
-        chunks = [chunk for split, state in self.splits.items() if split.file == file for chunk in state.chunks.values()]
+        chunks = [part for split, state in self.splits.items() if split.file == file for _, part in state.parts()]
         return max(chunks, key=lambda chunk: (chunk.end, chunk.generation)).run_id
 
     def overwritten(self, etags: Mapping[FileId, str]) -> set[FileId]:
@@ -193,9 +201,9 @@ class Chunks:
         found: Counter[str] = Counter()
         for split in splits:
             if state := self.splits.get(split):
-                for of, chunk in state.chunks.items():
-                    if chunk.records and of.topic:
-                        found[of.topic] += chunk.records
+                for of, part in state.parts():
+                    if part.records and of.topic:
+                        found[of.topic] += part.records
         return found
 
     def records_of_run(self, run_id: str) -> int:
@@ -328,7 +336,7 @@ def add_up(read: LedgerRecords) -> LedgerState:
         invalidated.update(invalidations_in(found))
         for _, entry in found:
             match entry:
-                case (ChunkKey() as key, ChunkValue() as value):
+                case (ChunkKey() | MovedKey() as key, ChunkValue() as value):
                     chunks.add(key, value)
     return LedgerState(read.control, invalidated, chunks, read.chunks_end, read.files.other)
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
 from shipper.ledger.intervals import IntervalSet
-from shipper.ledger.inventory import Entry
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.inventory import Entries, Entry
+from shipper.ledger.records import ChunkKey, ChunkValue, MovedKey, MovedValue
 from shipper.types import FileId, PresentIds, SplitId
 
 GoneIds = Mapping[str, frozenset[str]]
@@ -74,7 +74,8 @@ def without(chunks: Chunks, gone: GoneIds) -> Chunks:
     found = replace(chunks, splits={}, digests={}, sparks={}, etags={}, files_of_path={})
     for split, of, value in _each(chunks):
         if value.topic_id not in gone.get(of.topic, ()):
-            found.add(ChunkKey(split, of.first, of.topic), value)
+            key = MovedKey if isinstance(value, MovedValue) else ChunkKey
+            found.add(key(split, of.first, of.topic), value)
     return found
 
 
@@ -105,7 +106,7 @@ def losses(chunks: Chunks, present: PresentIds, *, files: Collection[FileId] | N
 
 def _each(chunks: Chunks) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
     for split, state in chunks.splits.items():
-        for of, value in state.chunks.items():
+        for of, value in state.parts():
             yield split, of, value
 
 
@@ -114,9 +115,9 @@ def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple
     only a part of a chunk was sent again and its lines are shared with other topics, the number of records is an upper bound."""
     if there.complete:
         return
-    elsewhere = {of.topic for of, value in state.chunks.items() if value.topic_id in gone.get(of.topic, ())}
+    elsewhere = {of.topic for of, value in state.parts() if value.topic_id in gone.get(of.topic, ())}
     covers = {topic: IntervalSet(there.intervals(topic)) for topic in elsewhere}
-    for of, value in sorted(state.chunks.items(), key=lambda entry: -entry[1].generation):
+    for of, value in sorted(state.parts(), key=lambda entry: -entry[1].generation):
         if value.topic_id not in gone.get(of.topic, ()) or not value.records:
             continue
         gaps = [gap for part in covered(of.first, value) for gap in covers[of.topic].gaps(part.first, part.end)]
@@ -126,9 +127,9 @@ def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple
             yield of, value, min(value.records, sum(gap.end - gap.first for gap in gaps))
 
 
-def entries_there(of_path: Sequence[Entry], present: PresentIds) -> list[Entry]:
+def entries_there(of_path: Entries, present: PresentIds) -> Entries:
     """Return the entries of one path whose topic still exists, and those that are invalidated anyway."""
-    return [entry for entry in of_path if entry.invalidated or not is_gone(entry.key.topic, entry.value, present)]
+    return of_path.chosen(lambda entry: entry.invalidated or not is_gone(entry.key.topic, entry.value, present))
 
 
 def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> Losses:

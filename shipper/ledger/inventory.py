@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal
 
-from shipper.ledger.codec import peek_key
+from shipper.ledger.codec import decode, names_moved, peek_key
 from shipper.ledger.fold import Chunks, LedgerRecords, bytes_fit, covered, invalidations_in, standing_as_cut
 from shipper.ledger.intervals import Interval
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import ChunkKey, ChunkValue, MovedKey, MovedValue
 from shipper.types import FileId, LogRecord, SplitId
 
 _UINT64 = 1 << 64
@@ -130,13 +130,13 @@ def figures(chunks: Chunks, files: Collection[FileId], generations: Collection[i
         for split in splits:
             state = chunks.splits[split]
             of_file.lines += state.end or 0
-            for of, value in state.chunks.items():
+            for of, value in state.parts():
                 topic = of.topic
                 (of_file.shipped if value.reasons is None else of_file.quarantined).add(topic, value)
                 if not value.records or not topic:
                     continue
                 found.topics[topic] += value.records
-                if value.generation in generations:
+                if value.generation in generations and not isinstance(value, MovedValue):
                     of_file.sent.setdefault(topic, Tally()).add(topic, value)
                     found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(topic, value)
     return found
@@ -156,19 +156,45 @@ class Entry:
     archived: bool
 
 
-def entries(read: LedgerRecords) -> Iterator[list[Entry]]:
+class Entries(list[Entry]):
+    """The chunk records of one path. What was delivered under a former name of its files stands apart, since sums leave it out."""
+
+    moved: Sequence[tuple[MovedKey, MovedValue]] = ()
+    renamed: Collection[FileId] = ()
+    """All files whose records count for a file of another name as well: what is left of them is shipped from there."""
+
+    def chosen(self, wanted: Callable[[Entry], bool]) -> Entries:
+        """Return those that are wanted."""
+        found = Entries(filter(wanted, self))
+        found.moved, found.renamed = self.moved, self.renamed
+        return found
+
+
+def _renamed(read: LedgerRecords) -> set[FileId]:
+    records = chain(read.archived, *(of_path.values() for of_path in read.files.by_path.values()))
+    found = (entry[1] for record in records if names_moved(record) and (entry := decode(read.files.pipeline, record)))
+    return {value.original for value in found if isinstance(value, MovedValue)}
+
+
+def entries(read: LedgerRecords) -> Iterator[Entries]:
     """All chunk records of a path, path by path."""
+    renamed = _renamed(read)
     live = {key for of_path in read.files.by_path.values() for key, record in of_path.items() if _live(record)}
     for of_path in read.by_path():
         invalidated = invalidations_in(of_path)
-        found = []
+        found, moved = Entries(), list[tuple[MovedKey, MovedValue]]()
         for record, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
                     over = invalidated.get(key.split.file)
                     hidden = over is not None and value.generation < over.generation
                     found.append(Entry(key, value, record.offset, record.timestamp_ms, hidden, record.key not in live))
+                case (MovedKey() as key, MovedValue() as value):
+                    over = invalidated.get(key.split.file)
+                    if over is None or value.generation >= over.generation:
+                        moved.append((key, value))
         if found:
+            found.moved, found.renamed = moved, renamed
             yield found
 
 
@@ -184,8 +210,10 @@ class Inventory:
     """Window as START/END → what was shipped under it. A file may have been shipped in parts under several."""
     files: dict[FileId, Tally] = field(default_factory=dict)
 
-    def add(self, of_path: Sequence[Entry], pipeline: str) -> None:
+    def add(self, of_path: Entries, pipeline: str) -> None:
         chunks = Chunks(pipeline)
+        for key, moved in of_path.moved:
+            chunks.add(key, moved)
         seen: dict[FileId, set[str]] = {}
         for entry in of_path:
             if not entry.invalidated and not entry.value.replay:
@@ -199,7 +227,8 @@ class Inventory:
                 seen.setdefault(file, set()).add(entry.value.window)
         splits_of = chunks.splits_of(seen.keys())
         for file, windows in seen.items():
-            complete = standing_as_cut(file, [chunks.splits[split] for split in splits_of[file]]) == "complete"
+            standing = standing_as_cut(file, [chunks.splits[split] for split in splits_of[file]])
+            complete = standing == "complete" or file in of_path.renamed
             self.files[file].complete = int(complete)
             for window in windows:
                 self.windows[window].files += 1
@@ -217,9 +246,12 @@ class LedgerFinding:
     text: str
 
 
-def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[LedgerFinding]:
+def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFinding]:
     """What the records of one path say against each other."""
     live = [entry for entry in of_path if not entry.invalidated and not entry.value.replay]
+    moved = Counter[SplitId]()
+    for key, value in of_path.moved:
+        moved[key.split] += value.records
     by_split: dict[SplitId, list[Entry]] = {}
     by_file: dict[FileId, set[str]] = {}
     for entry in live:
@@ -231,11 +263,15 @@ def findings(of_path: Sequence[Entry], split_starts: SplitStarts) -> Iterator[Le
                 "wrong", "digests", file.path, f"shipped in parts under several transforms: {', '.join(sorted(digests))}"
             )
         there = {split.start for split in by_split if split.file == file}
+        there |= {split.start for split in moved if split.file == file}
         cut_into = {entry.value.splits for entry in live if entry.key.split.file == file}
-        yield from _findings_of_cut(file, there, cut_into, split_starts(file))
+        if file not in of_path.renamed:
+            yield from _findings_of_cut(file, there, cut_into, split_starts(file))
         yield from _findings_of_bytes(file, [entry for entry in live if entry.key.split.file == file])
     for split, of_split in by_split.items():
-        yield from _findings_of_split(f"{split.file.path} (split at byte {split.start})", of_split)
+        where = f"{split.file.path} (split at byte {split.start})"
+        found = _findings_of_split(where, of_split, moved[split])
+        yield from (one for one in found if one.kind != "gap" or split.file not in of_path.renamed)
 
 
 def _findings_of_bytes(file: FileId, of_file: Sequence[Entry]) -> Iterator[LedgerFinding]:
@@ -259,9 +295,10 @@ def _findings_of_cut(file: FileId, there: set[int], cut_into: set[int], today: S
         yield LedgerFinding("unfinished", "gap", file.path, text)
 
 
-def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
+def _findings_of_split(where: str, of_split: Sequence[Entry], moved: int) -> Iterator[LedgerFinding]:
+    """``moved``: lines that were delivered under a former name of the file."""
     ends = sorted({entry.value.last for entry in of_split if entry.value.end})
-    records = sum(entry.value.records for entry in of_split)
+    records = moved + sum(entry.value.records for entry in of_split)
     if len(ends) > 1:
         yield LedgerFinding("wrong", "ends", where, f"it ends behind record {_some(ends)}: only one can be right")
     yield from _overlaps(where, of_split)

@@ -30,9 +30,10 @@ from shipper.errors import ArchiveMissing, ClusterError, ClusterRefuses, LedgerD
 from shipper.kafka.admin import LogFacts, TopicFacts
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.outcomes import GRANT_SECONDS
-from shipper.ledger.codec import FORMER_FORMAT, decode, encode_named_snapshot, names_snapshot
+from shipper.ledger.codec import FORMER_FORMAT, decode, encode_archive_key, encode_named_snapshot, names_snapshot
 from shipper.ledger.control import Control, PartitionDamage
 from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
+from shipper.ledger.heads import Heads
 from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, ChunkKey, ChunkValue, NamedSnapshot
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, StoredManifest
@@ -171,6 +172,15 @@ class AskState(LedgerQuestion[LedgerState]):
 
     def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerState:
         return add_up(ledger._records_of(self.paths, wait_seconds))
+
+
+class AskHeads(LedgerQuestion[Heads]):
+    """Ask how the files begin that the ledger has, and which of them count for a file of another name."""
+
+    partitions = (CHUNKS,)
+
+    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> Heads:
+        return ledger._heads(wait_seconds)
 
 
 @dataclass(frozen=True)
@@ -435,6 +445,25 @@ class LedgerLog:
         self._seen = control_end + end
         archived = self._archived(files.archived(), wanted)
         return LedgerRecords(files, archived, control, control_end, end, roots, names)
+
+    def _heads(self, wait_seconds: float | None) -> Heads:
+        """One pass that keeps no record: of a large ledger, whatever snapshot and archive it has."""
+        snapshot, found, archive_key = self.snapshot(), Heads(), encode_archive_key(self.pipeline)
+        archive: LogRecord | None = None
+        if snapshot and self._folder:
+            archive = next((record for record in snapshot.standing if record.key == archive_key), None)
+            try:
+                found.feed(self.pipeline, self._folder.snapshots.records(snapshot, None))
+            except SnapshotUnusable as why:
+                self._forget_snapshot(str(why))
+                return self._heads(wait_seconds)
+        found.end = snapshot.chunks_end if snapshot else 0
+        for batch in self._client.batches(self.topic, CHUNKS, found.end, wait_seconds=wait_seconds, least_end=self._least_ends[CHUNKS]):
+            found.feed(self.pipeline, batch)
+            found.end = batch[-1].offset + 1
+            archive = next((record for record in reversed(batch) if record.key == archive_key), archive)
+        named = decode(self.pipeline, archive) if archive else None
+        return found.feed(self.pipeline, self._archived(named[1] if named and isinstance(named[1], Archive) else None, None))
 
     def snapshot(self) -> Manifest | None:
         """The snapshot that reading begins with; None: reading begins at the topic's first record."""

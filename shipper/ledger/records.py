@@ -3,7 +3,8 @@
 The ledger has two partitions. CONTROL holds what runs say of themselves: lease, generation, attempt, invalidation, snapshot, identity. No
 record of CONTROL is transactional, so a reader can read it to its end at any moment. CHUNKS holds one record per (split, first ordinal,
 topic), written in the transaction of the chunk's records. So a read_committed reader sees a chunk's record exactly when the chunk's records
-are in their topic. CHUNKS also holds at most one record that names the archive.
+are in their topic. CHUNKS also holds at most one record that names the archive, and says of files that were renamed what was delivered under their
+former names.
 
 Field names are those of the JSON in the topic. The format is final: a change of a field or a key is another format.
 """
@@ -95,6 +96,8 @@ class ChunkValue:
     replay: bool | None = None
     """True for one record that left quarantine: a person repaired it and sent it. ``first`` of the key is its ordinal. It is in quarantine as
     well, so it does not count among the split's lines."""
+    head: str | None = None
+    """Only of the split at byte 0: the beginning of the file's content, see :func:`shipper.ledger.heads.head_of`."""
 
 
 class ReplayKey(NamedTuple):
@@ -102,6 +105,29 @@ class ReplayKey(NamedTuple):
 
     split: SplitId
     ordinal: int
+
+
+@dataclass(frozen=True)
+class MovedKey:
+    """Records of one split, of one topic, that were delivered when the file had another name. The parts are those of :class:`ChunkKey`."""
+
+    split: SplitId
+    first: int
+    topic: str
+
+
+@dataclass(frozen=True)
+class MovedValue(ChunkValue):
+    """What was delivered as the file that ``path``, ``size_bytes`` and ``modified_ms`` identify. ``ordinals`` are the records in the split of the
+    key. What adds up the records of topics leaves these out, since they count as the former file's."""
+
+    path: str = ""
+    size_bytes: int = 0
+    modified_ms: int = 0
+
+    @property
+    def original(self) -> FileId:
+        return FileId(self.path, self.size_bytes, self.modified_ms)
 
 
 @dataclass(frozen=True)
@@ -211,6 +237,7 @@ class Identity:
 
 Decoded = (
     tuple[ChunkKey, ChunkValue]
+    | tuple[MovedKey, MovedValue]
     | tuple[GenerationKey, Generation | None]
     | tuple[None, Archive | Identity | NamedSnapshot]
     | tuple[str, Lease | None]

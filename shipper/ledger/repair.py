@@ -25,6 +25,7 @@ _BATCH_BYTES = 500_000
 #: Kind → what is lost with the record that the damaged one replaced.
 _WHAT_IS_LOST = {
     "chunk": "the chunk would count as not shipped, and be sent again",
+    "moved": "lines that were delivered under the file's former name would count as not shipped, and be sent again",
     "invalidation": "chunks that were shipped anew would count again",
     "archive": "all that was archived would count as not shipped, and be sent again",
 }

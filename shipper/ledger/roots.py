@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shipper.ledger.records import ChunkKey, Decoded, InvalidationKey
+from shipper.ledger.records import ChunkKey, Decoded, InvalidationKey, MovedKey
 from shipper.types import SplitId
 
 
@@ -54,6 +54,8 @@ def moved(entry: Decoded, path: str) -> Decoded:
     match entry:
         case (ChunkKey() as key, value):
             return ChunkKey(_at(key.split, path), key.first, key.topic), value
+        case (MovedKey() as key, value):
+            return MovedKey(_at(key.split, path), key.first, key.topic), value
         case (InvalidationKey() as key, value):
             return key._replace(file=key.file._replace(path=path)), value
     return entry

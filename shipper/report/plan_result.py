@@ -6,10 +6,11 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import WithJsonSchema
+from pydantic import PrivateAttr, WithJsonSchema
 
 from shipper.ledger.control import LaneCounts
 from shipper.ledger.fold import Invalidated
+from shipper.ledger.heads import head_of
 from shipper.report.run_folder import Result, StepResult
 from shipper.types import FileId
 
@@ -39,10 +40,21 @@ class PlannedFile(Result):
     """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, …. Empty: nobody looked, since no cluster lacks it."""
     bom: bool = False
     """Whether its content begins with a UTF-8 byte order mark."""
+    head: str = ""
+    """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised under another name. Empty: nobody looked."""
+    _beginning: bytes = PrivateAttr(default=b"")
+    """These bytes; they do not leave the process."""
     problem: str = ""
     """Why it cannot be read, with the remedy."""
     passing: bool = False
     """Whether another run may read it, since that is no fault of the file: out of reach (a DataNode is down), or replaced since the plan."""
+
+    @property
+    def beginning(self) -> bytes:
+        return self._beginning
+
+    def begins_with(self, beginning: bytes) -> None:
+        self._beginning, self.head = beginning, head_of(beginning)
 
     def left_out(self, why: str) -> LeftOut:
         """As a late file that the run does without after all."""

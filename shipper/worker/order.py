@@ -33,6 +33,8 @@ class OrderedSplit:
     """Number of splits of its file."""
     etag: str | None = None
     """Of its file, in an object store."""
+    head: str | None = None
+    """Of its file, for the split at byte 0: how the file's content begins."""
     window: str | None = None
     """Of the file, if that is not the run's."""
     headers: tuple[Header, ...] = ()

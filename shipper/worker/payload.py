@@ -119,6 +119,7 @@ class SlicePayload:
             splits=split.of,
             spark=order.spark,
             etag=split.etag,
+            head=split.head,
         )
 
     def shipped(self, topic: str, ordinals: range | Rows, first: int, end: int, missing: Rows, *, ends_split: bool) -> Chunk:

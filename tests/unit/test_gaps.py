@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from shipper.cli.gaps import LedgerHeld
 from shipper.cli.main import app
 from shipper.config.pipeline import Pipeline
-from shipper.ledger.inventory import Entry, Inventory
+from shipper.ledger.inventory import Entries, Entry, Inventory
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.gaps import beginnings, coverage, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
@@ -181,7 +181,7 @@ class TestWhatALedgerHolds:
         )
         for file in shipped:
             key = ChunkKey(SplitId(file, 0), 0, "t")
-            inventory.add([Entry(key, value, 1, 1, invalidated=False, archived=False)], "web")
+            inventory.add(Entries([Entry(key, value, 1, 1, invalidated=False, archived=False)]), "web")
         return LedgerHeld(inventory)
 
     def test_a_file_that_was_replaced_is_not_there_since_the_one_before_it_is(self) -> None:

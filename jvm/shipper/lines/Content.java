@@ -114,7 +114,7 @@ final class Content {
         /** The error itself, if it says something of the file: it is gone, or not for this user. */
         static IOException orFault(IOException error) {
             boolean fault = error instanceof Unreachable || error instanceof InterruptedIOException
-                    && !(error instanceof SocketTimeoutException) || isDenied(error) || isGone(error);
+                    && !(error instanceof SocketTimeoutException) || isFault(error);
             return fault ? error : new Unreachable(error);
         }
 
@@ -132,6 +132,11 @@ final class Content {
     /** Whether another run may read it: the file is out of reach, or not the one that was planned. Such a file is not damaged. */
     static boolean isPassing(Throwable error) {
         return Unreachable.isBehind(error) || error instanceof Changed || isGone(error) && !isDenied(error);
+    }
+
+    /** Whether it says something of the file: it is gone, or not for this user. */
+    static boolean isFault(Throwable error) {
+        return isDenied(error) || isGone(error);
     }
 
     private static boolean isDenied(Throwable error) {

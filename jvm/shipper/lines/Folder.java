@@ -256,6 +256,38 @@ public final class Folder {
         return out.packed();
     }
 
+    /**
+     * What lies at paths, in their order.
+     *
+     * @param paths packed: a count, and texts
+     * @return packed: for each its URI, and a number: 1 and the file's size, its time of modification in ms and its ETag, or 0 if no file is there, or none
+     *     that may be seen
+     */
+    public static String status(Configuration conf, byte[] paths) throws IOException {
+        Packed.Writer out = new Packed.Writer();
+        List<String> wanted = texts(Packed.reader(paths));
+        List<Object> found = inParallel(wanted, path -> {
+            Path whole = new Path(path);
+            try {
+                return Hdfs.status(Content.fileSystem(whole, conf), whole, conf);
+            } catch (IOException error) {
+                if (Content.isFault(error)) {
+                    return error;
+                }
+                throw error;
+            }
+        });
+        for (int i = 0; i < wanted.size(); i++) {
+            out.text(new Path(wanted.get(i)).toUri().toString());
+            if (found.get(i) instanceof FileStatus file && file.isFile()) {
+                out.number(1).number(file.getLen()).number(file.getModificationTime()).text(Content.etag(file));
+            } else {
+                out.number(0);
+            }
+        }
+        return out.packed();
+    }
+
     /** A file's bytes as they are stored. */
     public static FSDataInputStream open(Configuration conf, String path) throws IOException {
         Path found = new Path(path);
