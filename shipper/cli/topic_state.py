@@ -26,6 +26,7 @@ class PresentEntries:
         """Yield the entries of each ship. Raises ClusterError."""
         for of_path in entries(read):
             self._ask({entry.key.topic for entry in of_path if entry.value.topic_id and not entry.invalidated})
+            self._ask({one.key.topic for one in of_path.moved if one.value.topic_id})
             yield self._take(of_path)
 
     def _take(self, of_path: Entries) -> Entries:

@@ -76,7 +76,7 @@ def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) 
         for start in starts:
             split = SplitId(file_id(file), start)
             state = taken.chunks.splits.get(split)
-            topics = {topic for _, topic in state.chunks} if state else set()
+            topics = state.topics if state else set()
             found[split_hash(file.uri, split.file, start)] = OrderedSplit(
                 split,
                 bom=start == 0 and file.bom and restores_bom,
@@ -88,7 +88,7 @@ def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) 
                 end_known=state is not None and state.end is not None,
                 of=len(starts),
                 etag=file.etag or None,
-                head=(file.head or None) if start == 0 and file.format != UNREADABLE else None,
+                head=(file.head or None) if file.format != UNREADABLE else None,
                 window=file.late_window,
                 headers=headers.get(file.uri, ()),
             )

@@ -357,6 +357,12 @@ def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
     return kind, rest
 
 
+def file_of(pipeline: str, key: bytes) -> FileId | None:
+    """Return the file that a record's key names; None for a key that names none. Raises Unsound."""
+    found = _key(pipeline, parse(key))
+    return FileId(*found[1][:3]) if found and _KINDS[found[0]].of_a_file else None
+
+
 def decode(pipeline: str, record: LogRecord) -> Decoded | None:
     """Return the record, if it is this pipeline's. None for another's (a ledger may be shared), and for a tombstone of any kind but lease and
     generation.

@@ -48,6 +48,13 @@ class ChunkOfSplit(NamedTuple):
     topic: str
 
 
+class PartOfSplit(NamedTuple):
+    """A chunk of a split, or what was delivered of it under a former name of the file."""
+
+    of: ChunkOfSplit
+    value: ChunkValue
+
+
 @dataclass
 class SplitState:
     """What the ledger holds of one split."""
@@ -60,14 +67,19 @@ class SplitState:
     read: int | None = None
     """Bytes of the file that the split accounts for; None: not known yet, or nobody can count them."""
 
-    def parts(self) -> Iterator[tuple[ChunkOfSplit, ChunkValue]]:
+    def parts(self) -> Iterator[PartOfSplit]:
         """Yield all that was delivered of the split, under whatever name of the file."""
-        return chain(self.chunks.items(), self.moved.items())
+        return map(PartOfSplit._make, chain(self.chunks.items(), self.moved.items()))
 
     @property
     def lines(self) -> int:
         """Accounted for: on the cluster, or dropped."""
         return sum(part.records for _, part in self.parts())
+
+    @property
+    def topics(self) -> set[str]:
+        """Topics that have records of the split; the empty one if lines were dropped, or the split's end is known."""
+        return {of.topic for of, _ in self.parts()}
 
     @property
     def records(self) -> int:

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import xxhash
 
 from shipper.errors import LedgerDamaged
-from shipper.ledger.codec import decode, names_moved
-from shipper.ledger.records import ChunkKey, ChunkValue, MovedKey, MovedValue
+from shipper.ledger.codec import Unsound, decode, file_of, names_moved
+from shipper.ledger.records import MovedKey, MovedValue
+from shipper.ledger.roots import Roots
 from shipper.types import FileId, LogRecord
 
 #: Bytes of a file's unpacked content that a head is made of; all, if it has fewer.
@@ -30,46 +30,66 @@ def head_of(beginning: bytes) -> str:
     return f"{len(beginning)}:{xxhash.xxh64_hexdigest(beginning)}" if beginning else ""
 
 
-def heads_within(beginning: bytes, lengths: Iterable[int]) -> list[str]:
-    """Return the heads that the file had when it was as long as each of ``lengths``, longest first."""
-    hashed, found = xxhash.xxh64(), []
-    wanted = [0, *sorted(length for length in set(lengths) if length <= len(beginning))]
-    for before, length in pairwise(wanted):
-        hashed.update(beginning[before:length])
-        found.append(f"{length}:{hashed.hexdigest()}")
-    return found[::-1]
-
-
 @dataclass
 class Heads:
-    """The heads of all files that a ledger has."""
+    """How the files begin that a ledger has."""
 
-    files: dict[str, set[FileId]] = field(default_factory=dict)
-    """Head → files, as the ledger knows them."""
+    pipeline: str
+    roots: Roots = field(default_factory=Roots)
+    keys: dict[int, dict[int, list[bytes]]] = field(default_factory=dict)
+    """Length and hash of a head → keys of records whose files begin so. Few of them are ever looked up, so they stay encoded."""
     renamed: set[FileId] = field(default_factory=set)
-    """Files whose records count for a file of another name."""
+    """Files whose records count for another file as well, which is the same file under another name or when it had grown."""
+    elsewhere: set[FileId] = field(default_factory=set)
+    """Files whose content was recognised at another path. Of these, what lies at the path now is a new file."""
     end: int = 0
     """Offset up to which the chunk partition was read."""
 
-    def feed(self, pipeline: str, records: Iterable[LogRecord]) -> Heads:
+    def feed(self, records: Iterable[LogRecord]) -> Heads:
         """Take in records of the chunk partition. What is damaged is passed over: whoever decides reads it again."""
         for record in records:
-            head = _IN_VALUE.search(record.value or b"")
-            if head or names_moved(record):
+            if names_moved(record):
                 with suppress(LedgerDamaged):
-                    match decode(pipeline, record):
-                        case (MovedKey(), MovedValue() as value):
-                            self.renamed.add(value.original)
-                        case (ChunkKey() as key, ChunkValue()) if head:
-                            self.files.setdefault(head[1].decode(), set()).add(key.split.file)
+                    match decode(self.pipeline, record):
+                        case (MovedKey() as key, MovedValue() as value):
+                            self._add_moved(key.split.file, value)
+            if head := _IN_VALUE.search(record.value or b""):
+                self.add(head[1].decode(), record.key)
         return self
+
+    def add(self, head: str, key: bytes) -> None:
+        """``key``: of a record about a file that begins so."""
+        length, _, digest = head.partition(":")
+        self.keys.setdefault(int(length), {}).setdefault(int(digest, 16), []).append(key)
+
+    def now(self, file: FileId) -> FileId:
+        """Return the file as it is known since its source was moved."""
+        return file._replace(path=self.roots.now(file.path))
+
+    def _add_moved(self, file: FileId, value: MovedValue) -> None:
+        self.renamed.add(self.now(value.original))
+        if value.path != file.path:
+            self.elsewhere.add(self.now(value.original))
+            if value.head is None:  # nothing was sent under this name: the file passed by, and goes on to the next name
+                self.elsewhere.add(self.now(file))
 
     def matching(self, beginnings: Mapping[FileId, bytes]) -> dict[FileId, set[FileId]]:
         """Return, for each file by its first HEAD_BYTES bytes, the files that begin like it, or that it begins with."""
-        lengths = {int(head.partition(":")[0]) for head in self.files}
-        found = {}
+        lengths, found = sorted(self.keys), dict[FileId, set[FileId]]()
         for file, beginning in beginnings.items():
-            alike = set[FileId]().union(*(self.files.get(head, ()) for head in heads_within(beginning, lengths)))
-            if alike - {file}:
-                found[file] = alike - {file}
+            hashed, before, keys = xxhash.xxh64(), 0, list[bytes]()
+            for length in lengths:
+                if length > len(beginning):
+                    break
+                hashed.update(beginning[before:length])
+                keys += self.keys[length].get(hashed.intdigest(), ())
+                before = length
+            if keys and (alike := {*map(self._file_of, keys)} - {None, file}):
+                found[file] = alike  # type: ignore[assignment]
         return found
+
+    def _file_of(self, key: bytes) -> FileId | None:
+        try:
+            return file_of(self.pipeline, key)
+        except Unsound:
+            return None

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
 from shipper.ledger.intervals import IntervalSet
 from shipper.ledger.inventory import Entries, Entry
-from shipper.ledger.records import ChunkKey, ChunkValue, MovedKey, MovedValue
+from shipper.ledger.records import ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
 from shipper.types import FileId, PresentIds, SplitId
 
 GoneIds = Mapping[str, frozenset[str]]
@@ -129,7 +129,11 @@ def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple
 
 def entries_there(of_path: Entries, present: PresentIds) -> Entries:
     """Return the entries of one path whose topic still exists, and those that are invalidated anyway."""
-    return of_path.chosen(lambda entry: entry.invalidated or not is_gone(entry.key.topic, entry.value, present))
+
+    def counts(one: Entry | Moved) -> bool:
+        return (isinstance(one, Entry) and one.invalidated) or not is_gone(one.key.topic, one.value, present)
+
+    return of_path.chosen(counts)
 
 
 def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> Losses:

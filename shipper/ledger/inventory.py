@@ -11,7 +11,7 @@ from typing import Literal
 from shipper.ledger.codec import decode, names_moved, peek_key
 from shipper.ledger.fold import Chunks, LedgerRecords, bytes_fit, covered, invalidations_in, standing_as_cut
 from shipper.ledger.intervals import Interval
-from shipper.ledger.records import ChunkKey, ChunkValue, MovedKey, MovedValue
+from shipper.ledger.records import ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
 from shipper.types import FileId, LogRecord, SplitId
 
 _UINT64 = 1 << 64
@@ -159,21 +159,22 @@ class Entry:
 class Entries(list[Entry]):
     """The chunk records of one path. What was delivered under a former name of its files stands apart, since sums leave it out."""
 
-    moved: Sequence[tuple[MovedKey, MovedValue]] = ()
+    moved: Sequence[Moved] = ()
     renamed: Collection[FileId] = ()
     """All files whose records count for a file of another name as well: what is left of them is shipped from there."""
 
-    def chosen(self, wanted: Callable[[Entry], bool]) -> Entries:
+    def chosen(self, wanted: Callable[[Entry | Moved], bool]) -> Entries:
         """Return those that are wanted."""
         found = Entries(filter(wanted, self))
-        found.moved, found.renamed = self.moved, self.renamed
+        found.moved, found.renamed = [*filter(wanted, self.moved)], self.renamed
         return found
 
 
 def _renamed(read: LedgerRecords) -> set[FileId]:
     records = chain(read.archived, *(of_path.values() for of_path in read.files.by_path.values()))
     found = (entry[1] for record in records if names_moved(record) and (entry := decode(read.files.pipeline, record)))
-    return {value.original for value in found if isinstance(value, MovedValue)}
+    originals = {value.original for value in found if isinstance(value, MovedValue)}
+    return {file._replace(path=read.names.get(file.path) or read.roots.now(file.path)) for file in originals}
 
 
 def entries(read: LedgerRecords) -> Iterator[Entries]:
@@ -182,7 +183,7 @@ def entries(read: LedgerRecords) -> Iterator[Entries]:
     live = {key for of_path in read.files.by_path.values() for key, record in of_path.items() if _live(record)}
     for of_path in read.by_path():
         invalidated = invalidations_in(of_path)
-        found, moved = Entries(), list[tuple[MovedKey, MovedValue]]()
+        found, moved = Entries(), list[Moved]()
         for record, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
@@ -192,8 +193,8 @@ def entries(read: LedgerRecords) -> Iterator[Entries]:
                 case (MovedKey() as key, MovedValue() as value):
                     over = invalidated.get(key.split.file)
                     if over is None or value.generation >= over.generation:
-                        moved.append((key, value))
-        if found:
+                        moved.append(Moved(key, value))
+        if found or moved:
             found.moved, found.renamed = moved, renamed
             yield found
 
@@ -212,9 +213,12 @@ class Inventory:
 
     def add(self, of_path: Entries, pipeline: str) -> None:
         chunks = Chunks(pipeline)
+        seen: dict[FileId, set[str]] = {}
         for key, moved in of_path.moved:
             chunks.add(key, moved)
-        seen: dict[FileId, set[str]] = {}
+            self.files.setdefault(key.split.file, Tally(files=1))
+            self.windows.setdefault(moved.window, Tally())
+            seen.setdefault(key.split.file, set()).add(moved.window)
         for entry in of_path:
             if not entry.invalidated and not entry.value.replay:
                 file = entry.key.split.file
@@ -249,9 +253,11 @@ class LedgerFinding:
 def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFinding]:
     """What the records of one path say against each other."""
     live = [entry for entry in of_path if not entry.invalidated and not entry.value.replay]
-    moved = Counter[SplitId]()
+    moved, ends = Counter[SplitId](), dict[SplitId, set[int]]()
     for key, value in of_path.moved:
         moved[key.split] += value.records
+        if value.end:
+            ends.setdefault(key.split, set()).add(value.last)
     by_split: dict[SplitId, list[Entry]] = {}
     by_file: dict[FileId, set[str]] = {}
     for entry in live:
@@ -270,7 +276,7 @@ def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFind
         yield from _findings_of_bytes(file, [entry for entry in live if entry.key.split.file == file])
     for split, of_split in by_split.items():
         where = f"{split.file.path} (split at byte {split.start})"
-        found = _findings_of_split(where, of_split, moved[split])
+        found = _findings_of_split(where, of_split, moved[split], ends.get(split, set()))
         yield from (one for one in found if one.kind != "gap" or split.file not in of_path.renamed)
 
 
@@ -295,9 +301,9 @@ def _findings_of_cut(file: FileId, there: set[int], cut_into: set[int], today: S
         yield LedgerFinding("unfinished", "gap", file.path, text)
 
 
-def _findings_of_split(where: str, of_split: Sequence[Entry], moved: int) -> Iterator[LedgerFinding]:
-    """``moved``: lines that were delivered under a former name of the file."""
-    ends = sorted({entry.value.last for entry in of_split if entry.value.end})
+def _findings_of_split(where: str, of_split: Sequence[Entry], moved: int, moved_ends: Collection[int]) -> Iterator[LedgerFinding]:
+    """``moved``: lines that were delivered under a former name of the file; ``moved_ends``: where the split ends, as was known by then."""
+    ends = sorted({entry.value.last for entry in of_split if entry.value.end}.union(moved_ends))
     records = moved + sum(entry.value.records for entry in of_split)
     if len(ends) > 1:
         yield LedgerFinding("wrong", "ends", where, f"it ends behind record {_some(ends)}: only one can be right")

@@ -448,22 +448,25 @@ class LedgerLog:
 
     def _heads(self, wait_seconds: float | None) -> Heads:
         """One pass that keeps no record: of a large ledger, whatever snapshot and archive it has."""
-        snapshot, found, archive_key = self.snapshot(), Heads(), encode_archive_key(self.pipeline)
+        snapshot, archive_key = self.snapshot(), encode_archive_key(self.pipeline)
+        found = Heads(self.pipeline, Roots.of(self.root, self._control_now().sources, self._formerly))
         archive: LogRecord | None = None
         if snapshot and self._folder:
             archive = next((record for record in snapshot.standing if record.key == archive_key), None)
             try:
-                found.feed(self.pipeline, self._folder.snapshots.records(snapshot, None))
+                found.feed(self._folder.snapshots.records(snapshot, None))
             except SnapshotUnusable as why:
                 self._forget_snapshot(str(why))
                 return self._heads(wait_seconds)
         found.end = snapshot.chunks_end if snapshot else 0
-        for batch in self._client.batches(self.topic, CHUNKS, found.end, wait_seconds=wait_seconds, least_end=self._least_ends[CHUNKS]):
-            found.feed(self.pipeline, batch)
+        for batch in self._client.batches(
+            self.topic, CHUNKS, found.end, wait_seconds=wait_seconds, least_end=self._least_ends[CHUNKS]
+        ):
+            found.feed(batch)
             found.end = batch[-1].offset + 1
             archive = next((record for record in reversed(batch) if record.key == archive_key), archive)
         named = decode(self.pipeline, archive) if archive else None
-        return found.feed(self.pipeline, self._archived(named[1] if named and isinstance(named[1], Archive) else None, None))
+        return found.feed(self._archived(named[1] if named and isinstance(named[1], Archive) else None, None))
 
     def snapshot(self) -> Manifest | None:
         """The snapshot that reading begins with; None: reading begins at the topic's first record."""

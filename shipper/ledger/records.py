@@ -97,7 +97,7 @@ class ChunkValue:
     """True for one record that left quarantine: a person repaired it and sent it. ``first`` of the key is its ordinal. It is in quarantine as
     well, so it does not count among the split's lines."""
     head: str | None = None
-    """Only of the split at byte 0: the beginning of the file's content, see :func:`shipper.ledger.heads.head_of`."""
+    """How the file's content begins, see :func:`shipper.ledger.heads.head_of`."""
 
 
 class ReplayKey(NamedTuple):
@@ -128,6 +128,13 @@ class MovedValue(ChunkValue):
     @property
     def original(self) -> FileId:
         return FileId(self.path, self.size_bytes, self.modified_ms)
+
+
+class Moved(NamedTuple):
+    """A record of what was delivered when the file had another name."""
+
+    key: MovedKey
+    value: MovedValue
 
 
 @dataclass(frozen=True)

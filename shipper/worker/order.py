@@ -34,7 +34,7 @@ class OrderedSplit:
     etag: str | None = None
     """Of its file, in an object store."""
     head: str | None = None
-    """Of its file, for the split at byte 0: how the file's content begins."""
+    """Of its file: how the content begins."""
     window: str | None = None
     """Of the file, if that is not the run's."""
     headers: tuple[Header, ...] = ()
