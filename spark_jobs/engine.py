@@ -16,7 +16,7 @@ from shipper import s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Engine, FoundFile, Listed, ShipJob, SourceVerdict
+from shipper.driver.engine import Engine, FoundFile, Listed, Proof, ShipJob, SourceVerdict, ToProve
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
@@ -196,6 +196,11 @@ class SparkEngine(Engine):
         with reading(self._spark, pieces, limits, partition_bytes=split_size) as read:
             read.frame.count()
             broken_files(pieces, read.reports())
+
+    def prove(self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]) -> list[Proof]:
+        from spark_jobs.proof import prove
+
+        return prove(self._spark, self._pipeline.on(cluster.name), cluster, schema_ids, wanted)
 
     def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
         from spark_jobs.preview import preview

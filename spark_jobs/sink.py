@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from shipper.config.cluster import Cluster
     from shipper.worker.order import ShipOrder
+    from shipper.worker.proof_order import ProofOrder, SplitSums
     from shipper.worker.receipt import Receipt
 
 
@@ -33,6 +35,9 @@ _OTHER_CODE = (
     "Spark's executors run another shipper than the driver, so nothing was sent: make the archive anew (`shipper environment pack`), or install "
     "the driver's version in the environment that `runner.python` names there"
 )
+
+
+_PROVED_AT_ONCE_BYTES = 8_000_000
 
 
 def start_workers(spark: SparkSession, tasks: int) -> None:
@@ -79,6 +84,31 @@ class Sink:
         from shipper.worker.receipt import Receipt
 
         return [Receipt.from_json(text) for text in self._receipts.value] if self._receipts is not None else []
+
+
+def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
+    """Split's hash → what its records add up to. Sends nothing. Raises what Spark raises."""
+    from shipper.worker.code import code_digest
+    from shipper.worker.proof_order import SplitSums
+
+    told: Accumulator[list[str]] = frame.sparkSession.sparkContext.accumulator([], _Listed())
+    summed = frame.mapInArrow(functools.partial(_sum, pickle.dumps(order), code_digest(), told), "nothing boolean")
+    summed.write.format("noop").mode("overwrite").save()
+    return {int(split): SplitSums(**sums) for text in told.value for split, sums in json.loads(text).items()}
+
+
+def _sum(packed: bytes, code: str, told: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One task; ``code``: the driver's."""
+    from shipper.worker.code import code_digest
+    from shipper.worker.cut import split_slices
+    from shipper.worker.prove import sums_of
+
+    if code_digest() != code:
+        raise RuntimeError(_OTHER_CODE)
+    order = pickle.loads(packed)
+    sums = sums_of(split_slices(batches, _PROVED_AT_ONCE_BYTES, order.splits), order)
+    told.add([json.dumps({split: vars(one) for split, one in sums.items()})])
+    return iter(())
 
 
 def _ship(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shipper.types import FileId, Header
     from shipper.windows.window import Window
     from shipper.worker.order import ShipOrder
+    from shipper.worker.proof_order import Part, SplitSums
     from shipper.worker.receipt import Receipt
 
 
@@ -45,6 +46,27 @@ class FoundFile:
     id: FileId | None = None
     """None: no file lies there."""
     etag: str = ""
+
+
+@dataclass(frozen=True)
+class ToProve:
+    """A file whose records are to be summed up."""
+
+    file: PlannedFile
+    """With the URI that its records are to name."""
+    parts: Mapping[int, Sequence[Part]]
+    """First byte of a split → what is summed up there."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the records of such a file add up to."""
+
+    splits: Mapping[int, SplitSums]
+    """First byte of each split → the sums of its parts, in their order."""
+    problem: str = ""
+    """Why the file cannot be read to its end; empty if it can."""
+    passing: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,6 +185,9 @@ class Engine(Protocol):
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         """Reads files to their end, and notes why those cannot be read that cannot."""
+
+    def prove(self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]) -> list[Proof]:
+        """Reads files as a ship to ``cluster`` would, and sends nothing. Raises what Spark raises."""
 
     def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
         """Their lines beside the records that they would be on ``cluster``, or by the pipeline's own routes. Notes what is wrong with files that

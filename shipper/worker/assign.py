@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -122,8 +123,8 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
     """Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
     found = Assignment()
     table, marked = part.table, part.marked
-    names, codes = _topics(table, order.topics)
-    dispositions = _dispositions(table)
+    names, codes = topics_of(table, order.topics)
+    dispositions = dispositions_of(table)
     free = None if dispositions is None and codes is None and not marked else np.ones(len(table), np.bool_)
     for mark, rows_marked in marked.items():
         rows_rejected = np.asarray(rows_marked, np.int64)
@@ -169,24 +170,31 @@ def _of_each(
             yield int(codes[part[0]]), part
 
 
-def _dispositions(table: pa.Table) -> npt.NDArray[np.int64] | None:
+def dispositions_of(table: pa.Table) -> npt.NDArray[np.int64] | None:
     """None if Spark says of every row that it is to be shipped."""
     if "disposition" not in table.schema.names or (column := table.column("disposition")).null_count == len(table):
         return None
     return np.asarray(column.fill_null(_NONE).to_numpy(), np.int64)
 
 
-def _topics(table: pa.Table, fixed: tuple[str, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.int64] | None]:
-    """Names, and each row's index into them; None: all have the first, ``_NONE``: no legal one."""
+class RowTopics(NamedTuple):
+    """The topics of a table's rows."""
+
+    names: tuple[str, ...]
+    codes: npt.NDArray[np.int64] | None
+    """Each row's index into ``names``, ``_NONE`` if it has no legal topic. None: all rows have the first."""
+
+
+def topics_of(table: pa.Table, fixed: tuple[str, ...]) -> RowTopics:
     if len(fixed) == 1:
-        return fixed, None
+        return RowTopics(fixed, None)
     column = table.column("topic").combine_chunks()
     if fixed:
-        return fixed, np.asarray(column.to_numpy(), np.int64)
+        return RowTopics(fixed, np.asarray(column.to_numpy(), np.int64))
     encoded = column.dictionary_encode()
     names = tuple(encoded.dictionary.to_pylist())
     codes = np.asarray(encoded.indices.fill_null(_NONE).to_numpy(zero_copy_only=False), np.int64)
-    return names, codes
+    return RowTopics(names, codes)
 
 
 def _follow(
