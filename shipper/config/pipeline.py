@@ -90,9 +90,14 @@ class Source(Model):
     being written, or were left by a run that failed, and are shipped in the same run, by the window that they belong to. Costs a listing,
     and no reading. Never before `schedule.start`, nor before the pipeline's first scheduled run. `0s`: only the window's own folders.
     A run that is asked for by hand, and a backfill, never look back."""
-    on_replaced: Literal["fail", "skip", "reship"] = "fail"
+    on_replaced: Literal["fail", "skip", "reship", "continue"] = "fail"
     """What to do with a file that has other bytes (size or modification time) than when it was shipped: stop, leave it,
-    or ship it anew."""
+    or ship it anew. `continue`: if the file begins with all that was shipped of it, which is proven by checksums, only the rest is shipped;
+    else stop. `continue` also holds for a file that grew and was renamed. A new file at the path of one that was renamed is not a replaced one."""
+    on_renamed: Literal["recognise", "ship"] = "recognise"
+    """What to do with a new file that begins like one that was shipped and is gone. `recognise`: read it once, and hold its records against the
+    checksums of what was shipped. If they are the same, nothing is sent twice. If that cannot be told, the file is left out with a warning.
+    `ship`: a new name is a new file, and its records are sent. [More](../../docs/guide.md#files-that-are-renamed)."""
     on_unreadable: Literal["fail", "skip_and_fail", "quarantine"] = "skip_and_fail"
     """What a file that cannot be read (corrupt, cut off, no permission, a format that shipper does not read) means.
     `skip_and_fail`: all other files are shipped, and the run fails and names each bad one. `fail`: nothing is sent if the plan or the source gate

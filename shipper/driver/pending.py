@@ -12,7 +12,8 @@ from shipper.ledger.fold import Chunks, SplitState, standing_as_cut, standing_of
 from shipper.types import FileId, SplitId
 
 #: Why a file cannot be shipped, in the order in which it is told.
-_Obstacle = Literal["misread", "changed", "other Spark", "replaced"]
+_Obstacle = Literal["misread", "changed", "other Spark", "grown", "replaced"]
+OnReplaced = Literal["fail", "skip", "reship", "continue"]
 
 
 @dataclass
@@ -57,15 +58,19 @@ def pending(
     *,
     digest: str,
     reship: bool,
-    on_replaced: Literal["fail", "skip", "reship"],
+    on_replaced: OnReplaced | None,
     reshipped: Collection[FileId] = (),
     late: Collection[FileId] = (),
     spark: str | None = None,
     etags: Mapping[FileId, str] = MappingProxyType({}),
+    renamed: Collection[FileId] = (),
+    grown: Collection[FileId] = (),
 ) -> Pending:
     """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has invalidated before, in
     an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window. ``etags``: as they
-    were listed, of an object store.
+    were listed, of an object store. ``on_replaced``: None if nobody knows yet which files were renamed; then a file at the path of another one is
+    left. ``renamed``: files whose content lies elsewhere now, so what lies at their paths is new. ``grown``: files that begin with all that was
+    shipped of them.
 
     A file that is complete is done, under whatever transform it was shipped; one that was begun under another cannot be finished.
     Raises DigestChanged, SourceError; then nothing may be sent."""
@@ -78,12 +83,18 @@ def pending(
         else:
             own.setdefault(obstacle, []).append(file)
 
+    def holds_lines(file: FileId) -> bool:
+        """False for an empty file: nothing of it was sent, so what lies at its path now has replaced nothing."""
+        return file.size_bytes > 0 or chunks.splits.get(SplitId(file, 0), SplitState()).lines > 0
+
     overwritten = chunks.overwritten(etags)
     cut_then = chunks.splits_of({file for file in splits_of if chunks.digests.get(file, {digest}) - {digest}})
     for file, starts in splits_of.items():
         states = [chunks.splits.get(SplitId(file, start)) for start in starts]
         known = chunks.files_of_path.get(file.path, set())
-        others = known if file in overwritten else known - {file}
+        others = {
+            other for other in (known if file in overwritten else known - {file}) if other not in renamed and holds_lines(other)
+        }
         standing = standing_of(file, states, len(starts))
         if reship and file not in reshipped:
             found.ship_anew(file, known)
@@ -97,13 +108,13 @@ def pending(
                     stop(file, "misread")
                 case "partial":
                     stop(file, "changed")
-        elif others and file not in known - overwritten:
+        elif (others or file in grown) and file not in known - overwritten and on_replaced is not None:
             if on_replaced == "skip":
                 found.skipped.append(file)
             elif on_replaced == "reship":
                 found.ship_anew(file, others)
             else:
-                stop(file, "replaced")
+                stop(file, "grown" if file in grown else "replaced")
         elif standing == "complete":
             found.note_complete(file, states)
         elif standing == "misread":
@@ -125,6 +136,8 @@ def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
             return "it was shipped in part under another transform, and cannot be finished under this one"
         case "other Spark":
             return "it was shipped in part under another version of Spark, and cannot be finished under this one"
+        case "grown":
+            return "it has grown since it was shipped, and `source.on_replaced: continue` ships the rest"
         case "replaced":
             return "it was replaced after it was shipped: size, modification time or ETag differ from what the ledger holds"
 
@@ -149,6 +162,11 @@ def _raise_first(own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spar
             f"{_some(other_spark)} begun with Spark {' and '.join(versions)}, and this is Spark {spark}, which may make other records of the "
             "same lines. Finish them with the Spark that began them (`runner.python`), or ship them whole again with --reship (readers then "
             "see them twice)."
+        )
+    if grown := own.get("grown"):
+        raise SourceError(
+            f"{_some(grown)} shipped, and has grown since: it begins with all that was shipped of it, and holds more. Nothing was sent. Set "
+            "`source.on_replaced: continue` to ship only the rest."
         )
     if replaced := own.get("replaced"):
         raise SourceError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,9 +15,10 @@ from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile, NotTaken, Selection, select
 from shipper.driver.lookback import LookBack, late_files, look_back
-from shipper.driver.pending import Pending, pending, shipped_under_another
+from shipper.driver.pending import OnReplaced, Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
+from shipper.driver.recognise import Recognition, is_wanted, moved_records, note_of, recognise
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
@@ -27,7 +28,7 @@ from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import AskState, LedgerLog
-from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, ReplayOf
+from shipper.report.plan_result import ClusterPlan, KnownFile, LeftOut, PlannedFile, PlanResult, ReplayOf
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
@@ -173,10 +174,13 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
             planned = _planned(context, back.files[file])
             planned.late_window, planned.late_for = str(back.window_of(back.files[file])), clusters
             result.files.append(planned)
-    wanted = set[FileId]().union(*(one.left() for one in asked))
-    for planned in result.files:
-        planned.left = file_id(planned) in wanted
+    _note_left(result, asked)
     _look_at_files(context, result)
+    for one in asked:
+        one.recognise()
+    _leave_out_doubtful(result, asked)
+    _note_left(result, asked)
+    _refuse_unreadable(context, result)
     if any(file.left for file in result.files):
         with context.phases("looking into files"):
             sample = context.engine.take_sample(result.files)
@@ -188,6 +192,27 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
         result.status, result.error = "failed", " ".join(problems)
 
 
+def _note_left(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
+    wanted = set[FileId]().union(*(one.left() for one in asked))
+    for planned in result.files:
+        planned.left = file_id(planned) in wanted
+
+
+def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
+    """A file that may have been shipped under another name goes nowhere. A late file that turned out to be done, or not to be shipped, goes."""
+    doubtful = {file: why for one in asked for file, why in one.doubtful.items()}
+    for planned in result.late_files:
+        for one in asked:
+            if one.name in planned.late_for and one.pending and not one.wants(file_id(planned)):
+                if why := one.pending.refused.get(file_id(planned)):
+                    result.left_out.append(planned.left_out(f"{one.name}: {why}").model_copy(update={"clusters": [one.name]}))
+                planned.late_for = [name for name in planned.late_for if name != one.name]
+    result.left_out += [file.left_out(why) for file in result.files if (why := doubtful.get(file_id(file)))]
+    result.files = [
+        file for file in result.files if file_id(file) not in doubtful and (file.late_window is None or file.late_for)
+    ]
+
+
 def _look_at_files(context: RunContext, result: PlanResult) -> None:
     """Says of each file that is left what it is, and why it cannot be read if it cannot. Raises SourceError if the pipeline wants that."""
     left = [file for file in result.files if file.left]
@@ -197,6 +222,10 @@ def _look_at_files(context: RunContext, result: PlanResult) -> None:
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
         result.left_out += [file.left_out(file.problem) for file in late]
+    _refuse_unreadable(context, result)
+
+
+def _refuse_unreadable(context: RunContext, result: PlanResult) -> None:
     if context.pipeline.source.on_unreadable == "fail" and (bad := [file for file in result.files if file.problem]):
         raise cannot_be_read(bad, "Nothing was sent.")
 
@@ -251,8 +280,14 @@ class AskedCluster:
         self._found = ClusterPlan(cluster=name, topics=topics, transform_digest=pipeline.transform_digest())
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
+        self._recognises = is_wanted(self._context)
+        self._chunks = Chunks(pipeline.name)
+        self._ledger: LedgerLog | None = None
+        self._sort: Callable[..., Pending] = lambda **_: Pending()
         self.pending: Pending | None = None
         """Also of what was found looking back."""
+        self.doubtful: dict[FileId, str] = {}
+        """Files of which nobody can tell whether they were shipped under another name → why."""
         try:
             self.pending = self._ask()
         except ShipperError as error:
@@ -290,19 +325,53 @@ class AskedCluster:
         self._found.notes += notes(self._found.recreated)
         if policy == "fail" and topics.lost.files.keys() - set(late):
             raise recreated_error(self.name, pipeline.name, self._found.recreated)
-        found = pending(
-            splits_of,
-            topics.chunks,
-            digest=self._found.transform_digest,
-            reship=context.reship,
-            on_replaced=pipeline.source.on_replaced,
-            reshipped=reshipped,
-            late=set(late),
-            spark=self._context.engine.version,
-            etags=etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back},
-        )
-        refuse_late(found, topics.lost, set(late), policy)
-        return found
+        etags = etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back}
+        self._chunks, self._ledger = topics.chunks, ledger if there else None
+
+        def sort(on_replaced: OnReplaced | None, *, renamed: Collection[FileId] = (), grown: Collection[FileId] = ()) -> Pending:
+            found = pending(
+                splits_of, topics.chunks, digest=self._found.transform_digest, reship=context.reship, on_replaced=on_replaced,
+                reshipped=reshipped, late=set(late), spark=self._context.engine.version, etags=etags, renamed=renamed, grown=grown,
+            )  # fmt: skip
+            refuse_late(found, topics.lost, set(late), policy)
+            return found
+
+        self._sort = sort
+        return sort(None if self._recognises else pipeline.source.on_replaced)
+
+    def recognise(self) -> None:
+        """Finds out which files were shipped under another name, once their beginnings are known, and sorts all files anew."""
+        if self.pending is None or not self._recognises or self._connections is None:
+            return
+        context, left = self._context, set(self.pending.left)
+        files = [file for file in self._plan.files_for(self.name) if file_id(file) in left]
+        listed = {file_id(file) for file in self._plan.files}
+        try:
+            found = Recognition(chunks_end=0)
+            if self._ledger is not None:
+                to = self._connections
+                found = recognise(context, to.cluster, to.client, self._ledger, self._chunks, files, listed)
+            policy, of_id = context.pipeline.source.on_replaced, {file_id(file): file for file in files}
+            grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
+            taken = [one for one in found.recognised if one.id not in grown]
+            for one in taken:
+                generation = (self._found.generation or 0) + 1
+                for key, value in moved_records(
+                    context, one, of_id[one.id], found.states[one.original.id], generation, context.folder.run_id
+                ):
+                    self._chunks.add(key, value)
+            self.pending, self.doubtful = self._sort(policy, renamed=found.renamed, grown=grown), found.left_out
+        except ShipperError as error:
+            self.pending, self._found.problem = None, error.message
+            return
+        self._found.recognised, self._found.chunks_end = taken, found.chunks_end
+        self._found.renamed = [KnownFile(**file._asdict()) for file in found.renamed]
+        if taken:
+            self._found.notes.append(note_of(taken))
+
+    def wants(self, file: FileId) -> bool:
+        """Whether a ship has something to do with a late file: send records of it, or note what it was recognised as."""
+        return self.pending is None or file in self.pending.left or any(one.id == file for one in self._found.recognised)
 
     def left(self) -> set[FileId]:
         """Of the plan's files those that are to go there."""

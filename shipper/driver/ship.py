@@ -20,6 +20,7 @@ from shipper.driver.engine import Scan
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
+from shipper.driver.recognise import confirm, is_wanted, note_of
 from shipper.driver.recreated import Incarnations, judge, look_again, notes
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.scan import scan
@@ -28,6 +29,7 @@ from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
 from shipper.driver.unreadable import cannot_be_read, quarantine_whole, without_records, wrong_sizes
 from shipper.errors import (
+    ClusterError,
     DeliveryError,
     OutcomeUnknown,
     ShipperError,
@@ -36,14 +38,16 @@ from shipper.errors import (
     TopicMissing,
     TopicRecreated,
 )
+from shipper.kafka.connection import KafkaFault
 from shipper.kafka.topics import TopicLookup, wait_for
+from shipper.ledger.codec import encode_moved
 from shipper.ledger.fold import Chunks, Invalidated
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import AskCommitted, Committed, LedgerLog
-from shipper.ledger.takeover import Fences, Takeover, take_over
-from shipper.ledger.writing import invalidate, patience_of
-from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.ledger.takeover import Fences, Takeover, take_over, transactional_id
+from shipper.ledger.writing import invalidate, patience_of, write_as_lane
+from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, as_gated
 from shipper.stopping import Stopped
 from shipper.terminal import say
@@ -156,6 +160,8 @@ class ClusterShip:
         self._incarnations = Incarnations(Chunks(ledger.pipeline))
         self._unreadable: list[PlannedFile] = []
         """Files that are left and cannot be read, as the plan or the reading found."""
+        clusters = [each for each in plan.clusters if each.cluster == cluster.name]
+        self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
         self._committed: list[Committed] | None = None
         """All that this ship committed, by the ledger; None: not read yet."""
 
@@ -194,7 +200,7 @@ class ClusterShip:
             self._context.folder.run_id,
             tasks,
             lanes,
-            [file.path for file in self._files],
+            [file.path for file in self._files] + [one.original.path for one in self._planned_cluster.recognised],
             known=known,
             also=[self._lease.held()],
             fences=fences,
@@ -235,8 +241,29 @@ class ClusterShip:
             why = recreated_error(self._cluster.name, self._context.pipeline.name, lost, "That was during this ship.")
             self._failed(why) if self._result.status != "failed" else self._result.notes.append(why.message)
 
+    def _note_moved(self, taken: Takeover) -> None:
+        """Write into the ledger which files the plan recognised. Raises StepResultError if the ledger holds other chunks than the plan proved."""
+        planned, ledger = self._planned_cluster, self._ledger
+        moved = confirm(self._context, planned, taken.chunks, ledger, self._files, generation=taken.generation)
+        if moved:
+            lane = transactional_id(ledger.pipeline, self._cluster.name, 0, 0)
+            records = [encode_moved(ledger.pipeline, key, value) for key, value in moved]
+            try:
+                write_as_lane(ledger, self._preflight.settings, lane, taken.generation, records)
+            except KafkaFault as fault:
+                raise ClusterError(
+                    f"cluster {self._cluster.name}: the ledger could not be told which files were renamed: {fault}. Nothing was sent. Run again."
+                ) from fault
+            for key, value in moved:
+                taken.chunks.add(key, value)
+        if planned.recognised:
+            self._result.notes.append(note_of(planned.recognised))
+
     def _ship(self, taken: Takeover, ends: ReadBack | None) -> None:
         context, result = self._context, self._result
+        if is_wanted(context):
+            with context.phases("recognising files"):
+                self._note_moved(taken)
         splits_of, left = context.splits_of(self._files), self._pending(taken)
         if context.pipeline.source.on_unreadable == "quarantine":
             result.notes += quarantine_whole(context, self._planned(left.left) + self._unreadable, set(left.partial))
@@ -323,6 +350,7 @@ class ClusterShip:
             reshipped=self._plan.reshipped(taken.invalidated),
             spark=self._context.engine.version,
             etags=etags_of(self._files),
+            renamed={file.id for file in self._planned_cluster.renamed},
         )
         if unknown := [file for file in self._planned(found.left) if file.unknown]:
             self._context.engine.look_at(unknown)

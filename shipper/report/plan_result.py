@@ -144,6 +144,11 @@ class ClusterPlan(Result):
     """Bytes of the files that are left, as stored. Of a partial file all of them are read again, and only the rest is sent."""
     records_there: int = 0
     """Records of this window's files that the ledger holds."""
+    recognised: list[RecognisedFile] = []
+    renamed: list[KnownFile] = []
+    """Files that were delivered from a path of this run, and whose content lies elsewhere now. What lies at the path is a new file."""
+    chunks_end: int | None = None
+    """Offset of the ledger up to which files were looked for that begin as files of this run do; null: nobody looked."""
     to_fence: dict[str, Annotated[LaneCounts, WithJsonSchema(_TWO_NUMBERS)]] = {}
     """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when this was planned."""
     generation: int | None = None
@@ -160,6 +165,37 @@ class ClusterPlan(Result):
     """Begin of the first window before the run's own whose files were held against this cluster's ledger; None: of none."""
     notes: list[str] = []
     """Sentences an operator should read."""
+
+
+class KnownFile(Result):
+    """A file as a ledger knows it."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+    @property
+    def id(self) -> FileId:
+        return FileId(self.path, self.size_bytes, self.modified_ms)
+
+
+class RecognisedFile(KnownFile):
+    """A file of this run that was delivered under another name, or when it was shorter, as its content proves."""
+
+    original: KnownFile
+    """The file as which it was delivered."""
+    complete: bool
+    """Whether all of it was delivered; else the rest is shipped."""
+    grown: bool
+    """Whether it holds more than the original did."""
+    records: int
+    """Of the original's records that are on the cluster, those that this file holds: all of them."""
+    chunks: str
+    """Hash of the chunks of the original that were proven. A ship that finds others refuses the plan."""
+    lines: list[int]
+    """Records in each of its splits."""
+    read: list[int | None]
+    """Bytes that each of its splits accounts for; null: nobody can count them."""
 
 
 class ReplayOf(Result):

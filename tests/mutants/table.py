@@ -22,6 +22,7 @@ _TOPIC_ID = "A chunk names the topic's id"
 _ORDINALS = "A split's ordinals depend on its bytes alone"
 _END_ROW = "A split ends by a row that says so"
 _IDENTITY = "A file's identity is its path"
+_RENAMED = "A file counts as delivered under another name"
 _FORMAT = "The bytes decide a file's format"
 _FIRST_ORDINAL = "A chunk's first ordinal is its key"
 _LAST_CALL = "A call into the JVM that a signal interrupted"
@@ -356,7 +357,7 @@ MUTANTS = (
         "replaced-file-is-new",
         _IDENTITY,
         "shipper/driver/pending.py",
-        "elif others and file not in known - overwritten:",
+        "elif (others or file in grown) and file not in known - overwritten and on_replaced is not None:",
         "elif False:",
         "tests/unit/test_ledger.py::TestRemaining::test_a_replaced_file_is_an_error_skipped_or_shipped_anew",
     ),
@@ -431,6 +432,22 @@ MUTANTS = (
         "if origin.topic_id and (origin.topic_id, origin.cluster_id) != (before.topic_id, before.cluster_id):",
         "if False:",
         "tests/unit/test_ledger_identity.py::test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_it_up",
+    ),
+    Mutant(
+        "proof-not-confirmed",
+        _RENAMED,
+        "shipper/driver/recognise.py",
+        "        if known[one.id] or fingerprint(known[one.original.id]) != one.chunks:\n",
+        "        if known[one.id]:\n",
+        "tests/unit/test_recognise.py::test_what_was_proven_must_be_what_the_ledger_has_after_the_takeover",
+    ),
+    Mutant(
+        "new-since-the-plan-overlooked",
+        _RENAMED,
+        "shipper/driver/recognise.py",
+        "    if not heads.keys:\n        return\n",
+        "    return\n",
+        "tests/unit/test_recognise.py::test_nothing_that_was_committed_since_the_plan_begins_like_a_file_that_the_plan_took_for_new",
     ),
     Mutant(
         "code-not-compared",

@@ -1,0 +1,553 @@
+"""Files that were delivered under another name, or when they were shorter: candidates by how they begin, proven by checksums (docs/adr/0030)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import xxhash
+
+from shipper.config.cluster import Cluster
+from shipper.driver.context import RunContext
+from shipper.driver.engine import FoundFile, Proof, ToProve
+from shipper.driver.formats import PLAIN
+from shipper.driver.pieces import file_id
+from shipper.driver.recreated import judge
+from shipper.driver.schemas import schema_ids
+from shipper.errors import StepResultError
+from shipper.kafka.admin import ClusterAdmin
+from shipper.ledger.codec import encode_chunk_key
+from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
+from shipper.ledger.heads import Heads
+from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
+from shipper.ledger.log import AskCommitted, AskHeads, AskState, LedgerLog
+from shipper.ledger.records import ChunkValue, Moved, MovedKey, MovedValue
+from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
+from shipper.types import FileId, SplitId
+from shipper.worker.proof_order import Part
+
+#: Of each candidate. Each costs a read of the candidate.
+_MOST_ORIGINALS = 3
+#: Of each candidate, whose paths are looked at: many files may begin alike, as those of CSV do.
+_MOST_LOOKED_FOR = 16
+_PACKED = (".gz", ".zst", ".lz4", ".snappy", ".deflate", ".bz2")
+#: Columns of a record that are others if the file is cut otherwise.
+_OF_THE_CUT = frozenset({"record_number", "split_start"})
+_UINT64 = 1 << 64
+
+States = Mapping[int, SplitState]
+"""What a ledger has of one file: first byte of each split → the split."""
+
+
+class Place(NamedTuple):
+    """Where a split's records are in another file."""
+
+    begins: int
+    """First byte of the split there."""
+    shift: int
+    """Ordinal of the first of them there."""
+
+
+@dataclass
+class Recognition:
+    """What became of the files that a ledger does not know."""
+
+    recognised: list[RecognisedFile] = field(default_factory=list)
+    renamed: list[FileId] = field(default_factory=list)
+    """Files at paths of the run whose content lies elsewhere now."""
+    left_out: dict[FileId, str] = field(default_factory=dict)
+    """Files of which nobody can tell whether they were delivered → why."""
+    chunks_end: int | None = None
+    states: Mapping[FileId, States] = field(default_factory=dict)
+    """What the ledger has of the originals."""
+
+
+def states_of(chunks: Chunks, files: Collection[FileId]) -> dict[FileId, States]:
+    """Return what the ledger has of each of ``files``, a set or the keys of a dict."""
+    return {file: {split.start: chunks.splits[split] for split in splits} for file, splits in chunks.splits_of(files).items()}
+
+
+def is_wanted(context: RunContext) -> bool:
+    source = context.pipeline.source
+    return not context.reship and (source.on_renamed == "recognise" or source.on_replaced == "continue")
+
+
+def recognise(
+    context: RunContext, cluster: Cluster, client: ClusterAdmin, ledger: LedgerLog, known: Chunks, files: Sequence[PlannedFile],
+    listed: Collection[FileId],
+) -> Recognition:  # fmt: skip
+    """Finds out which of ``files`` were delivered as another file. ``known``: what the ledger has of them; ``listed``: all files of the plan.
+    Notes what is wrong with files that cannot be read. Raises ShipperError."""
+    if not files:
+        return Recognition()
+    new = {file_id(file): file for file in files if file.beginning and not file.problem and file_id(file) not in known.digests}
+    begun = {file_id(file) for file in files} & known.digests.keys()
+    heads = ledger.look(AskHeads())
+    found = Recognition(chunks_end=heads.end)
+    for file in begun & heads.renamed:
+        found.left_out[file] = (
+            "it was shipped in part, and then under another name, so nobody can tell what is left of it under this one. Nothing of it was sent. Give "
+            "it the other name again, or ship it whole with --reship"
+        )
+    candidates = _candidates(context, ledger, client, heads, new, listed)
+    _prove(context, cluster, candidates)
+    found.states = {original.id: original.states for candidate in candidates for original in candidate.originals}
+    elsewhere = set(heads.elsewhere)
+    for candidate in sorted(candidates, key=lambda each: each.has_own_path):
+        _conclude(context, candidate, found, elsewhere)
+    at = {file.path for file in listed}
+    found.renamed = sorted(file for file in heads.renamed | elsewhere if file.path in at)
+    return found
+
+
+def confirm(
+    context: RunContext, planned: ClusterPlan, chunks: Chunks, ledger: LedgerLog, files: Sequence[PlannedFile], *, generation: int
+) -> list[Moved]:  # fmt: skip
+    """Returns what is to be written of the files that the plan recognised. ``chunks``: read after the takeover.
+
+    The plan may be older than a chunk of an original: a run that was under way then has committed it until it was fenced. So the original must
+    have the very chunks that were proven, and nothing that was committed since the plan may begin like a file that the plan took for new. Raises
+    StepResultError, ClusterError."""
+    if planned.chunks_end is None:
+        return []
+    of_id, moved = {file_id(file): file for file in files}, list[Moved]()
+    known = states_of(chunks, {file for one in planned.recognised for file in (one.id, one.original.id)})
+    for one in planned.recognised:
+        if any(state.moved for state in known[one.id].values()):
+            continue  # an earlier attempt, or another run, has written it
+        if known[one.id] or fingerprint(known[one.original.id]) != one.chunks:
+            raise _stale(planned.cluster, one.id, one.original.id)
+        if one.id in of_id:
+            moved += moved_records(context, one, of_id[one.id], known[one.original.id], generation, context.folder.run_id)
+    recognised = {one.id for one in planned.recognised}
+    new = [planned for file, planned in of_id.items() if file not in chunks.digests and file not in recognised]
+    _refuse_shipped_since(context, planned, ledger, new, of_id.keys() | {one.original.id for one in planned.recognised})
+    return moved
+
+
+def _refuse_shipped_since(
+    context: RunContext, planned: ClusterPlan, ledger: LedgerLog, new: Sequence[PlannedFile], others: Collection[FileId]
+) -> None:
+    if not new or context.pipeline.source.on_renamed != "recognise":
+        return
+    since, heads, etags = (
+        ledger.decide(AskCommitted(planned.chunks_end or 0)).answer,
+        Heads(ledger.pipeline),
+        dict[FileId, set[str]](),
+    )
+    for chunk in since:
+        if chunk.value.head and chunk.key.split.file not in others and chunk.value.run_id != context.folder.run_id:
+            heads.add(chunk.value.head, encode_chunk_key(ledger.pipeline, chunk.key))
+            if chunk.value.etag:
+                etags.setdefault(chunk.key.split.file, set()).add(chunk.value.etag)
+    if not heads.keys:
+        return
+    context.engine.look_at([file for file in new if not file.beginning])
+    alike = heads.matching({file_id(file): file.beginning for file in new if file.beginning})
+    there = context.engine.look_for(sorted({one.path for ones in alike.values() for one in ones}))
+    for file, ones in alike.items():
+        for one in ones:
+            if not _lies_there(one, etags.get(one, ()), there[one.path]):
+                raise _stale(planned.cluster, file, one)
+
+
+def _stale(cluster: str, file: FileId, original: FileId) -> StepResultError:
+    return StepResultError(
+        f"cluster {cluster}: another run shipped records of {original.path} after this run was planned, and {file.path} may be the same file under "
+        "another name. Shipping by the older plan could send its records twice, so nothing was sent. Start the run again from the plan."
+    )
+
+
+# Candidates
+
+
+@dataclass
+class _Original:
+    """A file that was delivered and is gone."""
+
+    id: FileId
+    uri: str
+    states: States
+    place: dict[int, Place] | None = None
+    """First byte of each split → where its records are in the candidate. None: nobody can tell."""
+    why_not: str = ""
+    """Why its chunks cannot be compared with the candidate; empty if they can."""
+    proof: Proof | None = None
+
+    def parts(self) -> Iterator[tuple[int, int, ChunkOfSplit, ChunkValue]]:
+        """Yield where each chunk's split begins in the candidate, by how much its ordinals are shifted, and the chunk."""
+        for start, (begins, shift) in (self.place or {}).items():
+            for of, value in self.states[start].parts():
+                yield begins, shift, of, value
+
+    @property
+    def records(self) -> int:
+        return sum(state.lines for state in self.states.values())
+
+
+@dataclass
+class _Candidate:
+    """A file that may have been delivered as another one."""
+
+    file: PlannedFile
+    originals: list[_Original]
+    others: int = 0
+    """Most records of an original that is not compared, since there are too many."""
+
+    @property
+    def has_own_path(self) -> bool:
+        return any(one.id.path == self.file.path for one in self.originals)
+
+
+def _candidates(
+    context: RunContext, ledger: LedgerLog, client: ClusterAdmin, heads: Heads, new: Mapping[FileId, PlannedFile],
+    listed: Collection[FileId],
+) -> list[_Candidate]:  # fmt: skip
+    source = context.pipeline.source
+    alike = dict[FileId, dict[FileId, str]]()
+    """New file → files that it may be → the path under which the ledger has each: the source may have been moved since."""
+    for file, like in heads.matching({file: planned.beginning for file, planned in new.items()}).items():
+        delivered_from = {heads.now(one): one.path for one in like}
+        may_be = [
+            one
+            for one in delivered_from
+            if one not in listed and _may_be(source.on_renamed, source.on_replaced, file, one, new[file])
+        ]
+        nearest = sorted(may_be, key=lambda one: _distance(one, file))[:_MOST_LOOKED_FOR]
+        if nearest:
+            alike[file] = {one: delivered_from[one] for one in nearest}
+    if not alike:
+        return []
+    state = ledger.look(AskState({one.path for ones in alike.values() for one in ones}))
+    chunks = judge(client, state.chunks, set()).chunks
+    states = states_of(chunks, chunks.digests.keys())
+    paths = {path for ones in alike.values() for one, former in ones.items() for path in (one.path, former)}
+    there = context.engine.look_for(sorted(paths))
+    found = []
+    for file, ones in alike.items():
+        originals = list[_Original]()
+        for one, former in ones.items():
+            if one not in states or _lies_there(one, chunks.etags.get(one, ()), there[one.path]):
+                continue
+            original = _Original(one, there[former].uri, states[one])
+            if original.records:
+                original.place = places(context, one, new[file], states[one])
+                original.why_not = _why_not(context, original, chunks)
+                originals.append(original)
+        # Of the names that one file had, the one under which most of it was delivered.
+        originals.sort(key=lambda one: (_distance(one.id, file)[:3], -one.records))
+        chosen, others = originals[:_MOST_ORIGINALS], originals[_MOST_ORIGINALS:]
+        if chosen:
+            found.append(_Candidate(new[file], chosen, max((one.records for one in others), default=0)))
+    return found
+
+
+def _may_be(on_renamed: str, on_replaced: str, file: FileId, one: FileId, planned: PlannedFile) -> bool:
+    """Whether ``file`` may be ``one`` at all. A plain file that was delivered is never longer than the same file now."""
+    wanted = on_renamed == "recognise" if one.path != file.path else on_replaced in ("fail", "continue")
+    return wanted and (planned.format != PLAIN or one.path.endswith(_PACKED) or one.size_bytes <= file.size_bytes)
+
+
+def _distance(one: FileId, file: FileId) -> tuple[bool, bool, int, int, FileId]:
+    """Who renames or packs a file mostly keeps its time."""
+    late = abs(one.modified_ms - file.modified_ms)
+    return late > 0, one.path != file.path, abs(one.size_bytes - file.size_bytes), late, one
+
+
+def _lies_there(one: FileId, etags: Collection[str], there: FoundFile) -> bool:
+    """By ETags where there are any, as the reader does: a listing may tell milliseconds where the answer about one object tells seconds."""
+    if there.id is None or there.id.size_bytes != one.size_bytes:
+        return False
+    return there.etag in etags if there.etag and etags else there.id.modified_ms == one.modified_ms
+
+
+def _why_not(context: RunContext, original: _Original, chunks: Chunks) -> str:
+    digest, spark = context.pipeline.transform_digest(), context.engine.version
+    if chunks.digests[original.id] != {digest}:
+        return "it was shipped under another transform (`records`, `routes`, `format` or `split_size` were others)"
+    if chunks.sparks.get(original.id, {spark}) != {spark}:
+        return "it was shipped with another version of Spark"
+    if original.place is None:
+        return "it was cut into splits whose lines cannot be counted out in this file"
+    if len(original.place) > 1 and len(set(original.place.values()) - {(start, 0) for start in original.place}) > 0:
+        text = context.pipeline.model_dump_json(include={"records", "routes"})
+        if named := {name for name in _OF_THE_CUT if name in text}:
+            return f"records depend on {' and '.join(sorted(named))}, which differ since this file is cut otherwise"
+    return ""
+
+
+def places(context: RunContext, original: FileId, file: PlannedFile, states: States) -> dict[int, Place] | None:
+    """Return where the records of each split of ``original`` that has chunks are in ``file``. None: nobody can tell."""
+    cut, now = list(context.split_starts(original)), list(context.split_starts(file_id(file)))
+    if {value.splits for state in states.values() for _, value in state.parts()} != {len(cut)} or not states.keys() <= set(cut):
+        return None
+    if len(now) > 1:
+        both_plain = file.format == PLAIN and not original.path.endswith(_PACKED) and now[: len(cut)] == cut
+        same = cut == now and original.size_bytes == file.size_bytes
+        return {start: Place(start, 0) for start in states} if both_plain or same else None
+    found, before = dict[int, Place](), 0
+    for start in cut:
+        if (state := states.get(start)) is None:
+            break
+        found[start] = Place(now[0], before)
+        if state.end is None:
+            break
+        before += state.end
+    return found if found.keys() == states.keys() else None
+
+
+# The proof
+
+
+def _prove(context: RunContext, cluster: Cluster, candidates: Sequence[_Candidate]) -> None:
+    pairs = [(one.file, original) for one in candidates for original in one.originals if not original.why_not]
+    if not pairs:
+        return
+    wanted = []
+    for file, original in pairs:
+        parts = dict[int, list[Part]]()
+        for begins, shift, of, value in original.parts():
+            parts.setdefault(begins, []).append(_part(of, value, shift))
+        read = file.model_copy(update={"uri": original.uri})
+        wanted.append(ToProve(read, parts))
+    context.bytes_to_read = max(context.bytes_to_read, sum(one.file.size_bytes for one in wanted))
+    context.start_spark()
+    with context.phases("recognising files"):
+        proofs = context.engine.prove(cluster, schema_ids(cluster, context.pipeline), wanted)
+    for (_, original), proof in zip(pairs, proofs, strict=True):
+        original.proof = proof
+
+
+def _part(of: ChunkOfSplit, value: ChunkValue, shift: int) -> Part:
+    kind: Literal["shipped", "dropped", "quarantined"] = (
+        "quarantined" if value.reasons is not None else "shipped" if of.topic else "dropped"
+    )
+    runs = covered(of.first, value) if value.records else []
+    return Part(tuple(Interval(first + shift, end + shift) for first, end in runs), of.topic, kind)
+
+
+class _Verdict(NamedTuple):
+    same: bool
+    doubt: str = ""
+    whole: bool = False
+    """The file holds no record that the original does not hold, as far as the original was delivered."""
+
+
+def _judge(original: _Original, cut: Sequence[int], *, whole_file: bool) -> _Verdict:
+    """``cut``: first byte of each split of the original."""
+    proof, counters = original.proof, Counter[int]()
+    assert proof is not None
+    held = failed = 0
+    last_failed_alone = True
+    ends = _last_ordinals(original)
+    for begins, shift, of, value in original.parts():
+        number = counters[begins]
+        counters[begins] += 1
+        if not value.records:
+            continue
+        sums = proof.splits[begins]
+        if sums.counts[number] == value.records and (not of.topic or sums.checksums[number] == value.checksum):
+            held += 1
+        else:
+            failed += 1
+            last_failed_alone &= value.last + shift == ends.get(begins)
+    fits, whole = _lines_fit(original, proof, cut)
+    if failed == 0 and fits:
+        return _Verdict(True, whole=whole)
+    unfinished = not whole_file and last_failed_alone and _ends_without_newline(original)
+    if held == 0 and not unfinished:
+        return _Verdict(False)
+    why = (
+        "its last line had no end when it was shipped, and goes on here"
+        if unfinished
+        else f"{held} of its {held + failed} chunks are in this file, and the others are not"
+    )
+    return _Verdict(False, why)
+
+
+def _last_ordinals(original: _Original) -> dict[int, int]:
+    found = dict[int, int]()
+    for begins, shift, _, value in original.parts():
+        found[begins] = max(found.get(begins, 0), value.last + shift)
+    return found
+
+
+def _ends_without_newline(original: _Original) -> bool:
+    """A line is counted with its end, so the bytes of a file whose last line has none are one more than its size."""
+    reads = [state.read for state in original.states.values()]
+    return None not in reads and sum(read or 0 for read in reads) == original.id.size_bytes + 1
+
+
+def _lines_fit(original: _Original, proof: Proof, cut: Sequence[int]) -> tuple[bool, bool]:
+    """(the original's splits end where they end here, or more follows behind the last one; nothing follows)."""
+    place, last = original.place or {}, max(proof.splits)
+    ends = {begins: _end_at(original, begins, cut, len(proof.splits)) for begins, _ in place.values()}
+    of_last = place[cut[-1]][0] if cut[-1] in place else None
+    fits = all(
+        end is None or proof.splits[begins].lines == end or (begins == of_last and proof.splits[begins].lines > end)
+        for begins, end in ends.items()
+    )
+    known = len(place) == len(cut) and None not in ends.values()
+    return fits, known and of_last == last and proof.splits[last].lines == ends[last]
+
+
+def _end_at(original: _Original, begins: int, cut: Sequence[int], count: int) -> int | None:
+    """Return how many records the original has in the file's split that begins there; None if that is not known. ``cut``: first byte of each split of
+    the original; ``count``: number of the file's splits."""
+    here = [start for start, (where, _) in (original.place or {}).items() if where == begins]
+    if not here or (count == 1 and len(here) < len(cut)):
+        return None
+    ends = [original.states[start].end for start in here]
+    return None if None in ends else sum(end or 0 for end in ends)
+
+
+def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, elsewhere: set[FileId]) -> None:
+    """``elsewhere``: files whose content lies at another path by now. A file at their own path that holds just the same is a new one."""
+    file, source = candidate.file, context.pipeline.source
+    proven: list[tuple[_Original, _Verdict]] = []
+    doubts = [(original, original.why_not) for original in candidate.originals if original.why_not]
+    for original in candidate.originals:
+        if original.proof is None:
+            continue
+        if original.proof.problem or not all(sums.ended for sums in original.proof.splits.values()):
+            file.problem, file.passing = original.proof.problem or "it could not be read to its end", original.proof.passing
+            return
+        cut = context.split_starts(original.id)
+        verdict = _judge(original, cut, whole_file=source.format == "whole_file")
+        if verdict.same:
+            proven.append((original, verdict))
+        elif verdict.doubt:
+            doubts.append((original, verdict.doubt))
+    if proven:
+        original, verdict = max(proven, key=lambda each: each[0].records)
+        one = _recognised(file, original, verdict)
+        if not one.complete and original.records < max([candidate.others, *(each.records for each, _ in doubts)]):
+            found.left_out[file_id(file)] = _doubtful(original.id, "more of it may have been shipped under another name")
+        elif one.grown and one.path != one.original.path and source.on_replaced in ("fail", "skip"):
+            found.left_out[file_id(file)] = (
+                f"it begins with all that was shipped of {one.original.path}, and holds more: it was renamed and has grown. Nothing of it was sent. "
+                "Set `source.on_replaced: continue` to ship only the rest"
+            )
+        elif one.path == one.original.path and one.complete and one.original.id in elsewhere:
+            pass
+        elif not one.grown or source.on_replaced != "reship":
+            found.recognised.append(one)
+            if one.path != one.original.path:
+                elsewhere.add(one.original.id)
+    elif doubts and any(original.id.path != file.path for original, _ in doubts):
+        original, why = next(each for each in doubts if each[0].id.path != file.path)
+        found.left_out[file_id(file)] = _doubtful(original.id, why)
+
+
+def _doubtful(original: FileId, why: str) -> str:
+    return (
+        f"it begins like {original.path}, which was shipped and is gone, and nobody can tell whether it is the same file: {why}. Nothing of "
+        "it was sent. If it is another file, set `source.on_renamed: ship` and run the window again"
+    )
+
+
+def _recognised(file: PlannedFile, original: _Original, verdict: _Verdict) -> RecognisedFile:
+    proof, id = original.proof, original.id
+    assert proof is not None
+    states = list(original.states.values())
+    delivered = standing_as_cut(id, states) != "partial"
+    longer = file.format == PLAIN and not id.path.endswith(_PACKED) and file.size_bytes > id.size_bytes
+    return RecognisedFile(
+        **file_id(file)._asdict(),
+        original=KnownFile(**id._asdict()),
+        complete=verdict.whole and delivered,
+        grown=not verdict.whole and (longer or delivered),
+        records=sum(state.records for state in states),
+        chunks=fingerprint(original.states),
+        lines=[proof.splits[start].lines for start in sorted(proof.splits)],
+        read=[proof.splits[start].read for start in sorted(proof.splits)],
+    )
+
+
+def fingerprint(states: States) -> str:
+    """Return a hash of all that the ledger has of a file: which chunks, of which generation, with which sums."""
+    hashed = xxhash.xxh64()
+    for start, state in sorted(states.items()):
+        for of, value in sorted(state.parts(), key=lambda part: (part.of, part.value.generation)):
+            hashed.update(repr((start, *of, value.generation, value.last, value.end, value.records, value.checksum)).encode())
+    return hashed.hexdigest()
+
+
+# What the ledger will say
+
+
+def moved_records(
+    context: RunContext, one: RecognisedFile, file: PlannedFile, states: States, generation: int, run_id: str
+) -> list[Moved]:
+    """Return what is to be written of a file that was recognised: which of its records the original's chunks have delivered."""
+    original = _Original(one.original.id, "", states)
+    original.place = places(context, original.id, file, states)
+    starts = list(context.split_starts(one.id))
+    common: dict[str, Any] = {
+        "path": original.id.path, "size_bytes": original.id.size_bytes, "modified_ms": original.id.modified_ms,
+        "generation": generation, "run_id": run_id, "window": file.late_window or str(context.window), "splits": len(starts),
+        "etag": file.etag or None, "end": False, "read": None, "without": None, "parked": None, "wire_bytes": None,
+    }  # fmt: skip
+    groups = dict[tuple[int, str, str | None, bool], list[_Group]]()
+    for begins, shift, of, value in original.parts():
+        if value.records:
+            runs = [Interval(first + shift, end + shift) for first, end in covered(of.first, value)]
+            key = begins, of.topic, value.topic_id, value.reasons is not None
+            known = groups.setdefault(key, [])
+            if not known or known[-1].runs + len(runs) > MOST_RUNS:
+                known.append(_Group())
+            known[-1].add(runs, value)
+    found: list[Moved] = []
+    for (begins, topic, _, _), some in groups.items():
+        for group in some:
+            ordinals = list(group.ordinals)
+            # A file of which more is shipped under this name is known by this name from now on; else by its former one.
+            head = None if one.complete else file.head
+            own = {"last": ordinals[-1].end, "ordinals": encode_ordinals(ordinals), "head": head}
+            value = MovedValue(**{**vars(group.value), **common, **own})
+            found.append(Moved(MovedKey(SplitId(one.id, begins), ordinals[0].first, topic), value))
+    base = found[0].value
+    for begins, lines, read in zip(starts, one.lines, one.read, strict=True):
+        if _end_at(original, begins, context.split_starts(original.id), len(starts)) == lines:
+            nothing = replace(
+                base, last=lines, end=True, read=read, ordinals="", records=0, bytes=0, checksum=0, partition=None, bundles=None,
+                topic_id=None, reasons=None, filtered=None,
+            )  # fmt: skip
+            found.append(Moved(MovedKey(SplitId(one.id, begins), lines, ""), nothing))
+    return found
+
+
+@dataclass
+class _Group:
+    """Chunks that one record stands for."""
+
+    ordinals: IntervalSet = field(default_factory=IntervalSet)
+    runs: int = 0
+    value: ChunkValue = field(default=None)  # type: ignore[assignment]
+
+    def add(self, runs: Iterable[Interval], value: ChunkValue) -> None:
+        for first, end in runs:
+            self.ordinals.add(first, end)
+            self.runs += 1
+        before = self.value
+        self.value = value if before is None else replace(
+            value,
+            records=before.records + value.records,
+            bytes=before.bytes + value.bytes,
+            checksum=(before.checksum + value.checksum) % _UINT64,
+            bundles=None if value.bundles is None else value.bundles + (before.bundles or 0),
+            reasons=None if value.reasons is None else dict(Counter(before.reasons) + Counter(value.reasons)),
+            filtered=None if value.filtered is None else dict(Counter(before.filtered) + Counter(value.filtered)),
+        )  # fmt: skip
+
+
+def note_of(found: Sequence[RecognisedFile]) -> str:
+    """Return the sentence on files that were recognised."""
+    first, more = found[0], f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+    what = "1 file was" if len(found) == 1 else f"{len(found):,} files were"
+    return (
+        f"{what} recognised as moved: {first.original.path} → {first.path}{more}. By their checksums {sum(one.records for one in found):,} records "
+        "were delivered before, and are not sent again."
+    )

@@ -1,0 +1,273 @@
+"""A file that was renamed, packed, moved or has grown is known by its content: each of its lines is in the topic once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shipper.report.results import RunReport
+from tests.integration.world import WINDOW, World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+_SMALL_SPLITS = {"path": "logs", "settle": "0s", "recursive": True, "split_size": "64KiB"}
+
+
+@pytest.fixture
+def world(tmp_path: Path, kafka: Any) -> World:
+    made = World(tmp_path, kafka.bootstrap)
+    made.write_pipeline(source=_SMALL_SPLITS)
+    return made
+
+
+def log_lines(name: str, count: int, first: int = 0) -> bytes:
+    return b"".join(
+        b"%s line %06d of a log that is long enough to be told from others\n" % (name.encode(), first + i) for i in range(count)
+    )
+
+
+def pack(path: Path) -> Path:
+    """As gzip does: the packed file has the time of the plain one."""
+    packed, status = path.with_name(path.name + ".gz"), path.stat()
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    os.utime(packed, (status.st_atime, status.st_mtime))
+    path.unlink()
+    return packed
+
+
+def renamed(path: Path, name: str) -> Path:
+    new = path.parent / name
+    new.parent.mkdir(exist_ok=True)
+    return path.rename(new)
+
+
+def run(world: World, *arguments: str) -> RunReport:
+    done = world.shipper("run", world.name, "--window", WINDOW, "--json", *arguments)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return RunReport.model_validate_json(done.stdout)
+
+
+def recognised(report: RunReport) -> list[tuple[str, str, bool]]:
+    """(former name, name, whether all of it was delivered before)"""
+    assert report.plan is not None
+    return [
+        (one.original.path.rpartition("/")[2], one.path.rpartition("/")[2], one.complete)
+        for cluster in report.plan.clusters
+        for one in cluster.recognised
+    ]
+
+
+def warned(report: RunReport) -> list[str]:
+    assert report.plan is not None
+    return [one.path.rpartition("/")[2] for one in report.plan.left_out if one.warns]
+
+
+def sent(report: RunReport) -> int:
+    return sum(ship.delivered for ship in report.ships)
+
+
+def exported(world: World) -> list[dict[str, Any]]:
+    done = world.shipper("ledger", "export", world.name)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def verified(world: World) -> None:
+    for command in (("ledger", "verify"), ("ledger", "show", "--files")):
+        done = world.shipper(*command, world.name)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
+    first, second = log_lines("first", 4000), log_lines("second", 100)
+    path = world.write_log("app.log", first)
+    assert sent(run(world)) == 4000
+    chunks = exported(world)
+    assert len({chunk["split"] for chunk in chunks}) > 1
+    assert len({chunk["head"] for chunk in chunks}) == 1, "whichever of a file's chunks are committed, they find it"
+
+    path = renamed(path, "app.log.1")
+    world.write_log("app.log", second)
+    report = run(world)
+    assert recognised(report) == [("app.log", "app.log.1", True)]
+    assert sent(report) == 100
+    assert world.read() == lines_of(first, second)
+
+    path = pack(renamed(path, "app.log.2"))
+    renamed(world.logs / "app.log", "app.log.1")
+    third = log_lines("third", 10)
+    world.write_log("app.log", third)
+    report = run(world)
+    assert sorted(recognised(report)) == [("app.log", "app.log.1", True), ("app.log", "app.log.2.gz", True)]
+    assert sent(report) == 10
+    assert any("recognised as moved" in note for note in report.ships[0].notes)
+
+    renamed(path, "done/app.log.2.gz")
+    report = run(world)
+    assert recognised(report) == [("app.log", "app.log.2.gz", True)]
+    assert sent(report) == 0
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([], 0), "the proof is done once"
+    assert world.read() == lines_of(first, second, third)
+    verified(world)
+
+
+def test_a_path_that_files_pass_through_takes_a_file_that_nobody_has_seen(world: World) -> None:
+    """A file may be written and renamed between two runs, a new one may be empty at first, and may hold just what the former one held."""
+    first, unseen = log_lines("first", 10), log_lines("unseen", 20)
+    path = world.write_log("app.log", first)
+    run(world)
+    path = renamed(path, "app.log.1")
+    world.write_log("app.log", b"")
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([("app.log", "app.log.1", True)], 0)
+    renamed(path, "app.log.2")
+    world.write_log("app.log.1", unseen)
+    world.write_log("app.log", first)
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([("app.log", "app.log.2", True)], 30)
+    assert world.read() == lines_of(first, unseen, first)
+    verified(world)
+
+
+def test_another_file_with_the_same_beginning_is_shipped(world: World) -> None:
+    head = b"#" * 2000 + b"\n"
+    path = world.write_log("a.csv", head + log_lines("a", 500))
+    run(world)
+    path.unlink()
+    world.write_log("b.csv", head.replace(b"\n", b"!\n") + log_lines("b", 500))
+    report = run(world)
+    assert (recognised(report), warned(report), sent(report)) == ([], [], 501)
+
+
+def test_a_copy_beside_its_original_is_shipped(world: World) -> None:
+    content = log_lines("a", 50)
+    world.write_log("a.log", content)
+    run(world)
+    world.write_log("copy.log", content)
+    assert sent(run(world)) == 50
+    assert world.read() == lines_of(content, content)
+
+
+def test_a_new_name_is_a_new_file_if_the_pipeline_says_so(world: World) -> None:
+    world.write_pipeline(source={**_SMALL_SPLITS, "on_renamed": "ship"})
+    content = log_lines("a", 50)
+    path = world.write_log("a.log", content)
+    run(world)
+    renamed(path, "b.log")
+    assert sent(run(world)) == 50
+    assert world.read() == lines_of(content, content)
+
+
+def test_a_file_that_has_grown_is_continued_under_its_name_and_another(world: World) -> None:
+    world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
+    first, second, third = (log_lines(name, 1500) for name in ("first", "second", "third"))
+    world.write_log("app.log", first)
+    run(world)
+    path = world.write_log("app.log", first + second)
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([("app.log", "app.log", False)], 1500)
+    path = world.write_log("app.log", first + second + third)
+    path = renamed(path, "app.log.1")
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([("app.log", "app.log.1", False)], 1500)
+    assert world.read() == lines_of(first, second, third)
+
+    pack(path)
+    world.write_log("app.log", log_lines("other", 3))
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([("app.log.1", "app.log.1.gz", True)], 3)
+    verified(world)
+    # What was shipped has changed: nobody may go on behind it.
+    world.write_log("app.log", log_lines("changed", 30))
+    world.fails(code=1, says="replaced after being shipped")
+
+
+def test_a_file_that_has_grown_is_called_that_and_nothing_is_sent(world: World) -> None:
+    first = log_lines("first", 100)
+    path = world.write_log("app.log", first)
+    run(world)
+    shutil.copy2(path, path.with_name("app.log.bak"))
+    world.write_log("app.log", first + b"more\n")
+    world.fails(code=1, says="has grown since.*on_replaced: continue")
+    renamed(path, "app.log.1")
+    world.write_log("other.log", b"another\n")
+    report = run(world)
+    assert (recognised(report), warned(report), sent(report)) == ([("app.log", "app.log.bak", True)], ["app.log.1"], 1)
+    assert world.read() == lines_of(first, b"another\n")
+
+
+def test_a_file_that_nobody_can_compare_is_left_out_by_name(world: World) -> None:
+    path = world.write_log("a.log", log_lines("a", 100))
+    run(world)
+    world.write_pipeline(source=_SMALL_SPLITS, records={"value": "upper(value)"})
+    renamed(path, "b.log")
+    world.write_log("other.log", b"another\n")
+    report = run(world)
+    assert (warned(report), sent(report)) == (["b.log"], 1)
+
+
+def test_a_file_that_was_shipped_in_part_goes_on_under_its_new_name(world: World) -> None:
+    """One line is too long. Without a quarantine the run stops there, with some chunks committed."""
+    delivery = {"lease": "2s", "lease_wait": "30s", "chunk_size": "100kB", "lanes": 1}
+    records = {"max_line": "100kB"}
+    content, long = log_lines("a", 6000), b"x" * 200_000 + b"\n"
+    world.write_pipeline(source=_SMALL_SPLITS, delivery=delivery, records=records)
+    path = world.write_log("app.log", content + long + log_lines("b", 10))
+    world.fails(code=1, says="max_line")
+    before = world.ledger_count()
+    assert 0 < before < 6000
+
+    world.client.create_topics({world.topic(".bad"): 1}, replication_factor=1)
+    world.write_pipeline(
+        source=_SMALL_SPLITS, delivery=delivery, records=records, quarantine={"topic": world.topic(".bad"), "max_rate": 0.5}
+    )
+    path = renamed(path, "app.log.1")
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([("app.log", "app.log.1", False)], 6010 - before)
+    verified(world)
+    pack(path)
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([("app.log.1", "app.log.1.gz", True)], 0)
+    assert world.read() == lines_of(content, log_lines("b", 10))
+
+
+def test_records_that_hold_the_files_path_are_compared_under_the_former_one(world: World) -> None:
+    world.client.create_topics({world.topic(".odd"): 2}, replication_factor=1)
+    world.write_pipeline(
+        source=_SMALL_SPLITS,
+        topic=None,
+        routes=[{"topic": world.topic(".odd"), "when": "value like '%1 of a log%'"}, {"topic": world.topic()}],
+        records={
+            "columns": {"name": "concat(file_name, ' ', value, ' from 10.1.2.3')"},
+            "value": "name",
+            "key": "file_path",
+            "drop": {"fives": "value like '%5 of a log%'"},
+            "redact": [{"rule": "ipv4"}],
+        },
+        gates={"delivery": [{"check": "sum_closes"}, {"check": "checksum"}]},
+    )
+    path = world.write_log("app.log", log_lines("a", 3000))
+    assert sent(run(world)) == 2700
+    pack(renamed(path, "old.log"))
+    report = run(world)
+    assert (recognised(report), sent(report)) == ([("app.log", "old.log.gz", True)], 0)
+    assert sum(world.read().values()) + sum(world.read(".odd").values()) == 2700
+    verified(world)
+
+
+def test_two_runs_that_recognise_the_same_file_send_nothing(world: World) -> None:
+    path = world.write_log("a.log", log_lines("a", 100))
+    run(world)
+    renamed(path, "b.log")
+    world.steps_done("planned", "plan")  # and killed
+    assert recognised(run(world)) == [("a.log", "b.log", True)]
+    world.steps_done("planned", "gate_source", "ship:local", "gate_delivery:local", "report")
+    assert sum(world.read().values()) == 100
+    verified(world)
