@@ -81,8 +81,8 @@ def gaps(
     else:
         if found or not alert:
             _show(found, len(windows), min(first.values()))
-        for problem in ledgers.problems:
-            err.say(problem, "red")
+            for problem in ledgers.problems:
+                err.say(problem, "red")
     if alert:
         told.add("late", windows_of(wanted), dt.datetime.now(dt.UTC))
     raise typer.Exit(1 if found else 0)

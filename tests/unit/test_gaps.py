@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from shipper_tools.samples.reports import shipped
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from shipper.cli.gaps import LedgerHeld
 from shipper.cli.main import app
@@ -401,6 +401,27 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     runs.add(earlier)
     code, said = gaps("--alert", "--json", "--since", "5d")
     assert (code, [gap["window"] for gap in json.loads(said)["gaps"]]) == (1, [str(earlier)]), "nobody was told of that one"
+
+
+def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_read(tmp_path: Path) -> None:
+    today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    for name, text in (
+        ("pipelines/web", "pipeline: web\nschedule: '@daily'\nsource: {path: logs/, settle: 0s}\ntopic: t\nclusters: [near]\n"),
+        (
+            "clusters/near",
+            "cluster: near\nbootstrap: b:1\nproperties: {sasl.username: u, sasl.password: '${NOT_THERE_AT_ALL}'}\n",
+        ),
+    ):
+        (tmp_path / "config" / name).parent.mkdir(parents=True)
+        (tmp_path / "config" / f"{name}.yaml").write_text(text)
+    beginnings(str(tmp_path / "runs"), "web", ("near",), today - dt.timedelta(days=2), None, keep=True)
+
+    def alert() -> Result:
+        return CliRunner().invoke(app, ["gaps", "web", "--config", str(tmp_path / "config"), "--alert"], catch_exceptions=False)
+
+    first, second = alert(), alert()
+    assert (first.exit_code, bool(first.stdout), "NOT_THERE_AT_ALL" in first.stderr) == (1, True, True), first.output
+    assert (second.exit_code, second.output) == (0, "")
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 5, 30])
