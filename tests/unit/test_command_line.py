@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from shipper.cli.console import Terminal, table
+from shipper.cli.main import app
 from shipper.cli.run_options import new_job
 from shipper.cli.show import show_plan, show_run
 from shipper.errors import StepResultError, UsageError
@@ -74,6 +76,7 @@ def test_faults_have_their_places_as_data_too(config: Path) -> None:
     ("arguments", "says"),
     [
         (("run", "--json"), "Missing argument"),
+        (("run", "web", "--window", "2026-11-01/2026-11-02", "--reship", "--json"), "say why in --reason"),
         (("run", "web", "--json"), "which window? Give --window START/END, or --last"),
         (("plan", "web", "--last", "--json"), "has no `schedule`"),
         (("gates", "web", "--last", "--window", "2026-11-01/2026-11-02", "--json"), "contradict each other"),
@@ -110,6 +113,27 @@ def test_pipelines_are_listed_with_what_is_there(config: Path) -> None:
     (config / "pipelines" / "sad.yaml").write_text("pipeline: sad\n")
     done = shipper("list", "--config", str(config))
     assert (done.returncode, "sad.yaml" in done.stderr, "web" in done.stdout) == (2, True, True)
+
+
+def test_every_command_that_the_help_lists_exists() -> None:
+    group = typer.main.get_command(app)
+    with typer.Context(group) as context:
+        names = group.list_commands(context)
+        assert [group.get_command(context, name).name for name in names] == names
+
+
+def test_validate_counts_as_right_only_what_has_no_fault(config: Path) -> None:
+    (config / "pipelines" / "sql.yaml").write_text(
+        "pipeline: sql\nsource: logs\ntopic: t\nclusters: [near]\nrecords: {key: nosuch(value)}\n"
+    )
+    (config / "clusters" / "far.yaml").write_text(
+        "cluster: far\nbootstrap: 127.0.0.1:9092\nproperties: {socket.timeout.ms: -1}\n"
+    )
+    done = shipper("validate", "--json", "--config", str(config))
+    found = json.loads(done.stdout)
+    assert done.returncode == 2
+    assert {Path(place["file"]).stem for place in found["places"]} == {"sql", "far"}
+    assert (found["pipelines"], found["clusters"]) == (["web"], ["near"])
 
 
 def test_it_says_its_version() -> None:
