@@ -23,8 +23,11 @@ NAME = "shipper.yaml"
 _PLAIN_SETTINGS = (
     "spark.executor.memory", "spark.executor.memoryOverhead", "spark.executor.cores", "spark.executor.instances", "spark.cores.max",
     "spark.driver.memoryOverhead", "spark.driver.maxResultSize", "spark.dynamicAllocation.*", "spark.task.cpus", "spark.task.maxFailures",
-    "spark.network.timeout", "spark.sql.shuffle.partitions", "spark.sql.adaptive.*", "spark.sql.execution.arrow.*", "spark.sql.ansi.enabled",
-    "spark.sql.caseSensitive", "spark.sql.legacy.*", "spark.sql.parser.*",
+    "spark.network.timeout", "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled",
+    "spark.sql.adaptive.coalescePartitions.enabled", "spark.sql.adaptive.coalescePartitions.initialPartitionNum",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize", "spark.sql.adaptive.coalescePartitions.parallelismFirst",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes", "spark.sql.adaptive.skewJoin.enabled", "spark.sql.execution.arrow.*",
+    "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.legacy.*", "spark.sql.parser.*",
 )  # fmt: skip
 _SHORTHANDS = {"schedule": "cron", "source": "path"}
 
