@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shipper_tools.samples.shipments import START, World, at, run_report, seconds
@@ -18,7 +20,7 @@ from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.runner import REPORT
 from shipper.shipments.feed import begin, feed, index_path, rebuild
-from shipper.shipments.grid import grid
+from shipper.shipments.grid import _FINDING, DAY, MOST_OF_AN_ANSWER, grid
 from shipper.shipments.index import Index, IndexUnusable
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
@@ -234,6 +236,50 @@ def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) 
     assert row["counts"] == {"shipped": 4, "failed": 1}
     assert (row["newest"], row["lag"]) == (seconds(8), 900)
     assert START.timestamp() == seconds(0)
+
+
+@pytest.mark.parametrize("most", [1, 3 * 24 * 31])
+def test_answers_that_follow_each_other_hold_what_one_would_hold(world: World, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs, windows that nobody ran, one over several days, one under way, and a schedule whose windows lie across the cuts."""
+    world.pipeline("slow")
+    world.write("pipelines/slow.yaml", (world.config / "pipelines/slow.yaml").read_text().replace("0 * * * *", "30 */7 * * *"))
+    world.beginning("slow")
+    fed(world, *(run_report(hour) for hour in (0, 1, 2, 30, 70, 71, 130)), run_report(73, hours=20), run_report(2, name="slow"))
+    with Index(world.index) as index, index.writing():
+        index.begun("web", seconds(95), seconds(99), "under-way", ("near",), seconds(160))
+    with Index(world.index) as index:
+        monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", 10**9)
+        whole = grid(index, seconds(-50), seconds(161.5), seconds(162))
+        monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", most)
+        parts = [grid(index, seconds(-50), seconds(161.5), seconds(162))]
+        while parts[-1]["from"] > seconds(-50):
+            parts.append(grid(index, seconds(-50), parts[-1]["from"], seconds(162)))
+    assert whole["from"] == seconds(-50)
+    assert len(parts) > 1
+    for row in whole["pipelines"]:
+        of_parts = [found for part in parts for found in part["pipelines"] if found["pipeline"] == row["pipeline"]]
+        assert sorted(cells_of(*of_parts)) == sorted(cells_of(row))
+        assert sum((Counter(found["counts"]) for found in of_parts), Counter()) == Counter(row["counts"])
+
+
+def cells_of(*rows: dict[str, Any]) -> list[tuple[int, int, int]]:
+    return [
+        (start + i * step, step, state) for row in rows for start, step, many, state in row["segments"] for i in range(many)
+    ]
+
+
+def test_no_answer_holds_more_windows_than_its_bound(world: World) -> None:
+    every_minute = (world.config / "pipelines/web.yaml").read_text().replace("0 * * * *", "*/5 * * * *")
+    world.write("pipelines/web.yaml", every_minute)
+    world.beginning()
+    fed(world, run_report(0))
+    days, end = 400, seconds(400 * 24)
+    with Index(world.index) as index:
+        found = grid(index, end - days * DAY, end, end)
+        cells = len(cells_of(*found["pipelines"]))
+        assert found["from"] > end - days * DAY
+        assert cells == (end - found["from"]) // 300
+        assert cells * _FINDING <= MOST_OF_AN_ANSWER
 
 
 def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:
