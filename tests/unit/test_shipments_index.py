@@ -239,7 +239,9 @@ def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) 
 
 
 @pytest.mark.parametrize("most", [1, 3 * 24 * 31])
-def test_answers_that_follow_each_other_hold_what_one_would_hold(world: World, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_follow_each_other_hold_what_one_would_hold(
+    world: World, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs, windows that nobody ran, one over several days, one under way, and a schedule whose windows lie across the cuts."""
     world.pipeline("slow")
     world.write("pipelines/slow.yaml", (world.config / "pipelines/slow.yaml").read_text().replace("0 * * * *", "30 */7 * * *"))
@@ -263,9 +265,7 @@ def test_answers_that_follow_each_other_hold_what_one_would_hold(world: World, m
 
 
 def cells_of(*rows: dict[str, Any]) -> list[tuple[int, int, int]]:
-    return [
-        (start + i * step, step, state) for row in rows for start, step, many, state in row["segments"] for i in range(many)
-    ]
+    return [(start + i * step, step, state) for row in rows for start, step, many, state in row["segments"] for i in range(many)]
 
 
 def test_no_answer_holds_more_windows_than_its_bound(world: World) -> None:
