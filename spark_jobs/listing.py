@@ -12,7 +12,7 @@ from shipper.driver.engine import Listed
 from shipper.driver.files import ListedFile
 from shipper.driver.formats import HEAD_BYTES, PLAIN, recognise, recognise_table, table_in_text
 from shipper.driver.preflight import Sample
-from shipper.errors import SourceError
+from shipper.driver.unreadable import cannot_list
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
@@ -48,23 +48,24 @@ def list_files(
     hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include: str, most: int, modified: Window | None = None
 ) -> Listed:
     """Files under ``paths`` (folders or globs; one that does not exist holds none), each once. Hidden files (``_…``, ``.…``) are left out, and
-    what was not last modified in ``modified``. Stops when it has found more than ``most`` whose name fits ``include``. Raises SourceError."""
+    what was not last modified in ``modified``. Stops when it has found more than ``most`` whose name fits ``include``. A path that cannot be listed
+    is a problem of its own. Raises SourceError if nothing can be asked."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     since, before = (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
     try:
         content = _folder(hadoop).list(hadoop.conf, wanted, recursive, _java_regex(include), most, _MOST_OTHERS, since, before)
     except Exception as error:
-        raise SourceError(
-            f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {first_line(error)}. Check the path, the scheme and the credentials."
-        ) from error
+        raise cannot_list(paths, first_line(error)) from error
     found = packed.Unpacker(content)
     files = []
     for _ in found:
         path, uri, size, modified_ms = found.text(), found.text(), found.number(), found.number()
         is_open, etag = bool(found.number()), found.text()
         files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], is_open, etag))
+    found.number()
+    problems = {paths[found.number()]: found.text() for _ in found}
     wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
-    return Listed(files, too_many=wanted_files > most)
+    return Listed(files, too_many=wanted_files > most, problems=problems)
 
 
 def _java_regex(pattern: str) -> str:

@@ -34,6 +34,8 @@ class Listed:
     files: list[ListedFile]
     too_many: bool = False
     """The listing stopped when it had found more than asked for."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Listed path → why it cannot be listed. What was found under the other paths is in ``files``."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ class Engine(Protocol):
 
     def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
         """Files under ``paths`` (folders or globs; one that does not exist holds none), each once, without hidden ones; it stops beyond
-        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError."""
+        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError if nothing
+        can be asked."""
 
     def qualified_folder(self, folder: str) -> str:
         """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""

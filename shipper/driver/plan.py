@@ -21,7 +21,7 @@ from shipper.driver.preflight import Sample, missing_topics, missing_topics_mess
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
-from shipper.driver.unreadable import cannot_be_read
+from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
@@ -121,6 +121,8 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> Sel
     start = back.windows[0].start if back else context.window.start
     modified = Window(start, context.window.end) if source.window_by == "modified" else None
     found = context.engine.list_files(paths, most=most, modified=modified)
+    for path, why in found.problems.items():
+        raise cannot_list([path], why)
     if found.too_many:
         raise SourceError(
             f"pipeline {context.pipeline.name}: at least {most + 1} files in window {context.window}"

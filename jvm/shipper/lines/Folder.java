@@ -44,7 +44,7 @@ public final class Folder {
      * @param most stops when more files than that have been found, so that the answer may have one more
      * @param from files that were modified before, in ms since the epoch, are passed over
      * @param before files that were modified then or later, too
-     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, its ETag (empty where the file system has none), and the number of the path that it was found under (of several, the first); then how many were not told
+     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, its ETag (empty where the file system has none), and the number of the path that it was found under (of several, the first); then how many were not told; then a count, and for each path that cannot be listed its number and why
      */
     public static String list(
             Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers, long from, long before)
@@ -52,8 +52,12 @@ public final class Folder {
         Listing listing = new Listing(conf, recursive, Pattern.compile(include), most, mostOthers, from, before);
         List<String> wanted = texts(Packed.reader(paths));
         inParallel(numbers(wanted.size()), i -> {
-            for (String one : GlobExpander.expand(wanted.get(i))) {
-                listing.add(one, i);
+            try {
+                for (String one : GlobExpander.expand(wanted.get(i))) {
+                    listing.add(one, i);
+                }
+            } catch (IOException | RuntimeException error) {
+                listing.failed(i, error);
             }
             return null;
         });
@@ -70,6 +74,7 @@ public final class Folder {
         private final long before;
         private final Map<String, FileStatus> found = new LinkedHashMap<>();
         private final Map<String, Integer> under = new HashMap<>();
+        private final Map<Integer, String> problems = new TreeMap<>();
         private long wanted;
         private long others;
 
@@ -132,6 +137,14 @@ public final class Folder {
             }
         }
 
+        synchronized void failed(int number, Exception error) {
+            Throwable cause = error;
+            while (cause.getCause() != null) {
+                cause = cause.getCause();
+            }
+            problems.put(number, cause.toString().lines().findFirst().orElse(""));
+        }
+
         private synchronized boolean full() {
             return wanted > most;
         }
@@ -164,7 +177,11 @@ public final class Folder {
                 out.number(file.getLen()).number(file.getModificationTime()).number(Hdfs.isOpen(file) ? 1 : 0).text(Content.etag(file));
                 out.number(under.get(file.getPath().toString()));
             }
-            return out.number(Math.max(0, others - mostOthers)).packed();
+            out.number(Math.max(0, others - mostOthers)).number(problems.size());
+            for (Map.Entry<Integer, String> problem : problems.entrySet()) {
+                out.number(problem.getKey()).text(problem.getValue());
+            }
+            return out.packed();
         }
     }
 
