@@ -51,9 +51,9 @@ def _files(engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[st
     found_files = engine.list_files(paths, most=_MOST_FILES)
     for path, why in found_files.problems.items():
         raise cannot_list([path], why)
-    listed = found_files.files
-    taken, left_out = select(listed, include=source.include, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
-    found: dict[str, Any] = {"files": len(taken), "left_out": len(left_out)}
+    listed = [file for file in found_files.files if not file.left]
+    taken, left_out = select(found_files.files, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
+    found: dict[str, Any] = {"files": len(taken), "left_out": sum(one.file.count for one in left_out)}
     if listed:
         found["newest_ms"] = max(file.id.modified_ms for file in listed)
     if taken:

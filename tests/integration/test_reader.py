@@ -230,6 +230,7 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
     assert sum(file.name.endswith(".log") for file in found.files) == 21
     everything = list_files(hadoop, [str(tmp_path)], recursive=False, include="*.log", most=500)
     assert not everything.too_many
+    assert sum(file.count for file in everything.files) == 1_000
     assert sum(file.name.endswith(".log") for file in everything.files) == 500
 
 
