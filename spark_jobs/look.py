@@ -11,6 +11,7 @@ from typing import Any
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.driver.files import select
+from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile
 from shipper.windows.window import Window, source_paths
@@ -47,9 +48,12 @@ def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
 
 def _files(engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[str, Any]:
     source = pipeline.source
-    listed = engine.list_files(paths, most=_MOST_FILES).files
-    taken, left_out = select(listed, include=source.include, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
-    found: dict[str, Any] = {"files": len(taken), "left_out": len(left_out)}
+    found_files = engine.list_files(paths, most=_MOST_FILES)
+    for path, why in found_files.problems.items():
+        raise cannot_list([path], why)
+    listed = [file for file in found_files.files if not file.left]
+    taken, left_out = select(found_files.files, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
+    found: dict[str, Any] = {"files": len(taken), "left_out": sum(one.file.count for one in left_out)}
     if listed:
         found["newest_ms"] = max(file.id.modified_ms for file in listed)
     if taken:

@@ -61,7 +61,8 @@ class Source(Model):
     s3: S3 | None = None
     """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by reference. S3A's jars come by themselves."""
     include: str = "*"
-    """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, never count."""
+    """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken;
+    [every reason](../../docs/left-out.md)."""
     window_by: Literal["path", "modified"] = "path"
     """Which files belong to a window. `path`: those in the folders that `path` names for it; all, if it names none. `modified`: those under
     `path` that were last modified in the window, by the clock of the file system, for writers that put everything into one folder. A file

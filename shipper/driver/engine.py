@@ -32,8 +32,11 @@ class Listed:
     """What a listing found."""
 
     files: list[ListedFile]
+    """All entries of the listed folders: also those that no run takes, as ``left`` says."""
     too_many: bool = False
     """The listing stopped when it had found more than asked for."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Listed path → why it cannot be listed. What was found under the other paths is in ``files``."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,9 @@ class Engine(Protocol):
         """Ends all that runs, whatever the main thread was in the middle of. Never raises."""
 
     def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
-        """Files under ``paths`` (folders or globs; one that does not exist holds none), each once, without hidden ones; it stops beyond
-        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError."""
+        """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once; it stops beyond
+        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError if nothing
+        can be asked."""
 
     def qualified_folder(self, folder: str) -> str:
         """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""

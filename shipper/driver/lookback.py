@@ -50,21 +50,24 @@ class LookBack:
     def note(self, listed: Iterable[ListedFile]) -> None:
         """What was found, of whatever window."""
         if self.by_modified:
-            self.listed = {str(self.window_of(file)) for file in listed if self.holds(file)}
+            self.listed = {str(self.window_of(file)) for file in listed if self.holds(file) and not file.left}
         else:
-            self.listed = {file.under for file in listed}
+            self.listed = {file.under for file in listed if not file.left}
 
     def take(self, files: Iterable[ListedFile], left_out: Iterable[NotTaken]) -> None:
         """Of what is left out only what may be complete later is of interest: a name that nobody wants is nothing new. What is open is modified
         once more when it is closed, and then of a later window where that decides."""
         self.files = {file.id: file for file in files}
         for found in left_out:
-            if found.state == "unsettled" or (found.state == "open" and not self.by_modified):
+            if found.warns and found.code != "unfinished" and not (found.code == "open" and self.by_modified):
                 window = str(self.window_of(found.file))
                 file = found.file.id
                 self.left_out.append(
-                    LeftOut(path=file.path, reason=found.reason, warns=True, window=window, modified_ms=file.modified_ms)
-                )
+                    LeftOut(
+                        path=file.path, reason=found.reason, code=found.code, warns=True, window=window, modified_ms=file.modified_ms,
+                        count=found.file.count, more=list(found.file.more),
+                    )
+                )  # fmt: skip
 
     def window_of(self, file: ListedFile) -> Window:
         """Raises StopIteration, KeyError for a file of no window before the run's own."""

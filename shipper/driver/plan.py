@@ -13,7 +13,7 @@ from shipper.config.replay import Replay
 from shipper.config.rules import original
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
-from shipper.driver.files import ListedFile, NotTaken, Selection, select
+from shipper.driver.files import REASONS, ListedFile, NotTaken, Selection, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
@@ -21,7 +21,7 @@ from shipper.driver.preflight import Sample, missing_topics, missing_topics_mess
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
-from shipper.driver.unreadable import cannot_be_read
+from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
@@ -121,6 +121,8 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> Sel
     start = back.windows[0].start if back else context.window.start
     modified = Window(start, context.window.end) if source.window_by == "modified" else None
     found = context.engine.list_files(paths, most=most, modified=modified)
+    for path, why in found.problems.items():
+        raise cannot_list([path], why)
     if found.too_many:
         raise SourceError(
             f"pipeline {context.pipeline.name}: at least {most + 1} files in window {context.window}"
@@ -130,7 +132,7 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> Sel
         )
     listed = found.files
     settings: dict[str, Any] = {
-        "include": source.include, "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
+        "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
     }  # fmt: skip
     if back is None:
         return select(listed, **settings)
@@ -151,8 +153,13 @@ def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str) -
         LeftOut(
             path=found.file.id.path,
             reason=found.reason,
-            warns=found.state != "unwanted" and found.file.under not in coming and not (by_modified and found.state == "open"),
+            code=found.code,
+            warns=found.warns
+            and not (found.code in ("unfinished", "open", "unsettled") and found.file.under in coming)
+            and not (by_modified and found.code == "open"),
             modified_ms=found.file.id.modified_ms,
+            count=found.file.count,
+            more=list(found.file.more),
         )
         for found in left_out
     ]
@@ -212,17 +219,13 @@ def _planned(context: RunContext, file: ListedFile) -> PlannedFile:
 def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str]) -> None:
     pipeline = context.pipeline
     if not result.files and pipeline.source.when_empty == "fail":
-        left_out = (
-            f" ({len(result.left_out)} left out: {result.left_out[0].path}: {result.left_out[0].reason}, …)"
-            if result.left_out
-            else ""
-        )
+        left = sorted(result.left_out, key=lambda one: not one.warns)
+        left_out = f"; {result.left_out_in_words()}: {left[0].entries()}: {left[0].reason}" if left else ""
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        remedy = (
-            "What was left out is taken by a later run; for files that nobody writes to any more, a shorter `source.settle` takes it now."
-            if result.left_out
-            else "Check the path and `source.include`; if such a window is normal, set `source.when_empty: succeed`."
-        )
+        remedies = [f"{REASONS[one.code].remedy}." for one in left]
+        if not any(one.warns for one in left):
+            remedies.append("Check the path and `source.include`; if such a window is normal, set `source.when_empty: succeed`.")
+        remedy = " ".join(dict.fromkeys(remedies))
         raise SourceError(
             f"pipeline {pipeline.name}: no files for window {context.window} at {paths[0]}{more}{left_out}. Nothing was sent. {remedy}"
         )

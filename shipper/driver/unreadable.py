@@ -25,6 +25,12 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
     return f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} the window again."
 
 
+def cannot_list(paths: Sequence[str], why: str) -> SourceError:
+    return SourceError(
+        f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {why}. Check the path, the scheme and the credentials."
+    )
+
+
 def cannot_be_read(files: Sequence[PlannedFile], sent: str) -> SourceError:
     """``sent``: what was, as a sentence. Another run may go better if it is for no fault of a file's."""
     kind = SourceUnreachable if all(file.passing for file in files) else SourceError

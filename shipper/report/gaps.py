@@ -92,7 +92,9 @@ def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Cover
         if file.warns and (not file.clusters or cluster in file.clusters):
             window = file.window or own
             found = by_window.setdefault(window, Uncovered(window=window, why=file.reason))
-            found.files.append(LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
+            found.files += [
+                LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms) for path in (file.path, *file.more)
+            ]
     if plan.looked_back and when_empty_fails:
         for window in plan.looked_back.empty:
             by_window.setdefault(window, Uncovered(window=window, why="no file was there"))

@@ -22,7 +22,7 @@ from shipper.report.gaps import merged
 from shipper.report.markup import plural, words
 from shipper.report.markup import window as in_words
 from shipper.report.message import one_sentence
-from shipper.report.past_runs import run_ids, window_names, window_runs
+from shipper.report.past_runs import WindowRun, run_ids, window_names, window_runs
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder, StepResult, write_whole
@@ -164,8 +164,14 @@ def fresh_until(runs_uri: str, pipeline: str, clusters: Collection[str], now: dt
             break
         start = min(window.start for window in some)
         runs = [run for run in window_runs(runs_uri, pipeline, lacking, start, now) if run.window.end <= now]
-        found |= _latest({name: [run.covered[name].end for run in runs if name in run.covered] for name in lacking})
+        found |= _latest({name: [run.covered[name].end for run in runs if _is_there(run, name)] for name in lacking})
     return found
+
+
+def _is_there(run: WindowRun, cluster: str) -> bool:
+    """True if the run left nothing of its own window behind."""
+    covered = run.covered.get(cluster)
+    return covered is not None and all(one.window != str(run.window) for one in covered.uncovered)
 
 
 def _latest(ends: Mapping[str, Sequence[dt.datetime]]) -> dict[str, dt.datetime]:

@@ -230,7 +230,17 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
     assert sum(file.name.endswith(".log") for file in found.files) == 21
     everything = list_files(hadoop, [str(tmp_path)], recursive=False, include="*.log", most=500)
     assert not everything.too_many
+    assert sum(file.count for file in everything.files) == 1_000
     assert sum(file.name.endswith(".log") for file in everything.files) == 500
+
+
+def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tmp_path):
+    (tmp_path / "here.log").write_bytes(b"one\n")
+    paths = ["nosuch://host/logs/", str(tmp_path), str(tmp_path / "nothing there")]
+    found = list_files(Hadoop.of(spark), paths, recursive=False, include="*", most=10)
+    assert [file.name for file in found.files] == ["here.log"]
+    assert list(found.problems) == [paths[0]]
+    assert "UnsupportedFileSystemException" in found.problems[paths[0]]
 
 
 def test_lz4_frames_whose_blocks_need_each_other_are_read_to_the_last_byte(spark, tmp_path):
