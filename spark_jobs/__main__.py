@@ -89,8 +89,6 @@ def _set_up_logging() -> None:
             handler.setFormatter(_WithoutStacks(form))
             # py4j's own words on a JVM that is gone; see spark_jobs.reason for ours.
             handler.addFilter(lambda record: record.getMessage() != "Exception while sending command.")
-        for name in ("shipper.kafka", "shipper.verify.readback"):
-            logging.getLogger(name).setLevel(logging.ERROR)
         # pyspark's server for accumulators prints a stack when the JVM goes.
         socketserver.BaseServer.handle_error = lambda self, request, client_address: None  # type: ignore[method-assign]
 
