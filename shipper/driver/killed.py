@@ -72,8 +72,7 @@ def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[RunReport]:
                     continue
                 window, run_id = parse_window(note.window), path.stem
                 clusters = tuple(name for name in note.to_clusters if name in pipeline.clusters)
-                told = {"brief": True, "to_clusters": clusters}
-                job = Job(pipeline, config_dir, window.start, window.end, run_id, (REPORT,), **told)
+                job = Job(pipeline, config_dir, window.start, window.end, run_id, (REPORT,), to_clusters=clusters)
                 folder = RunFolder(job.results_uri, pipeline.name, window.start, window.end, run_id)
                 if folder.find(REPORT, RunReport) is None:
                     run_job(job, stdout=DEVNULL, stderr=DEVNULL)
