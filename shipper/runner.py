@@ -250,10 +250,33 @@ def exit_code(returned: int) -> int:
 def how_it_ended(code: int) -> str:
     """``ended with exit code 3``; of a signal, what it most likely means."""
     if code == 128 + signal.SIGKILL:
-        return "was killed (SIGKILL), most likely by the kernel because memory ran out (lower `runner.cores` or `runner.driver_memory`),"
+        return f"was killed (SIGKILL) {why_killed()},"
     if code > 128 and code - 128 in signal.valid_signals():
         return f"was ended by {signal.Signals(code - 128).name}"
     return f"ended with exit code {code}"
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel has killed since boot because memory ran out; None where it does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+        return int(counters["oom_kill"]) if "oom_kill" in counters else None
+    return None
+
+
+_OOM_KILLS_BEFORE = oom_kills()
+
+
+def why_killed() -> str:
+    """What is known of who killed a process that this one started."""
+    if (kills := oom_kills()) is None or _OOM_KILLS_BEFORE is None:
+        return "by somebody, or by the kernel because memory ran out (its log says so)"
+    if kills == _OOM_KILLS_BEFORE:
+        return "by somebody or by a program, not by the kernel for want of memory"
+    return (
+        "while memory ran out: the kernel killed a process for that, most likely this one (lower `runner.cores` or "
+        "`runner.driver_memory`)"
+    )
 
 
 def ask_to_stop(pid: int, runner: Runner, signum: int = signal.SIGTERM) -> None:

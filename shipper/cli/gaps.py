@@ -13,6 +13,7 @@ import typer
 
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json, table
 from shipper.cli.open_ledger import moment_or_age, open_ledgers
+from shipper.cli.show import say_killed
 from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
@@ -58,6 +59,7 @@ def gaps(
     spec = load_pipeline(config, pipeline)
     if spec.schedule is None:
         raise UsageError(f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing")
+    say_killed(config, spec, err)
     runs_uri = resolve_uri(config, spec.runs_uri)
     first = _since(spec, runs_uri, since)
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)

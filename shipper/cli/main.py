@@ -43,7 +43,7 @@ from shipper.cli.run_options import (
     WindowText,
     new_job,
 )
-from shipper.cli.show import show_cause, show_gate, show_plan, show_run
+from shipper.cli.show import say_killed, show_cause, show_gate, show_plan, show_run
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
@@ -332,6 +332,7 @@ def run(
     )  # fmt: skip
     job.steps = tuple(steps_of(job.pipeline, job))
     folder.make()
+    say_killed(config, job.pipeline, err)
     stopped: Stopped | None = None
     try:
         code = runner.run_job(job, stdout=sys.stderr.buffer)  # spark-submit sends its child's standard error there
@@ -342,7 +343,8 @@ def run(
         stopped.there = "what it sent until then is in the ledger"
         raise stopped
     if result is None:
-        raise StepResultError(f"the run {runner.how_it_ended(code)} and left no report in {folder.uri}; {_WHY_ABOVE}")
+        say_killed(config, job.pipeline, err)
+        raise StepResultError(f"the run {runner.how_it_ended(code)} and wrote no report itself; {_WHY_ABOVE}. See {folder.uri}.")
     if as_json:
         print_json(result.model_dump(mode="json"))
         show_cause(result, err)

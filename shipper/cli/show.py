@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.text import Text
 
 from shipper.cli.console import Terminal, table
+from shipper.config.pipeline import Pipeline
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
@@ -84,6 +87,18 @@ def show_gate(result: GateResult, out: Terminal, err: Terminal) -> None:
         out.say(f"skipped: {result.scope}")
     else:
         out.say("✓ The gate is open.", "green")
+
+
+def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
+    """Write the reports that killed runs of the pipeline owe, and say where they lie."""
+    from shipper.driver.killed import report_killed
+
+    for report in report_killed(config, pipeline):
+        window = Window(report.window_start, report.window_end)
+        err.say(
+            f"Run {report.run_id} of window {window} was killed and wrote no report. Its report was written now: {report.page}",
+            "yellow",
+        )
 
 
 def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
