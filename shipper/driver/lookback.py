@@ -147,11 +147,7 @@ def late_files(context: RunContext, back: LookBack, pending: Mapping[str, Pendin
     open_ = [file for file, clusters in wanted.items() if clusters]
     open_.sort(key=lambda file: (back.window_of(back.files[file]).start, file))
     kept = set(_within_limits(context, open_, own))
-    left_out += [
-        _left_out(back, file, "more than `limits` allow in one run; the next run takes it", wanted[file])
-        for file in open_
-        if file not in kept
-    ]
+    left_out += [_left_out(back, file, _beyond_limits(context, file), wanted[file]) for file in open_ if file not in kept]
     return Late({file: wanted[file] for file in open_ if file in kept}, left_out)
 
 
@@ -163,11 +159,17 @@ def _left_out(back: LookBack, file: FileId, reason: str, clusters: list[str]) ->
 
 
 def _within_limits(context: RunContext, late: Sequence[FileId], own: Sequence[ListedFile]) -> Iterator[FileId]:
-    """The first ones for which there is room beside the window's own."""
+    """Yield the files for which there is room beside the window's own. A file without room does not hold up the smaller ones behind it."""
     limits = context.pipeline.limits
     count, size = len(own), sum(file.id.size_bytes for file in own)
     for file in late:
-        count, size = count + 1, size + file.size_bytes
-        if count > limits.max_files or (limits.max_bytes is not None and size > limits.max_bytes):
-            return
-        yield file
+        if count < limits.max_files and (limits.max_bytes is None or size + file.size_bytes <= limits.max_bytes):
+            count, size = count + 1, size + file.size_bytes
+            yield file
+
+
+def _beyond_limits(context: RunContext, file: FileId) -> str:
+    most = context.pipeline.limits.max_bytes
+    if most is not None and file.size_bytes > most:
+        return f"its {file.size_bytes} bytes are more than `limits.max_bytes` ({most}), so no run takes it; raise the limit"
+    return "more than `limits` allow in one run; a later run takes it"
