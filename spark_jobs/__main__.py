@@ -95,6 +95,7 @@ def _set_up_logging() -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     whole, asked = load_pipeline(arguments.config, arguments.pipeline), JobOptions(**JobOptions.parsed(arguments))
+    schedule = whole.schedule
     if asked.replay:
         whole = replayed(whole, Replay.model_validate_json(asked.replay))
     if fault := contradiction(asked, whole):
@@ -124,6 +125,7 @@ def _run(arguments: argparse.Namespace) -> int:
         folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
         engine=engine,
         asked=for_results(whole, asked),
+        schedule=schedule,
         ships=SHIP in steps,
         **JobOptions.parsed(arguments),
     )

@@ -56,8 +56,9 @@ class Source(Model):
     path: str = Field(min_length=1, examples=["s3a://logs/web/{window_start:%Y/%m/%d/%H}/"])
     """URI of a folder or a glob: `s3a://`, `hdfs://`, `file://`, or a path relative to the folder above `config/`.
     `{window_start:%Y-%m-%d}` is filled in for every hour, day, … (the finest unit in the pattern) of the window, so that a
-    wide window reads every folder in it; `{window_end:…}` is the window's end, once. Patterns are made of `%Y %m %d %j %H %M %S`, and of
-    `%-m %-d %-j %-H %-M %-S` for numbers without a leading zero (`hour=6`). `${NAME}` and `${NAME:-default}` are taken from the environment."""
+    wide window reads every folder in it; `{window_end:…}` is the end of each tick of the schedule in it, or the window's. Patterns are
+    made of `%Y %m %d %j %H %M %S`, and of `%-m %-d %-j %-H %-M %-S` for numbers without a leading zero (`hour=6`). `${NAME}` and
+    `${NAME:-default}` are taken from the environment."""
     s3: S3 | None = None
     """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by reference. S3A's jars come by themselves."""
     include: str = "*"

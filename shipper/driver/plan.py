@@ -6,14 +6,15 @@ import contextlib
 import datetime as dt
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from shipper.config import resolve_uri
 from shipper.config.replay import Replay
 from shipper.config.rules import original
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
-from shipper.driver.files import REASONS, ListedFile, NotTaken, Selection, select
+from shipper.driver.engine import Listed
+from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
@@ -30,6 +31,7 @@ from shipper.ledger.log import AskState, LedgerLog
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, ReplayOf
 from shipper.terminal import say
 from shipper.types import FileId
+from shipper.windows.folders import TickFolders
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, source_paths, source_root
 
@@ -40,15 +42,16 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit, or if no cluster can be shipped to."""
     pipeline = context.pipeline
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
-    own = context.named_files or source_paths(pattern, context.window)
+    own = TickFolders.named(pattern, context.window, context.ticks, by_modified=pipeline.source.window_by == "modified")
     back = look_back(context, pattern, own)
+    paths = context.named_files or own.paths
     if not context.source_only:
         _begin_to_connect(context)
-    say(f"plan: listing {own[0]}" + (f" and {len(own) - 1} more" if len(own) > 1 else "") + _and_back(back))
+    say(f"plan: listing {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "") + _and_back(back))
     with context.phases("starting Java"):  # which began before Python imported all this
         context.engine.start_java()
     with context.phases("listing"):
-        files, left_out = _list(context, own, back)
+        files, left_out, empty = _list(context, paths, own, back)
         root = context.engine.qualified_folder(source_root(pattern))
     _check_named(context, files, left_out)
     result = PlanResult(
@@ -62,12 +65,13 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         reship_id=context.reship_id or "",
         reship_reason=context.reship_reason or "",
         replay=_replay_of(context),
-        files=[_planned(context, file) for file in files],
-        left_out=_left_out(context, left_out, pattern),
+        files=[_planned(context, file, _tick(context, file, own)) for file in files],
+        left_out=_left_out(context, left_out, pattern, own),
+        empty=empty,
         looked_back=back.result() if back else None,
         topics=list(dict.fromkeys(route.topic for name in pipeline.clusters for route in pipeline.on(name).routes)),
     )
-    _check_limits(context, result, own)
+    _check_limits(context, result, paths)
     if context.source_only:
         _look_at_files(context, result)
     else:
@@ -110,44 +114,88 @@ def _begin_to_connect(context: RunContext) -> None:
 
 def _and_back(back: LookBack | None) -> str:
     folders = f"{len(back.folders)} folders of " if back and back.folders else ""
-    return f", and {folders}the {len(back.windows)} windows before" if back else ""
+    return f", and {folders}the {len(back.ticks.of)} windows before" if back else ""
 
 
-def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> Selection:
-    """The files of the run's own window, and those of it that are left out. What is there of the windows before goes into ``back``."""
+class _Looked(NamedTuple):
+    """The files of the run's own window, and what is left out of it."""
+
+    files: list[ListedFile]
+    left_out: list[NotTaken]
+    empty: list[str]
+    """Ticks of the window, and before it, whose folders hold no file that is wanted."""
+
+
+def _list(context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None) -> _Looked:
+    """What is there of the ticks before the window goes into ``back``."""
     source = context.pipeline.source
-    most = context.pipeline.limits.max_files * (1 + len(back.windows) if back else 1)
-    paths = [*own, *(back.folders if back else ())]
-    start = back.windows[0].start if back else context.window.start
-    modified = Window(start, context.window.end) if source.window_by == "modified" else None
-    found = context.engine.list_files(paths, most=most, modified=modified)
-    for path, why in found.problems.items():
-        raise cannot_list([path], why)
-    if found.too_many:
-        raise SourceError(
-            f"pipeline {context.pipeline.name}: at least {most + 1} files in window {context.window}"
-            + (f" and the {len(back.windows)} before it" if back else "")
-            + f", more than `limits.max_files` ({context.pipeline.limits.max_files}) allows; the listing stopped there. Nothing was sent. Use a "
-            "shorter window, or raise the limit."
-        )
-    listed = found.files
+    listed = _listed(context, paths, own, back)
     settings: dict[str, Any] = {
         "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
     }  # fmt: skip
+    files, left_out = select((file for file in listed if not (back and back.holds(file))), **settings)
+    wanted = [*files, *(found.file for found in left_out if found.waits)]
+    empty = own.of.keys() - own.with_a_file(wanted)
+    if back is not None:
+        earlier = select((file for file in listed if back.holds(file)), **settings)
+        back.files = {file.id: file for file in earlier.taken}
+        back.left_out += [found for found in _left_out(context, earlier.left_out, "", back.ticks) if found.warns]
+        wanted += [*earlier.taken, *(found.file for found in earlier.left_out if found.waits)]
+        empty |= back.ticks.of.keys() - back.ticks.with_a_file(wanted) - back.not_listed
+    return _Looked(files, left_out, [] if context.named_files else sorted(map(str, empty)))
+
+
+def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None) -> list[ListedFile]:
+    """List the folders of the window, and of the ticks before it. Raises SourceError for what is wrong with the window's own.
+
+    One question is enough, unless it finds too many files. Then each window is asked about by itself, so that an accident in an old folder
+    is a fault of its tick alone."""
+    most, window = context.pipeline.limits.max_files, context.window
+
+    def ask(paths: Sequence[str], start: dt.datetime, end: dt.datetime, most: int) -> Listed:
+        return context.engine.list_files(paths, most=most, modified=Window(start, end) if own.by_modified else None)
+
+    if back is not None:
+        found = ask([*paths, *back.folders], back.start, window.end, most * (1 + len(back.ticks.of)))
+        if not found.too_many:
+            _refuse_problems(paths, found)
+            for path in found.problems.keys() - set(paths):
+                for tick in back.ticks.naming(path):
+                    back.note_problem(tick, path, f"it cannot be listed: {found.problems[path]}")
+            return found.files
+    found = ask(paths, window.start, window.end, most)
+    _refuse_problems(paths, found)
+    if found.too_many:
+        raise SourceError(
+            f"pipeline {context.pipeline.name}: at least {most + 1} files in window {window}, more than `limits.max_files` ({most}) "
+            "allows; the listing stopped there. Nothing was sent. Use a shorter window, or raise the limit."
+        )
     if back is None:
-        return select(listed, **settings)
-    earlier = [file for file in listed if back.holds(file)]
-    back.note(listed)
-    back.take(*select(earlier, **settings))
-    return select((file for file in listed if not back.holds(file)), **settings)
+        return found.files
+    files = {file.id: file for file in found.files}
+    for tick, folders in back.ticks.of.items():
+        left = [path for path in folders if own.by_modified or path in back.folders]
+        found = ask(left, tick.start, tick.end, most) if left else Listed([])
+        for path, why in found.problems.items():
+            back.note_problem(tick, path, f"it cannot be listed: {why}")
+        if found.too_many:
+            back.note_problem(tick, left[0], f"its window holds more files than `limits.max_files` ({most}) allows")
+        else:
+            files = {file.id: file for file in found.files} | files
+    return list(files.values())
 
 
-def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str) -> list[LeftOut]:
+def _refuse_problems(own: Sequence[str], found: Listed) -> None:
+    for path, why in found.problems.items():
+        if path in own:
+            raise cannot_list([path], why)
+
+
+def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str, ticks: TickFolders) -> list[LeftOut]:
     """What is still being written in a folder that the next window has as well is that window's, and no reason to worry anybody. So is what
-    will be modified once more, where that decides."""
+    will be modified once more, where that decides. ``pattern``: empty for the ticks before the run's window, whose folders no next window has."""
     schedule, coming = context.pipeline.schedule, set[str]()
-    by_modified = context.pipeline.source.window_by == "modified"
-    if context.scheduled and schedule is not None and not by_modified:
+    if context.scheduled and schedule is not None and pattern and not ticks.by_modified:
         coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
     return [
         LeftOut(
@@ -156,13 +204,20 @@ def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str) -
             code=found.code,
             warns=found.warns
             and not (found.code in ("unfinished", "open", "unsettled") and found.file.under in coming)
-            and not (by_modified and found.code == "open"),
+            and not (ticks.by_modified and found.code == "open"),
+            window=_tick(context, found.file, ticks),
             modified_ms=found.file.id.modified_ms,
             count=found.file.count,
             more=list(found.file.more),
         )
         for found in left_out
     ]
+
+
+def _tick(context: RunContext, file: ListedFile, ticks: TickFolders) -> str | None:
+    """Return START/END; None if it is the run's window."""
+    tick = ticks.tick_of(file)
+    return str(tick) if tick and tick != context.window else None
 
 
 def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[ListedFile], back: LookBack | None) -> None:
@@ -208,11 +263,11 @@ def _look_at_files(context: RunContext, result: PlanResult) -> None:
         raise cannot_be_read(bad, "Nothing was sent.")
 
 
-def _planned(context: RunContext, file: ListedFile) -> PlannedFile:
+def _planned(context: RunContext, file: ListedFile, tick: str | None = None) -> PlannedFile:
     starts = context.split_starts(file.id)
     return PlannedFile(
         path=file.id.path, uri=file.uri, size_bytes=file.id.size_bytes, modified_ms=file.id.modified_ms, etag=file.etag,
-        splits=len(starts),
+        splits=len(starts), tick=tick,
     )  # fmt: skip
 
 

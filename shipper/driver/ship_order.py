@@ -88,7 +88,7 @@ def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) 
                 end_known=state is not None and state.end is not None,
                 of=len(starts),
                 etag=file.etag or None,
-                window=file.late_window,
+                window=file.late_window or file.tick,
                 headers=headers.get(file.uri, ()),
             )
     if len(found) != count:

@@ -32,6 +32,8 @@ class PlannedFile(Result):
     splits: int
     left: bool = True
     """Whether any cluster lacks a part of it."""
+    tick: str | None = None
+    """START/END of the tick of the schedule that it belongs to, where the run's window has several; None: the window is one."""
     late_window: str | None = None
     """START/END of the window that it belongs to, of a file that came late: a run of the schedule found it when it looked back."""
     late_for: list[str] = []
@@ -72,7 +74,7 @@ class LeftOut(Result):
     warns: bool = False
     """Whether somebody should hear of it: the file belongs to a window and nobody has shipped it yet."""
     window: str | None = None
-    """START/END of the window that it belongs to; None: the run's own."""
+    """START/END of the tick of the schedule that it belongs to; None: the run's window."""
     clusters: list[str] = []
     """Those that do not get it; empty: none does."""
     size_bytes: int | None = None
@@ -94,8 +96,6 @@ class LookedBack(Result):
     """Those that the run's own window does not touch."""
     files: int = 0
     """Files there that are done being written, shipped or not."""
-    empty: list[str] = []
-    """Windows whose folders hold no file at all."""
 
 
 class RecreatedTopic(Result):
@@ -194,6 +194,8 @@ class PlanResult(StepResult):
     files: list[PlannedFile] = []
     """All of the window, shipped or not; and of the windows before it, those that some cluster lacks."""
     left_out: list[LeftOut] = []
+    empty: list[str] = []
+    """START/END of the ticks of the schedule, of the window and of those that were looked back at, whose folders hold no file that is wanted."""
     looked_back: LookedBack | None = None
     """None: the run did not look back."""
     sample_ratio: float = 1.0

@@ -19,11 +19,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from shipper.config.schedule import Schedule
-from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, spans
+from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans
 from shipper.shipments.outcomes import FAILED, MISSING, SHIPPING, STATES, WAITING
 from shipper.windows.schedule import Ticks
 
-Span = tuple[int, int]
 Cell = tuple[int, int, int]
 """Begin and end in seconds since the epoch, and the state's place in STATES."""
 Segment = list[int]

@@ -78,6 +78,26 @@ RUNS = {
         "blocked",
     ),
     "a run over a longer window": ([run_report(0, "r1", closed=True), run_report(0, "r2", hours=4)], "shipped"),
+    "a run over a longer window that left a file of it out": (
+        [run_report(0, "r1", failed=("near",)), run_report(0, "r2", hours=4, uncovered=(0,))],
+        "failed",
+    ),
+    "a run over a longer window that left a file out that came late": (
+        [run_report(0, "r1"), run_report(0, "r2", hours=4, uncovered=(0,))],
+        "doubt",
+    ),
+    "a run over a longer window that left a file out, and one that shipped it": (
+        [run_report(0, "r1", hours=4, uncovered=(0,)), run_report(4, "r2", looks_back=4)],
+        "shipped",
+    ),
+    "a run over a longer window that found its folder empty": (
+        [run_report(0, "r1", failed=("near",)), run_report(0, "r2", hours=4, empty=(0,))],
+        "failed",
+    ),
+    "a run over a longer window that finds files gone which were shipped": (
+        [run_report(0, "r1"), run_report(0, "r2", hours=4, empty=(0,))],
+        "shipped",
+    ),
     "a run over a longer window that failed": ([run_report(0, "r1"), run_report(0, "r2", hours=4, failed=("far",))], "shipped"),
 }
 
@@ -91,6 +111,13 @@ def test_the_run_that_decides_does_so_in_whatever_order_reports_come(name: str, 
         world.beginning()
         fed(world, *order)
         assert states(world, 5)[0] == wanted, [report.run_id for report in order]
+
+
+def test_each_hour_of_a_wide_run_shows_what_the_run_looked_at_and_left_there(world: World) -> None:
+    fed(world, run_report(2, failed=("near", "far")), run_report(0, "r2", hours=5, uncovered=(1,), empty=(2, 3)))
+    assert states(world, 5) == ["shipped", "doubt", "failed", "missing", "shipped"]
+    fed(world, run_report(1, "r3", after=8, failed=("far",)), run_report(4, "r4", after=8, hours=2, failed=("far",)))
+    assert states(world, 5) == ["shipped", "failed", "failed", "missing", "shipped"]
 
 
 def test_a_run_that_looked_back_ships_windows_that_nobody_ran(world: World) -> None:
