@@ -470,15 +470,12 @@ class ClusterShip:
         quarantines |= {quarantine.topic} if quarantine else set()
         self._account.close(self._context, self._files, left, before, quarantines)
         if quarantine and result.status != "failed":
-            behind = records_behind(result, self._of_id, self._standing_for_files(taken))
+            files = {file_id(file): file for file in self._files}
+            found = {split.file for split, state in taken.chunks.splits.items() if UNREADABLE in state.reasons}  # by earlier runs
+            found |= {file for file, planned in files.items() if planned.format == UNREADABLE_FORMAT}
+            behind = records_behind(result, files, found & files.keys())
             if fault := too_many_quarantined(result, quarantine, behind):
                 self._failed(TooManyQuarantined(fault))
-
-    def _standing_for_files(self, taken: Takeover) -> set[FileId]:
-        """Return the files of which one record in quarantine holds nothing but the name, whichever run put it there."""
-        mine = {file for file, planned in self._of_id.items() if planned.format == UNREADABLE_FORMAT}
-        before = {split.file for split, state in taken.chunks.splits.items() if UNREADABLE in state.reasons}
-        return mine | (before & self._of_id.keys())
 
     def draw_timeline(self, taken: Takeover) -> None:
         """A picture, and no reason to call a ship failed that delivered everything."""
