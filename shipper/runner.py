@@ -46,6 +46,8 @@ _UNPACKED = "environment"
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
 #: No step of a run: what lines would become.
 PREVIEW = "preview"
+#: No step of a run: whether repaired records may leave quarantine.
+REPAIRED = "repaired"
 #: How long a job may take to stop Spark, to look into the ledger and to release the lease.
 GRACE_SECONDS = 30.0
 

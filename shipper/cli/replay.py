@@ -81,9 +81,8 @@ def replay(
             spec, id, reason, _times(start, end), window, named_files(config, files or ()), topic_prefix, _rate(rate), cluster
         )
     derived = replayed(spec, wanted)
-    if before is None:
-        if not topic_prefix and not yes:
-            _confirm(spec)
+    if before is None and not topic_prefix and not yes:
+        _confirm(spec)
     if wanted != before:
         keep_replay(runs_uri, pipeline, wanted)
     job = _job(spec, config, wanted, tuple(derived.clusters))

@@ -13,6 +13,7 @@ from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
 from shipper.report.sections import unsafe_note
+from shipper.report.verdict import verdict
 from shipper.windows.window import Window
 
 _SHOWN = 20
@@ -129,9 +130,11 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
 
 
 def show_cause(result: RunReport, err: Terminal) -> None:
-    """Why it failed. Also beside JSON: standard error is what cron sends by mail."""
+    """Why it failed, or why it ended as a warning. Also beside JSON: standard error is what cron sends by mail."""
     if result.first_cause:
         err.say(f"FAILED  {result.first_cause}", "bold red")
+    for doubt in () if result.first_cause else verdict(result).doubts:
+        err.say(f"WARNING  {doubt.says}", "yellow")
 
 
 def _rate(ship: ShipResult) -> str:

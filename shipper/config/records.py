@@ -379,9 +379,10 @@ class Quarantine(Model):
     """The topic, on every cluster of the pipeline. No route's topic; several pipelines may share it."""
     max_rate: StrictFloat = Field(default=0.01, ge=0, le=1)
     """Largest share, 0–1, of a run's records (dropped lines are none) in quarantine. A run with more fails when everything is sent:
-    then the source has changed, rather than a few records of it being bad."""
+    then the source has changed, rather than a few records of it being bad. A file that cannot be read counts as many records as its bytes
+    would hold."""
     keep_bytes: Bytes = Field(default=256, alias="keep", ge=0, le=512_000)
-    """How much of each record's value is kept: its first bytes. `0B` keeps nothing."""
+    """How much of each record's value is kept: its first bytes. Key and headers are kept if none of them is longer. `0B` keeps nothing."""
 
     @field_validator("topic")
     @classmethod

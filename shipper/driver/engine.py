@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview import PreviewedLine
+    from shipper.report.repaired import RepairedRecord
     from shipper.report.results import CheckResult
     from shipper.types import Header
     from shipper.windows.window import Window
@@ -157,6 +158,9 @@ class Engine(Protocol):
     def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
         """Their lines beside the records that they would be on ``cluster``, or by the pipeline's own routes. Notes what is wrong with files that
         cannot be read."""
+
+    def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
+        """Note why a record that was repaired is not to be sent, and redact what leaves of each."""
 
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
         """Made, and not begun."""

@@ -17,15 +17,16 @@ from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewResult
+from shipper.report.repaired import RepairedResult
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
 from shipper.report.run_folder import StepResult
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPORT, SHIP
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPAIRED, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.terminal import say
 
 _HISTORY_RUNS = 30
-_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP, PREVIEW)
-_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE, PREVIEW)
+_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP, PREVIEW, REPAIRED)
+_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE, PREVIEW, REPAIRED)
 
 
 def now() -> dt.datetime:
@@ -137,6 +138,10 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
         from shipper.driver.preview import preview
 
         return preview(context, cluster, started_at)
+    if name == REPAIRED:
+        from shipper.driver.repaired import repaired
+
+        return repaired(context, started_at)
     if name == REPORT:
         return report(context, started_at)
     if cluster is None or cluster not in context.clusters:
@@ -161,6 +166,8 @@ def _failed(context: RunContext, name: str, cluster: str | None, started_at: dt.
         return PlanResult(**common, source=context.pipeline.source.path)
     if name == PREVIEW:
         return PreviewResult(**common)
+    if name == REPAIRED:
+        return RepairedResult(**common)
     if name == SHIP and cluster:
         return ShipResult(**common, cluster=cluster)
     if name == GATE_DELIVERY and cluster:

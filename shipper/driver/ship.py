@@ -14,9 +14,11 @@ from dataclasses import replace
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
-from shipper.driver.account import ReceiptAccount, too_many_quarantined
+from shipper.config.records import UNREADABLE
+from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
+from shipper.driver.formats import UNREADABLE as UNREADABLE_FORMAT
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
@@ -467,8 +469,13 @@ class ClusterShip:
         quarantines = {topic for state in taken.chunks.splits.values() for topic in state.quarantines}
         quarantines |= {quarantine.topic} if quarantine else set()
         self._account.close(self._context, self._files, left, before, quarantines)
-        if quarantine and result.status != "failed" and (fault := too_many_quarantined(result, quarantine)):
-            self._failed(TooManyQuarantined(fault))
+        if quarantine and result.status != "failed":
+            files = {file_id(file): file for file in self._files}
+            found = {split.file for split, state in taken.chunks.splits.items() if UNREADABLE in state.reasons}  # by earlier runs
+            found |= {file for file, planned in files.items() if planned.format == UNREADABLE_FORMAT}
+            behind = records_behind(result, files, found & files.keys())
+            if fault := too_many_quarantined(result, quarantine, behind):
+                self._failed(TooManyQuarantined(fault))
 
     def draw_timeline(self, taken: Takeover) -> None:
         """A picture, and no reason to call a ship failed that delivered everything."""

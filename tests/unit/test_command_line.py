@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import typer
 from shipper.cli.console import Terminal, table
 from shipper.cli.main import app
 from shipper.cli.run_options import new_job
-from shipper.cli.show import show_plan, show_run
+from shipper.cli.show import show_cause, show_plan, show_run
 from shipper.errors import StepResultError, UsageError
-from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
+from shipper.report.message import details, message
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import DeliveryGateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
 
@@ -204,6 +206,24 @@ def test_no_rate_is_made_of_a_tenth_of_a_second(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert "near: 50 records sent; 0 were there before." in said
     assert "far: 50 records sent in 10s: 5 records/s;" in said
+
+
+def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = LeftOut(path="/logs/a.log", reason="may still be written", warns=True)
+    unwanted = LeftOut(path="/logs/a.zip", reason="does not match include")
+    plan = PlanResult(**TIMES, source="/logs", left_out=[unwanted, waits])
+    assert [(waits.path in line, waits.reason in line) for line in details(plan)] == [(True, True), (False, False)]
+    assert unwanted.path in details(plan)[1]
+    run = RunReport(**TIMES, plan=plan)
+    assert message(run).ending == "warning"
+    for show in (partial(show_run, run, Terminal()), partial(show_cause, run)):
+        show(Terminal(stderr=True))
+        said = " ".join(capsys.readouterr().err.split())
+        assert "WARNING" in said
+        assert waits.path in said
+        assert waits.reason in said
+    show_cause(RunReport(**TIMES, plan=PlanResult(**TIMES, source="/logs", left_out=[unwanted])), Terminal(stderr=True))
+    assert waits.path not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("run_id", ["../../etc", "a/b", "", ".", "..", "a..b", "x\n"])

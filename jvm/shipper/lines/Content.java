@@ -9,6 +9,7 @@ import java.io.InterruptedIOException;
 import java.net.SocketTimeoutException;
 import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
+import java.util.function.Predicate;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -118,20 +119,24 @@ final class Content {
             return fault ? error : new Unreachable(error);
         }
 
-        /** Whether it is behind `error`; what unpacks a file wraps errors. */
         static boolean isBehind(Throwable error) {
-            for (Throwable one = error; one != null; one = one.getCause() == one ? null : one.getCause()) {
-                if (one instanceof Unreachable) {
-                    return true;
-                }
-            }
-            return false;
+            return Content.isBehind(error, one -> one instanceof Unreachable);
         }
     }
 
-    /** Whether another run may read it: the file is out of reach, or not the one that was planned. Such a file is not damaged. */
+    /** Whether the error or one of its causes is such; what unpacks a file wraps errors. */
+    private static boolean isBehind(Throwable error, Predicate<Throwable> such) {
+        for (Throwable one = error; one != null; one = one.getCause() == one ? null : one.getCause()) {
+            if (such.test(one)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether another run may read it: the file is out of reach, or denied for now, or not the one that was planned. Such a file is not damaged. */
     static boolean isPassing(Throwable error) {
-        return Unreachable.isBehind(error) || error instanceof Changed || isGone(error) && !isDenied(error);
+        return isBehind(error, one -> one instanceof Unreachable || one instanceof Changed || isDenied(one) || isGone(one));
     }
 
     private static boolean isDenied(Throwable error) {
@@ -206,7 +211,7 @@ final class Content {
         if (error instanceof Changed) {
             return error.getMessage();
         }
-        if (isDenied(error)) {
+        if (isBehind(error, Content::isDenied)) {
             return "no permission to read it: grant it to the user that ships";
         }
         if (isGone(error)) {
