@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_not_taken_for_nothing(world, tmp_path):
 def test_a_ledger_that_is_less_durable_than_the_data_is_said(world, ledger, data, says):
     def facts(replication: int, brokers: int, min_insync: str) -> TopicFacts:
         settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "min.insync.replicas": min_insync}
-        return TopicFacts(2, 1_000_000, settings, replication, brokers)
+        return TopicFacts(2, settings, replication, brokers)
 
     opened = LedgerLog(world.log, CLUSTER, "web")
     assert opened.exists_by({"_shipper.web": facts(*ledger), "t": facts(*data)})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from shipper.kafka.limits import TopicLimits
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.fold import Chunks
 from shipper.ledger.records import spark_hash
@@ -70,7 +70,7 @@ class Cluster:
             end_known=bool(state and state.end is not None),
         )
         order = ShipOrder(
-            "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), {"t": 10_000}, lanes=1, batch_bytes=100,
+            "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), {"t": TopicLimit(10_000)}, lanes=1, batch_bytes=100,
             chunk_size_bytes=1000, deadline_seconds=1, topics=("t",), splits={NUMBER: split}, reasons=("check",),
             quarantine=QuarantineOrder("q", 100),
         )  # fmt: skip
