@@ -158,7 +158,6 @@ class RecordLimits:
 
 
 def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignment:
-    """Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
     found = Assignment()
     table, marked = part.table, part.marked
     names, codes = _topics(table, order.topics)
@@ -186,8 +185,6 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
         for reason, wrong in misfits.of(names[code]):
             rows = _without(found, names[code], rows, wrong, reason, table)
         found.shares[names[code]] = _fitting(found, names[code], rows, large, table, limits)
-    if found.rejected and order.quarantine is None:
-        raise _unshippable(found.rejected, order.splits[part.split].id, part.first)
     return found
 
 
@@ -340,7 +337,8 @@ _WHY = {
 }
 
 
-def _unshippable(rejected: list[Rejection], split: SplitId, first_ordinal: int) -> RecordUnshippable:
+def unshippable(rejected: Sequence[Rejection], split: SplitId, first_ordinal: int) -> RecordUnshippable:
+    """Return the error for the first of ``rejected``. ``first_ordinal``: of the slice."""
     first = min(rejected, key=lambda rejection: int(rejection.rows[0]))
     where = f"{split.file.path} (split at byte {split.start}), record {first_ordinal + int(first.rows[0]) + 1}"
     why = _WHY.get(first.reason, f"it fails the check {first.reason}, and there is no `quarantine`.")
