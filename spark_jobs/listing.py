@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from shipper.config.formats import TABLES
+from shipper.config.formats import TABLES, Csv
 from shipper.config.pipeline import Pipeline, Source
 from shipper.driver.engine import Listed
 from shipper.driver.files import UNFINISHED, ListedFile
-from shipper.driver.formats import HEAD_BYTES, PLAIN, recognise, recognise_table, table_in_text
+from shipper.driver.formats import HEAD_BYTES, PLAIN, content_problem, recognise, recognise_table, table_in_text
 from shipper.driver.preflight import Sample
 from shipper.driver.unreadable import cannot_list
 from shipper.report.plan_result import PlannedFile
@@ -106,6 +106,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
     if source.format in TABLES:
         _look_at_tables(hadoop, files, source.format)
         return
+    encoding = (source.csv or Csv()).encoding
     for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, PLAIN), strict=True):
         if isinstance(head, _Unread):
             file.problem, file.passing = head
@@ -114,13 +115,15 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
         file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
         if source.format != "whole_file":
             file.problem = file.problem or table_in_text(head)
+        if file.format == PLAIN and source.codec != "none":
+            file.problem = file.problem or content_problem(head, source.format, encoding)
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
-    for file, head in zip(unpacked, _heads(hadoop, unpacked, len(_UTF8_BOM)), strict=True):
+    for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES), strict=True):
         if isinstance(head, _Unread):
             why = head.why if head.passing else f"its beginning cannot be unpacked: damaged or cut off ({head.why})"
             file.problem, file.passing = why, head.passing
         else:
-            file.bom = head == _UTF8_BOM
+            file.bom, file.problem = head.startswith(_UTF8_BOM), content_problem(head, source.format, encoding)
     if source.format == "whole_file":
         for file in files:
             file.bom = False  # a byte as any other

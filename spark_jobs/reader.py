@@ -42,7 +42,7 @@ class Framing:
         return Framing()
 
     def packed(self) -> bytes:
-        texts = (self.kind, self.starts_with, self.csv.delimiter, self.csv.quote or "")
+        texts = (self.kind, self.starts_with, self.csv.delimiter, self.csv.quote or "", self.csv.encoding)
         columns = self.csv.columns or ()
         return b"".join(map(packed.text, texts)) + packed.number(len(columns)) + b"".join(map(packed.text, columns))
 

@@ -22,6 +22,7 @@ from shipper.driver.preflight import Sample, missing_topics, missing_topics_mess
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
+from shipper.driver.topic_settings import contradictions
 from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
@@ -387,11 +388,23 @@ class AskedCluster:
             found.looks_back_to = self._back.looks_back_to(self.name)
         if wanted and not found.problem:
             found.problem = schema_problem(context.clusters[self.name], pipeline)
+        if wanted:
+            self._compare_topics()
         if wanted and not found.problem and self._connections:
             if context.ships:
                 self._connections.begin_writing(found.to_fence)
             _add_tuning(found, self._connections, self._known, context, self._plan)
         return found
+
+    def _compare_topics(self) -> None:
+        """Notes where topics contradict what the pipeline makes of lines."""
+        pipeline, window = self._context.pipeline, None if self._context.named_files else self._context.window
+        now = dt.datetime.now(dt.UTC)
+        topics = [(topic, self._known[topic].limit) for topic in pipeline.needed_topics() if topic in self._known]
+        found = [each for topic, limit in topics for each in contradictions(pipeline, topic, limit, window, now)]
+        self._found.warnings += [str(each) for each in found if not each.is_fault]
+        if (faults := [str(each) for each in found if each.is_fault]) and not self._found.problem:
+            self._found.problem = f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing was sent."
 
 
 def moved(state: LedgerState, plan: PlanResult) -> list[str]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
@@ -25,7 +26,7 @@ from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
 from shipper.kafka.connection import ClientErrors, KafkaFault, connection, fault_of, made
-from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
+from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.topic_ids import NO_TOPIC_ID, read_answers
@@ -52,12 +53,15 @@ class TopicFacts:
     """What the cluster says of a topic. Byte counts are of compressed batches."""
 
     partitions: int
-    max_message_bytes: int
     settings: Mapping[str, str]
     replication: int = 0
     """Replicas of the partition that has the fewest."""
     brokers: int = 0
     """Of its cluster."""
+
+    @cached_property
+    def limit(self) -> TopicLimit:
+        return TopicLimit.by(self.settings)
 
     @property
     def min_insync(self) -> int:
@@ -175,9 +179,8 @@ class ClusterAdmin:
             if resource.name in known:
                 partitions = known[resource.name].partitions.values()
                 settings = {name: entry.value for name, entry in self._entries(resource.name, future).items()}
-                limit = int(settings.get("max.message.bytes") or DEFAULT_LIMIT_BYTES)
                 replication = min((len(partition.replicas) for partition in partitions), default=0)
-                found[resource.name] = TopicFacts(len(partitions), limit, settings, replication, len(metadata.brokers))
+                found[resource.name] = TopicFacts(len(partitions), settings, replication, len(metadata.brokers))
         return found
 
     def _entries(self, topic: str, future: Any) -> Any:
@@ -192,9 +195,9 @@ class ClusterAdmin:
                 "what else is missing."
             ) from error
 
-    def limits(self, topics: Collection[str]) -> dict[str, int]:
-        """Topic → its max.message.bytes, of those that are there. Raises ClusterError."""
-        return {topic: facts.max_message_bytes for topic, facts in self.facts(list(topics)).items()}
+    def limits(self, topics: Collection[str]) -> dict[str, TopicLimit]:
+        """Topic → its limit, of those that are there. Raises ClusterError."""
+        return {topic: facts.limit for topic, facts in self.facts(list(topics)).items()}
 
     def rtt_seconds(self, topic: str) -> float:
         """Median of three round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory.

@@ -156,7 +156,7 @@ class SlicePayload:
             keys=None if keys is None else LazyColumn(keys),
             some_without_key=keys is None or keys.null_count > 0,
             headers=LazyColumn(table.column("headers"), _header_pairs) if "headers" in names else None,
-            # librdkafka reads 0 as "now"
+            # librdkafka reads 0 as "now"; a record that has this time is not shipped
             timestamps_ms=LazyColumn(table.column("timestamp").fill_null(0)) if "timestamp" in names else None,
         )
 

@@ -111,7 +111,7 @@ def test_a_ledger_that_is_less_durable_than_the_data_is_said(world, ledger, data
     def facts(replication: int, brokers: int, min_insync: str, unclean: str = "false") -> TopicFacts:
         settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "min.insync.replicas": min_insync}
         settings["unclean.leader.election.enable"] = unclean
-        return TopicFacts(2, 1_000_000, settings, replication, brokers)
+        return TopicFacts(2, settings, replication, brokers)
 
     opened = LedgerLog(world.log, CLUSTER, "web")
     assert opened.exists_by({"_shipper.web": facts(*ledger), "t": facts(*data)})

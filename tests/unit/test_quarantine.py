@@ -17,7 +17,7 @@ from shipper.config.rules import regex_groups
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import RecordPosition, in_quarantine
-from shipper.kafka.limits import TopicLimits
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.ledger.archive import old_chunks
 from shipper.ledger.codec import decode, encode_chunk, encode_invalidation, peek_key
 from shipper.ledger.control import Control
@@ -157,7 +157,8 @@ def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
 
 def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -> RecordLimits:
     return RecordLimits(
-        compression, TopicLimits({"t": limit}, lambda topics: {} if asked is None else dict.fromkeys(topics, asked))
+        compression,
+        TopicLimits({"t": TopicLimit(limit)}, lambda topics: {} if asked is None else dict.fromkeys(topics, TopicLimit(asked))),
     )
 
 

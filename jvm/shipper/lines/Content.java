@@ -6,6 +6,7 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.net.SocketTimeoutException;
 import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
@@ -154,7 +155,7 @@ final class Content {
             case "plain":
                 return stored;
             case "gzip":
-                return new DecompressorStream(stored, new BuiltInGzipDecompressor(), BUFFER);
+                return new DecompressorStream(stored, new GzipMembers(), BUFFER);
             case "bzip2":
                 return bzip2(conf).createInputStream(stored);
             case "zstd":
@@ -168,6 +169,27 @@ final class Content {
                 return new HadoopSnappy(stored);
             default:
                 throw new IOException("no reader for format " + format);
+        }
+    }
+
+    /** Says of bytes behind the last member what they are, which else is told as a file that is cut off. */
+    private static final class GzipMembers extends BuiltInGzipDecompressor {
+        private boolean begins;
+
+        @Override
+        public synchronized void reset() {
+            super.reset();
+            begins = true;
+        }
+
+        @Override
+        public synchronized void setInput(byte[] bytes, int offset, int length) {
+            if (begins && length > 0 && bytes[offset] != 0x1f) {
+                throw new UncheckedIOException(new IOException(
+                        "there are bytes behind the end of its gzip content that are no gzip: cut them off, or pack the file again"));
+            }
+            begins &= length == 0;
+            super.setInput(bytes, offset, length);
         }
     }
 
