@@ -51,7 +51,9 @@ def replay(
         str,
         typer.Option("--topic-prefix", help="In front of each topic's name; they must exist.", show_default="the same topics"),
     ] = "",
-    rate: Annotated[str | None, typer.Option("--rate", help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.")] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.")
+    ] = None,
     cluster: Annotated[
         list[str] | None, typer.Option("--cluster", help="One of its clusters; may be given several times.", show_default="all")
     ] = None,
@@ -81,9 +83,8 @@ def replay(
             spec, id, reason, _times(start, end), window, named_files(config, files or ()), topic_prefix, _rate(rate), cluster
         )
     derived = replayed(spec, wanted)
-    if before is None:
-        if not topic_prefix and not yes:
-            _confirm(spec)
+    if before is None and not topic_prefix and not yes:
+        _confirm(spec)
     if wanted != before:
         keep_replay(runs_uri, pipeline, wanted)
     job = _job(spec, config, wanted, tuple(derived.clusters))
