@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -48,6 +49,7 @@ PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", 
 PREVIEW = "preview"
 #: No step of a run: whether repaired records may leave quarantine.
 REPAIRED = "repaired"
+_MASTER_SECONDS = 5.0
 #: How long a job may take to stop Spark, to look into the ledger and to release the lease.
 GRACE_SECONDS = 30.0
 
@@ -192,6 +194,27 @@ def carried(runner: Runner, more: Iterable[Path] = ()) -> dict[str, str]:
         archive = f"{runner.archive}#{_UNPACKED}"
         found["spark.archives"] = ",".join(filter(None, (archive, runner.conf.get("spark.archives"))))
     return found
+
+
+def why_no_spark(runner: Runner) -> str | None:
+    """Return why jobs cannot run on the Spark cluster that ``runner`` names, with the remedy; None if nothing speaks against it."""
+    archive = runner.archive or ""
+    if archive.startswith("/") and not Path(archive).is_file():
+        return f"`runner.archive` {archive} is not there: make it with `shipper environment pack {archive}`, or correct the path"
+    if runner.kind != "standalone" or not runner.spark_master.startswith("spark://"):
+        return None
+    whys = []
+    for address in runner.spark_master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _MASTER_SECONDS).close()
+            return None
+        except (OSError, ValueError) as error:
+            whys.append(f"{address} ({getattr(error, 'strerror', None) or error})")
+    return (
+        f"no Spark master answers at {', '.join(whys)}: start the standalone master there, or correct `runner.master` to the address that the "
+        "master's page shows"
+    )
 
 
 def task_python(runner: Runner) -> str:

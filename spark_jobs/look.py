@@ -19,7 +19,7 @@ from spark_jobs import class_data
 from spark_jobs.engine import SparkEngine
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.java import begin_java
-from spark_jobs.reason import first_line
+from spark_jobs.reason import first_line, of_exception
 from spark_jobs.settings import set_environment, spark_settings
 
 _MOST_FILES = 10_000
@@ -27,7 +27,8 @@ _MOST_FILES = 10_000
 
 def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
     """Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java starts, ``source_error`` if they cannot be listed,
-    ``problem`` if the first of them cannot be read. Returns 0: what is wrong is in the document."""
+    ``problem`` if the first of them cannot be read. Then, on a Spark cluster, once more with what a task finds there. Returns 0: what is wrong is
+    in the last document."""
     settings = spark_settings(pipeline)
     set_environment(pipeline)
     begin_java(settings)
@@ -42,8 +43,24 @@ def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
         found |= _files(SparkEngine(pipeline), pipeline, paths)
     except SourceError as error:
         found["source_error"] = error.message
-    print(json.dumps(found))
+    print(json.dumps(found), flush=True)
+    if pipeline.runner.kind != "local":
+        print(json.dumps({**found, **_executor(pipeline)}))
     return 0
+
+
+def _executor(pipeline: Pipeline) -> dict[str, Any]:
+    """What a task finds on the cluster: ``executor``, or ``executor_error``."""
+    from spark_jobs.session import session
+    from spark_jobs.sink import look_at_executor
+
+    try:
+        spark = session(pipeline)
+        found = look_at_executor(spark)
+        spark.stop()
+        return {"executor": found}
+    except Exception as error:
+        return {"executor_error": of_exception(error)}
 
 
 def _files(engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def gaps(
 ) -> None:
     """Lists the windows of the schedule that are not complete on a cluster: that nobody ran, whose run failed, or of which a file was left behind.
 
-    By the results in `runs_uri`, and by the ledger where there are none. Exit code 1 if there are any.
+    By the results in `runs_uri`, and by the ledger where there are none: it lists no source, so a file that came after the last run that looked is
+    not in it. Exit code 1 if there are any.
     """
     spec = load_pipeline(config, pipeline)
     if spec.schedule is None:
@@ -154,7 +155,9 @@ def _is_there(left: LeftFile, shipped: FileId) -> bool:
 def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:
     looked = f"{plural(windows, 'window')} since {since:%Y-%m-%dT%H:%M:%SZ}"
     if not found:
-        out.say(f"✓ Nothing is missing: {looked}, all complete on every cluster.", "green")
+        out.say(
+            f"✓ Nothing is missing: {looked}, all complete on every cluster, as of the last run that looked at each.", "green"
+        )
         return
     rows = table("cluster", "from/to", ">windows", "why")
     for gap in found:

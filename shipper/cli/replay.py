@@ -51,7 +51,9 @@ def replay(
         str,
         typer.Option("--topic-prefix", help="In front of each topic's name; they must exist.", show_default="the same topics"),
     ] = "",
-    rate: Annotated[str | None, typer.Option("--rate", help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.")] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.")
+    ] = None,
     cluster: Annotated[
         list[str] | None, typer.Option("--cluster", help="One of its clusters; may be given several times.", show_default="all")
     ] = None,
