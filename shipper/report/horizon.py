@@ -8,6 +8,7 @@ their age: history and freshness are read from them.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Collection, Iterator
 
@@ -126,7 +127,8 @@ def _remove(runs_uri: str, pipeline: str, windows: Collection[Window], oldest: d
         ids = run_ids(runs_uri, pipeline, window)
         old = [run_id for run_id in ids if _began(run_id, window) <= oldest]
         for path in [folder] if len(old) == len(ids) else [f"{folder}/{run_id}" for run_id in old]:
-            fs.rm(path, recursive=True)
+            with contextlib.suppress(FileNotFoundError):  # another run was faster
+                fs.rm(path, recursive=True)
         gone += len(old) == len(ids)
     return gone
 
