@@ -20,6 +20,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
 from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
+from shipper.report.horizon import read_pruned
 from shipper.report.late import Told, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.past_runs import contains, window_runs
@@ -65,9 +66,12 @@ def gaps(
     first = _since(spec, runs_uri, since)
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [window for window in Ticks(spec.schedule).windows(min(first.values()), until) if window.end <= until]
-    runs = window_runs(runs_uri, pipeline, spec.clusters, min(first.values()), dt.datetime.max.replace(tzinfo=dt.UTC))
+    pruned = read_pruned(runs_uri, pipeline)
+    open_ = [window for window in windows if pruned.holds(window)]
+    start = open_[0].start if open_ else until
+    runs = window_runs(runs_uri, pipeline, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC))
     ledgers = Ledgers(config, pipeline)
-    wanted, told = find_gaps(windows, runs, first, ledgers.held), Told(runs_uri, pipeline)
+    wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, pipeline)
     if alert:
         known, now = told.of("late"), dt.datetime.now(dt.UTC)
         wanted = [gap for gap in overdue(spec, wanted, now) if windows_of([gap])[0] not in known]

@@ -109,6 +109,15 @@ class Source(Model):
     its size and its modification time are the same. By default the ledger knows: every ship writes down where the files lay. Needed once, if they
     moved before shipper did so; `[]` if what lies here now is something else than what lay there."""
 
+    @field_validator("include", mode="before")
+    @classmethod
+    def _one_glob(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            raise ValueError(
+                "found a list; expected one glob. Several belong at the end of `path`, as in `logs/web/{*.log,*.gz}`"
+            )
+        return value
+
     @model_validator(mode="after")
     def _format_fits(self) -> Source:
         refuse(source_faults(self.format, self.codec, self.csv))

@@ -16,6 +16,7 @@ from shipper.config.explain import ConfigFault, bare, is_model, problems_of, yam
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME, Model, lies_below, resolve_uri
 from shipper.config.s3 import S3
+from shipper.config.units import Seconds
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
 
 NAME = "shipper.yaml"
@@ -65,6 +66,10 @@ class Platform(Model):
     """File in which each run notes what became of its window, for the Shipments page: relative to the folder above this one's, on a disk of this
     machine. A cache: it may be deleted, and `shipper index` makes it anew from the reports in `runs_uri`. Where runs and page are on different
     machines, each has its own, and `shipper index` keeps the page's up to date."""
+    keep_seconds: Seconds = Field(default=400 * 86_400.0, alias="keep", ge=30 * 86_400)
+    """How long results in `runs_uri`, and what the index has of them, are kept. A run removes its pipeline's older ones in the end, and so
+    does `shipper index`. What tells of a window that is not complete stays, and so do a pipeline's 200 newest windows. No file counts as
+    unshipped by it."""
     defaults: dict[str, Any] = Field(default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}])
     """Any keys of a pipeline but `pipeline`, for all pipelines that do not write them. Sections and maps are merged key by key, all else is
     replaced. A section that lacks a required key, such as a `schedule` without `cron`, counts only where a pipeline has that section."""

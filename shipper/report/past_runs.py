@@ -5,6 +5,7 @@ latter, plans and reports, which name every file, are not read unless a ship has
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -264,8 +265,34 @@ def contains(window: Window, other: Window) -> bool:
     return window.start <= other.start and other.end <= window.end
 
 
+_known: dict[tuple[str, type], Any] | None = None
+
+
+@contextlib.contextmanager
+def looked_at_once() -> Iterator[None]:
+    """Within the block list no folder twice, and read no gate's result twice. For one thread's block, in which nothing of it changes."""
+    global _known
+    _known = {}
+    try:
+        yield
+    finally:
+        _known = None
+
+
+def _once(path: str, kind: type, look: Callable[[], T]) -> T:
+    if _known is None:
+        return look()
+    if (path, kind) not in _known:
+        _known[path, kind] = look()
+    return cast("T", _known[path, kind])
+
+
 def _names(fs: Any, path: str) -> Sequence[str]:
     """Of what is in a folder; none if there is no such folder."""
+    return _once(path, list, lambda: _listed(fs, path))
+
+
+def _listed(fs: Any, path: str) -> Sequence[str]:
     try:
         return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
     except (FileNotFoundError, NotADirectoryError):
@@ -311,6 +338,12 @@ def _failed(
 
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
+    if kind is _LeftGate:
+        return _once(path, kind, lambda: _parsed(fs, path, run_id, kind))
+    return _parsed(fs, path, run_id, kind)
+
+
+def _parsed(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
     try:
         found = cast("S", kind.model_validate_json(bytes(fs.cat_file(path)), extra="ignore"))
     except (FileNotFoundError, NotADirectoryError):

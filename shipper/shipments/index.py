@@ -174,6 +174,17 @@ class Index:
         first = [(pipeline.name, cluster, int(at.timestamp())) for cluster, at in beginnings.items()]
         self.db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?)", first)
 
+    def forget(self, pipeline: str, before: int) -> None:
+        """Remove the windows of the pipeline that ended before."""
+        for table in ("runs", "begun", "ships", "arrivals"):
+            self.db.execute(f'DELETE FROM {table} WHERE pipeline = ? AND start < ? AND "end" < ?', (pipeline, before, before))
+        clusters = self.db.execute("SELECT cluster FROM beginnings WHERE pipeline = ? UNION SELECT ?", (pipeline, ALL)).fetchall()
+        for (cluster,) in clusters:
+            self.db.execute(
+                'DELETE FROM cells WHERE cluster = ? AND pipeline = ? AND start < ? AND "end" < ?',
+                (cluster, pipeline, before, before),
+            )
+
     def retire(self, present: Collection[str]) -> None:
         """Marks the pipelines that the configuration has no more; their runs stay."""
         for known in self.pipelines():

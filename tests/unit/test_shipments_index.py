@@ -244,6 +244,17 @@ def test_the_platform_says_where_the_index_lies(world: World) -> None:
         index_path(world.config)
 
 
+def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world: World) -> None:
+    world.write("shipper.yaml", "keep: 30d\n")
+    fed(world, run_report(0), run_report(1, failed=("far",)), run_report(32 * 24))
+    with Index(world.index) as index:
+        for table in ("runs", "cells", "ships", "arrivals"):
+            rows = index.db.execute(f"SELECT DISTINCT start FROM {table} WHERE pipeline = ?", ("web",)).fetchall()
+            assert rows == [(seconds(32 * 24),)], table
+        (row,) = grid(index, seconds(0), seconds(33 * 24), seconds(33 * 24))["pipelines"]
+    assert min(start for start, *_ in row["segments"]) >= seconds(24)
+
+
 def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
     world.index.parent.mkdir(exist_ok=True)
     world.index.write_text("this is a log file, and longer than SQLite's header is: " * 3)

@@ -59,6 +59,8 @@ class World:
         file.write_text(text)
 
     def pipeline(self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), more: str = "") -> None:
+        if not (self.config / "shipper.yaml").exists():
+            self.write("shipper.yaml", "keep: 36500d\n")  # these windows do not get older
         self.write(f"pipelines/{name}.yaml", PIPELINE.format(name=name, clusters=", ".join(clusters)) + more)
         for cluster in clusters:
             self.write(f"clusters/{cluster}.yaml", f"cluster: {cluster}\nbootstrap: 127.0.0.1:1\n")
