@@ -11,6 +11,7 @@ from typing import Any
 from shipper.config import resolve_uri
 from shipper.config.replay import Replay
 from shipper.config.rules import original
+from shipper.driver.bounds import refuse_outside
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.files import REASONS, ListedFile, NotTaken, Selection, select
@@ -121,6 +122,7 @@ def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> Sel
     start = back.windows[0].start if back else context.window.start
     modified = Window(start, context.window.end) if source.window_by == "modified" else None
     found = context.engine.list_files(paths, most=most, modified=modified)
+    refuse_outside(context.config_dir, context.engine, found)
     for path, why in found.problems.items():
         raise cannot_list([path], why)
     if found.too_many:
