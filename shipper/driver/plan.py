@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from shipper.config import resolve_uri
 from shipper.config.replay import Replay
 from shipper.config.rules import original
+from shipper.driver.bounds import refuse_outside
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Listed
@@ -154,7 +155,9 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
     most, window = context.pipeline.limits.max_files, context.window
 
     def ask(paths: Sequence[str], start: dt.datetime, end: dt.datetime, most: int) -> Listed:
-        return context.engine.list_files(paths, most=most, modified=Window(start, end) if own.by_modified else None)
+        found = context.engine.list_files(paths, most=most, modified=Window(start, end) if own.by_modified else None)
+        refuse_outside(context.config_dir, context.engine, found)
+        return found
 
     if back is not None:
         found = ask([*paths, *back.folders], back.start, window.end, most * (1 + len(back.ticks.of)))

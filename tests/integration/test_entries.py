@@ -212,3 +212,17 @@ def test_folders_that_cannot_be_read_are_named(world: World) -> None:
     done = world.shipper(*arguments, prefix=_WITHOUT_RIGHTS)
     assert done.returncode == 1
     assert "cannot list" in json.loads(done.stdout)["error"]
+
+
+def test_a_run_reads_nothing_outside_of_what_the_platform_allows(world: World) -> None:
+    """Whoever starts a step by hand gets past the command line's own check."""
+    world.write_log("a.log", b"one\n")
+    outside = world.root / "elsewhere" / "b.log"
+    outside.parent.mkdir()
+    outside.write_bytes(b"secret\n")
+    (world.root / "config" / "shipper.yaml").write_text("allow: {sources: [logs/, s3a://others/]}\n")
+    assert world.run()["delivered"] == 1
+    for path in (str(outside), f"{world.logs}/\\../elsewhere/b.log", f"{world.logs}/.{{./elsewhere,x/y}}/b.log"):
+        said = world.steps_fail("by-hand", "--files", json.dumps([path]), "plan")
+        assert "allow.sources" in " ".join(said.split())
+    assert sum(world.read().values()) == 1
