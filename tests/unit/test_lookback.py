@@ -32,7 +32,7 @@ def test_a_file_is_of_the_window_in_which_it_was_last_modified():
     own = modified(3 * hour)
     assert [back.holds(file) for file in (first, last, second, third, own)] == [True, True, True, True, False]
     assert [HOURS.index(back.window_of(file)) for file in (first, last, second, third)] == [0, 0, 1, 2]
-    assert ticks.tick_of(modified(-1)) is None
+    assert [ticks.tick_of(modified(at)) for at in (-1, 3 * hour)] == [None, None]
     assert ticks.with_a_file([first, last, third]) == {HOURS[0], HOURS[2]}
 
 
