@@ -94,7 +94,7 @@ def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
             found = [one for one in found if not _within(one, look.at)]
         notes = [one for one in look.at.uncovered if _touches(one, window)]
         found += [one for one in notes if one.files or not any(_within(one, at) for at in held_files)]
-        if look.passed and all(one.files for one in notes):
+        if look.passed and not notes:
             held_files.append(look.at)
     return found
 

@@ -74,7 +74,7 @@ class TickFolders:
         if not self.by_modified:
             return self._last.get(file.under)
         place = bisect_right(self._starts_ms, file.id.modified_ms)
-        return self._ticks[place - 1] if place else None
+        return self._ticks[place - 1] if place and file.id.modified_ms < to_ms(self._ticks[place - 1].end) else None
 
     def naming(self, path: str) -> list[Window]:
         return [tick for tick, paths in self.of.items() if path in paths]
