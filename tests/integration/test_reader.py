@@ -239,6 +239,7 @@ def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tm
     paths = ["nosuch://host/logs/", str(tmp_path), str(tmp_path / "nothing there")]
     found = list_files(Hadoop.of(spark), paths, recursive=False, include="*", most=10)
     assert [file.name for file in found.files] == ["here.log"]
+    assert found.files[0].uri == (tmp_path / "here.log").as_uri(), "as Spark's _metadata.file_path has it"
     assert list(found.problems) == [paths[0]]
     assert "UnsupportedFileSystemException" in found.problems[paths[0]]
 

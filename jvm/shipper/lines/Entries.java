@@ -346,7 +346,8 @@ final class Entries {
                     return;
                 }
                 String called = entry.getFileName().toString();
-                Path path = new Path(folder, new Path(null, null, called));
+                // Without a scheme, which is added as Spark writes it: file:///.
+                Path path = fs.makeQualified(new Path(null, null, folder.toUri().getPath() + "/" + called));
                 if (!isAddressed(entry, path)) {
                     leave(number, folder.toString(), folder.toString().replaceFirst("/$", "") + "/" + visible(entry), "undecodable-name");
                 } else if (name == null || name.matches(called)) {
