@@ -10,6 +10,7 @@ from typing import Any
 
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
+from shipper.driver.bounds import refuse_outside
 from shipper.driver.files import select
 from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceError
@@ -39,21 +40,22 @@ def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
         print(json.dumps({**found, "java_error": first_line(error)}))
         return 0
     try:
-        found |= _files(SparkEngine(pipeline), pipeline, paths)
+        found |= _files(config_dir, SparkEngine(pipeline), pipeline, paths)
     except SourceError as error:
         found["source_error"] = error.message
     print(json.dumps(found))
     return 0
 
 
-def _files(engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[str, Any]:
+def _files(config_dir: Path, engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[str, Any]:
     source = pipeline.source
     found_files = engine.list_files(paths, most=_MOST_FILES)
+    refuse_outside(config_dir, engine, found_files)
     for path, why in found_files.problems.items():
         raise cannot_list([path], why)
-    listed = found_files.files
-    taken, left_out = select(listed, include=source.include, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
-    found: dict[str, Any] = {"files": len(taken), "left_out": len(left_out)}
+    listed = [file for file in found_files.files if not file.left]
+    taken, left_out = select(found_files.files, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
+    found: dict[str, Any] = {"files": len(taken), "left_out": sum(one.file.count for one in left_out)}
     if listed:
         found["newest_ms"] = max(file.id.modified_ms for file in listed)
     if taken:

@@ -28,8 +28,9 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     out.say(f"{result.pipeline} {window}   {size}", "bold")
     out.say(f"from {result.source}  to {', '.join(result.topics)}  transform {result.transform_digest}")
     if result.left_out:
-        first = result.left_out[0]
-        out.say(f"{plural(len(result.left_out), 'file')} left out; the first: {first.path}: {first.reason}")
+        out.say(result.left_out_in_words())
+        for one in sorted(result.left_out, key=lambda one: not one.warns)[:_SHOWN]:
+            out.say(f"  {one.entries()}: {one.reason}", "yellow" if one.warns else None)
     if result.looked_back:
         back = result.looked_back
         out.say(f"looked back to {back.start:%Y-%m-%dT%H:%M:%SZ}: {plural(back.windows, 'window')}, {plural(back.files, 'file')}")

@@ -43,7 +43,8 @@ class Allow(Model):
     notifiers: tuple[str, ...] = Field(default=(), examples=[["airflow.providers.slack.*"]])
     """Classes that `notify` may name. A notifier's texts are templates of Airflow, which may look up its connections; hence none by default."""
     sources: tuple[str, ...] | None = Field(default=None, examples=[["s3a://logs/web/"]])
-    """Folders in which `source` must lie. Not asked for by default."""
+    """Folders in which `source` must lie, by its text and by what each plan lists. Not asked for by default. A path may then have no backslash,
+    and no brace around a slash."""
     s3: tuple[str, ...] = ("region", "path_style", "requester_pays")
     """Keys of `source.s3` that pipelines may set. By default those that choose neither a server nor an identity: a key that is sent to a server of
     the author's choice, or another role of this machine, is for `defaults`, or for those whom you list it for."""

@@ -32,6 +32,7 @@ class Listed:
     """What a listing found."""
 
     files: list[ListedFile]
+    """All entries of the listed folders: also those that no run takes, as ``left`` says."""
     too_many: bool = False
     """The listing stopped when it had found more than asked for."""
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -120,7 +121,7 @@ class Engine(Protocol):
         """Ends all that runs, whatever the main thread was in the middle of. Never raises."""
 
     def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
-        """Files under ``paths`` (folders or globs; one that does not exist holds none), each once, without hidden ones; it stops beyond
+        """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once; it stops beyond
         ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError if nothing
         can be asked."""
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from shipper.config import resolve_uri
 from shipper.config.replay import Replay
 from shipper.config.rules import original
+from shipper.driver.bounds import refuse_outside
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Listed
-from shipper.driver.files import ListedFile, NotTaken, select
+from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
@@ -131,16 +132,16 @@ def _list(context: RunContext, paths: Sequence[str], own: TickFolders, back: Loo
     source = context.pipeline.source
     listed = _listed(context, paths, own, back)
     settings: dict[str, Any] = {
-        "include": source.include, "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
+        "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
     }  # fmt: skip
     files, left_out = select((file for file in listed if not (back and back.holds(file))), **settings)
-    wanted = [*files, *(found.file for found in left_out if found.state != "unwanted")]
+    wanted = [*files, *(found.file for found in left_out if found.warns)]
     empty = own.of.keys() - own.with_a_file(wanted)
     if back is not None:
         earlier = select((file for file in listed if back.holds(file)), **settings)
         back.files = {file.id: file for file in earlier.taken}
         back.left_out += [found for found in _left_out(context, earlier.left_out, "", back.ticks) if found.warns]
-        wanted += [*earlier.taken, *(found.file for found in earlier.left_out if found.state != "unwanted")]
+        wanted += [*earlier.taken, *(found.file for found in earlier.left_out if found.warns)]
         empty |= back.ticks.of.keys() - back.ticks.with_a_file(wanted) - back.not_listed
     return _Looked(files, left_out, [] if context.named_files else sorted(map(str, empty)))
 
@@ -153,7 +154,9 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
     most, window = context.pipeline.limits.max_files, context.window
 
     def ask(paths: Sequence[str], start: dt.datetime, end: dt.datetime, most: int) -> Listed:
-        return context.engine.list_files(paths, most=most, modified=Window(start, end) if own.by_modified else None)
+        found = context.engine.list_files(paths, most=most, modified=Window(start, end) if own.by_modified else None)
+        refuse_outside(context.config_dir, context.engine, found)
+        return found
 
     if back is not None:
         found = ask([*paths, *back.folders], back.start, window.end, most * (1 + len(back.ticks.of)))
@@ -161,7 +164,7 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
             _refuse_problems(paths, found)
             for path in found.problems.keys() - set(paths):
                 for tick in back.ticks.naming(path):
-                    back.note_problem(tick, path, f"it cannot be listed: {found.problems[path]}")
+                    back.note_problem(tick, path, f"it cannot be listed: {found.problems[path]}", "unreadable-folder")
             return found.files
     found = ask(paths, window.start, window.end, most)
     _refuse_problems(paths, found)
@@ -177,7 +180,7 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
         left = [path for path in folders if own.by_modified or path in back.folders]
         found = ask(left, tick.start, tick.end, most) if left else Listed([])
         for path, why in found.problems.items():
-            back.note_problem(tick, path, f"it cannot be listed: {why}")
+            back.note_problem(tick, path, f"it cannot be listed: {why}", "unreadable-folder")
         if found.too_many:
             back.note_problem(tick, left[0], f"its window holds more files than `limits.max_files` ({most}) allows")
         else:
@@ -201,11 +204,14 @@ def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str, t
         LeftOut(
             path=found.file.id.path,
             reason=found.reason,
-            warns=found.state != "unwanted"
-            and found.file.under not in coming
-            and not (ticks.by_modified and found.state == "open"),
+            code=found.code,
+            warns=found.warns
+            and not (found.code in ("unfinished", "open", "unsettled") and found.file.under in coming)
+            and not (ticks.by_modified and found.code == "open"),
             window=_tick(context, found.file, ticks),
             modified_ms=found.file.id.modified_ms,
+            count=found.file.count,
+            more=list(found.file.more),
         )
         for found in left_out
     ]
@@ -271,17 +277,13 @@ def _planned(context: RunContext, file: ListedFile, tick: str | None = None) -> 
 def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str]) -> None:
     pipeline = context.pipeline
     if not result.files and pipeline.source.when_empty == "fail":
-        left_out = (
-            f" ({len(result.left_out)} left out: {result.left_out[0].path}: {result.left_out[0].reason}, …)"
-            if result.left_out
-            else ""
-        )
+        left = sorted(result.left_out, key=lambda one: not one.warns)
+        left_out = f"; {result.left_out_in_words()}: {left[0].entries()}: {left[0].reason}" if left else ""
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        remedy = (
-            "What was left out is taken by a later run; for files that nobody writes to any more, a shorter `source.settle` takes it now."
-            if result.left_out
-            else "Check the path and `source.include`; if such a window is normal, set `source.when_empty: succeed`."
-        )
+        remedies = [f"{REASONS[one.code].remedy}." for one in left]
+        if not any(one.warns for one in left):
+            remedies.append("Check the path and `source.include`; if such a window is normal, set `source.when_empty: succeed`.")
+        remedy = " ".join(dict.fromkeys(remedies))
         raise SourceError(
             f"pipeline {pipeline.name}: no files for window {context.window} at {paths[0]}{more}{left_out}. Nothing was sent. {remedy}"
         )

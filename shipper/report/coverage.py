@@ -35,9 +35,10 @@ def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Cover
     """Return what is known once all that the plan had for the cluster is there. A run that looked back covers the ticks that it looked at
     as well: what was there is on the cluster, shipped by this run or before it."""
     left = [
-        (file.window, file.reason, LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
+        (file.window, file.reason, LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
         for file in plan.left_out
         if file.warns and (not file.clusters or cluster in file.clusters)
+        for path in (file.path, *file.more)
     ]
     return _coverage(plan, cluster, left, plan.empty if when_empty_fails else ())
 

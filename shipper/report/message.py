@@ -131,8 +131,8 @@ def _check(check: CheckResult) -> str:
 
 
 def _plan(result: PlanResult) -> str:
-    left_out = f", {plural(len(result.left_out), 'file')} left out" if result.left_out else ""
-    found = f"{plural(len(result.files), 'file')}, {format_bytes(result.total_bytes)}{left_out}"
+    left_out = result.left_out_in_words()
+    found = f"{plural(len(result.files), 'file')}, {format_bytes(result.total_bytes)}{left_out and f', {left_out}'}"
     return "; ".join([found, *(_planned_for(cluster, bool(result.files)) for cluster in result.clusters)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -60,10 +61,16 @@ class PlannedFile(Result):
 
 
 class LeftOut(Result):
-    """A file that is in the folders that were listed but not in the run, and why."""
+    """Entries of the folders that were listed which are not in the run, and why: a file, or what is no candidate, by folder and reason."""
 
     path: str
     reason: str
+    code: str = ""
+    """The reason for programs, as in docs/left-out.md: `hidden`, `dangling-link`, `unsettled`, …. Empty: a late file that the run does without."""
+    count: int = 1
+    """Entries that it stands for: all of the same folder and reason. `path` is the first by name."""
+    more: list[str] = []
+    """Paths of a few of the others."""
     warns: bool = False
     """Whether somebody should hear of it: the file belongs to a window and nobody has shipped it yet."""
     window: str | None = None
@@ -73,6 +80,10 @@ class LeftOut(Result):
     size_bytes: int | None = None
     """None: it was being written, so it will have another size."""
     modified_ms: int = 0
+
+    def entries(self) -> str:
+        """Return ``/logs/a.log``, or ``/logs/a.log and 3 more``."""
+        return f"{self.path} and {self.count - 1:,} more" if self.count > 1 else self.path
 
 
 class LookedBack(Result):
@@ -226,6 +237,15 @@ class PlanResult(StepResult):
     def reshipped(self, invalidated: Mapping[FileId, Invalidated]) -> list[FileId]:
         """Return the files that were invalidated in the same name before: they are shipped anew once."""
         return [file for file, over in invalidated.items() if self.asker in over.asked_by]
+
+    def left_out_in_words(self) -> str:
+        """Return ``2 entries left out (1 unsettled, 1 hidden)``; empty if there are none."""
+        counts = Counter[str]()
+        for one in sorted(self.left_out, key=lambda one: not one.warns):
+            counts[one.code or "late"] += one.count
+        total = sum(counts.values())
+        each = ", ".join(f"{count:,} {code}" for code, count in counts.items())
+        return f"{total:,} {'entry' if total == 1 else 'entries'} left out ({each})" if total else ""
 
     @property
     def total_bytes(self) -> int:

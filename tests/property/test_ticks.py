@@ -89,7 +89,7 @@ class Place:
     # What a plan asks of an engine.
     def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
         found = [
-            ListedFile(file.id, file.id.path, file.folder)
+            ListedFile(file.id, file.id.path, file.folder, left="unwanted" if file.name.endswith(".txt") else "")
             for file in self.files
             if file.folder in paths
             and file.folder not in self.locked

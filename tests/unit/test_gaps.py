@@ -318,7 +318,7 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: st
         says, place = "frankfurt: 1 earlier window is not complete", 'id="incomplete"'
     else:
         report.plan.left_out = [LeftOut(path="s3a://logs/young.log", reason="modified 4 s ago", warns=True)]
-        says, place = "1 file is left out: s3a://logs/young.log", 'id="left-out"'
+        says, place = "1 entry is left out: s3a://logs/young.log", 'id="left-out"'
     told, page = message(report), render(report)
     assert told.ending == "warning"
     assert says in (told.cause or "")
