@@ -41,10 +41,10 @@ class LookBack:
     left_out: list[LeftOut] = field(default_factory=list)
     not_listed: set[Window] = field(default_factory=set)
 
-    def note_problem(self, tick: Window, path: str, why: str) -> None:
+    def note_problem(self, tick: Window, path: str, why: str, code: str = "") -> None:
         """A folder that nobody could look into leaves its tick incomplete, and fails no run but the tick's own."""
         self.not_listed.add(tick)
-        self.left_out.append(LeftOut(path=path, reason=why, warns=True, window=str(tick)))
+        self.left_out.append(LeftOut(path=path, reason=why, code=code, warns=True, window=str(tick)))
 
     @property
     def start(self) -> dt.datetime:

@@ -165,7 +165,7 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
             _refuse_problems(paths, found)
             for path in found.problems.keys() - set(paths):
                 for tick in back.ticks.naming(path):
-                    back.note_problem(tick, path, f"it cannot be listed: {found.problems[path]}")
+                    back.note_problem(tick, path, f"it cannot be listed: {found.problems[path]}", "unreadable-folder")
             return found.files
     found = ask(paths, window.start, window.end, most)
     _refuse_problems(paths, found)
@@ -181,7 +181,7 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
         left = [path for path in folders if own.by_modified or path in back.folders]
         found = ask(left, tick.start, tick.end, most) if left else Listed([])
         for path, why in found.problems.items():
-            back.note_problem(tick, path, f"it cannot be listed: {why}")
+            back.note_problem(tick, path, f"it cannot be listed: {why}", "unreadable-folder")
         if found.too_many:
             back.note_problem(tick, left[0], f"its window holds more files than `limits.max_files` ({most}) allows")
         else:
