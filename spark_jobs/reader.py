@@ -81,6 +81,7 @@ class Reading:
             PieceReport(
                 *(found.number(), found.number(), found.number(), found.number(), " ".join(found.text().split())),
                 passing=bool(found.number()),
+                long_bytes=found.number(),
             )
             for _ in found
         ]

@@ -28,7 +28,7 @@ from shipper.driver.scan import scan
 from shipper.driver.schemas import schema_ids
 from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
-from shipper.driver.unreadable import cannot_be_read, quarantine_whole, without_records, wrong_sizes
+from shipper.driver.unreadable import cannot_be_read, quarantine_whole, too_long, without_records, wrong_sizes
 from shipper.errors import (
     DeliveryError,
     OutcomeUnknown,
@@ -463,6 +463,8 @@ class ClusterShip:
         if done.error is None and (empty := without_records(pieces, done.receipts)):
             note = f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."
             self._result.notes += [] if note in self._result.notes else [note]
+        if done.error is None and (note := too_long(pieces, done.reports)) and note not in self._result.notes:
+            self._result.notes.append(note)
 
     def _close_account(self, left: Pending, before: Counter[str], taken: Takeover) -> None:
         result, quarantine = self._result, self._context.pipeline.quarantine

@@ -258,6 +258,11 @@ def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_
     assert csv_rows(spark, path, Csv(quote=None))[0] == [{"a": "1", "b": '"2'}]
     path.write_bytes(b"a,b\n" + b"x" * 3000 + b",1\n3,4\n")
     assert csv_rows(spark, path, max_line=1000)[0] == [TOO_LONG, {"a": "3", "b": "4"}]
+    hidden = b"".join(b"%d,x\n" % n for n in range(10_000))
+    path.write_bytes(b'a,b\n1,2\n3,"4\n' + hidden)
+    rows, report = csv_rows(spark, path, max_line=1000)
+    assert rows == [{"a": "1", "b": "2"}, TOO_LONG], "one stray quote makes one row of all that follow"
+    assert len(hidden) <= report.long_bytes <= 1.2 * len(hidden), "how much it hides is told"
     for content, says in ((b"a,b,a\n1,2,3\n", "names field 3 as another one"), (b'"a"b\n1\n', "not well quoted")):
         path.write_bytes(content)
         rows, report = csv_rows(spark, path)

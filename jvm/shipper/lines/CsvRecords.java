@@ -37,6 +37,8 @@ final class CsvRecords implements PieceRecords {
     private boolean malformed;
     private boolean ascii;
     private boolean dropped;
+    /** Bytes of the row that were read past. */
+    private long beyond;
     private long unpacked;
 
     CsvRecords(Piece piece, int maxLine, Framing framing, Configuration conf) throws IOException {
@@ -77,7 +79,7 @@ final class CsvRecords implements PieceRecords {
             }
             json.closeObject();
         }
-        unpacked += json.size() + 1;
+        unpacked += json.size() + 1 + beyond;
         return true;
     }
 
@@ -144,6 +146,7 @@ final class CsvRecords implements PieceRecords {
             malformed = false;
             ascii = true;
             dropped = false;
+            beyond = 0;
             if (!fields()) {
                 return false;
             }
@@ -203,6 +206,7 @@ final class CsvRecords implements PieceRecords {
     private void keep(int one) {
         if (length > maxLine) {
             dropped = true;
+            beyond++;
             return;
         }
         if (length == row.length) {
