@@ -48,7 +48,10 @@ FAILED_TASK = (
     "An error occurred while calling o88.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage "
     "1.0 failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 3) (127.0.0.1 executor 0): "
 )
-PYTHON_RAISED = 'org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] x: Traceback (most recent call last):\n  File "/x/worker.py", line 9, in main\n'
+PYTHON_RAISED = (
+    "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] x: Traceback (most recent call last):\n"
+    '  File "/x/worker.py", line 9, in main\n'
+)
 
 
 @pytest.mark.parametrize(
