@@ -108,6 +108,21 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
     assert world.read() == expected + lines_of(again + b"more of it\n")
 
 
+def test_a_file_that_was_denied_is_shipped_when_the_right_is_there(world: HdfsWorld):
+    """Whoever started the NameNode may read everything; another user may not."""
+    world.put("a.log", b"one\n")
+    world.put("secret.log", b"two\n")
+    secret = f"{world.folder}/secret.log"
+    world.files.allow(secret, 0o600)
+    world.source(on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0})
+    done = world.shipper("run", world.name, "--window", WINDOW, prefix=["env", "HADOOP_USER_NAME=reader"])
+    assert (done.returncode, world.read(), world.read(".q")) == (1, lines_of(b"one\n"), lines_of())
+    assert secret in done.stderr
+    world.files.allow(secret, 0o644)
+    world.run()
+    assert (world.read(), world.read(".q")) == (lines_of(b"one\n", b"two\n"), lines_of())
+
+
 def test_a_table_of_many_blocks_is_read_piece_by_piece_and_each_row_is_there_once(world: HdfsWorld, tmp_path):
     rows = [{"n": n, "text": os.urandom(100).hex()} for n in range(4000)]
     orc.write_table(pa.Table.from_pylist(rows), tmp_path / "a.orc", compression="zlib", stripe_size=64_000, batch_size=256)
