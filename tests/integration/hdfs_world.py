@@ -71,6 +71,10 @@ class HdfsFiles:
     def set_modified(self, path: str, seconds: float) -> None:
         self._fs.setTimes(self._path(path), round(seconds * 1000), -1)
 
+    def rename(self, path: str, to: str) -> None:
+        self._fs.mkdirs(self._path(to).getParent())
+        assert self._fs.rename(self._path(path), self._path(to)), f"{path} was not renamed to {to}"
+
     def delete(self, path: str) -> None:
         self._fs.delete(self._path(path), True)
 
