@@ -67,6 +67,11 @@ def prepare(root: Path, config: Path, shipped: int) -> None:
     from shipper.ledger.snapshot import LedgerFolder
     from shipper.types import FileId, SplitId
 
+    try:
+        from shipper.ledger.heads import head_of
+    except ImportError:  # a tree that does not recognise renamed files
+        head_of = None  # type: ignore[assignment]
+
     cluster = load_cluster(config, "local")
     client = ClusterClient(cluster)
     for number, (suffix, _) in enumerate(CASES.values()):
@@ -86,7 +91,7 @@ def prepare(root: Path, config: Path, shipped: int) -> None:
                 value = ChunkValue(
                     last=len(lines), end=True, records=len(lines), bytes=sum(map(len, lines)), checksum=sum(map(spark_hash, lines)) % 2**64,
                     digest=digest, generation=2, run_id="20261102T010000-25a08f", window="2026-11-02T00:00:00Z/2026-11-02T01:00:00Z",
-                    partition=0, read=len(held),
+                    partition=0, read=len(held), **({"head": head_of(held)} if head_of else {}),
                 )  # fmt: skip
                 file = FileId(f"file:{root}/case{number}/old-{one:06}.log", len(held), MODIFIED * 1000)
                 yield encode_chunk(name, ChunkKey(SplitId(file, 0), 0, topic), value)

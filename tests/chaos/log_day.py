@@ -432,7 +432,7 @@ class RotatedDay(Day):
     def write_on(self, rng: random.Random) -> None:
         file, modified = self.live(), self.time_in(self.now, rng)
         if file is None:
-            banner = [b"#Fields: time host request"] * 10 if self.chance("banner", step=-1) else []
+            banner = [b"#Fields: time host request"] * 60 if self.chance("banner", step=-1) else []
             self.write(LogFile("app.log", [*banner, *self.some_lines(rng)], modified), "new")
             return
         file.modified = modified
