@@ -196,6 +196,10 @@ class S3Store(Store):
     def delete(self, name: str) -> None:
         self._server.client.delete(self._bucket, name)
 
+    def rename(self, name: str, to: str, content: bytes, modified: float) -> None:
+        """A copy has a time of its own; it is as new as what is still being written, or an hour old."""
+        super().rename(name, to, content, max(modified, time.time() - 3_600))
+
     def touch(self, name: str, modified: float) -> None:
         os.utime(self._server.directory / "data" / self._bucket / name, (modified, modified))
 
