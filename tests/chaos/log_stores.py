@@ -33,6 +33,8 @@ class LogFile:
     packed: bool = False
     sent: int = 0
     """Number of lines that a run has shipped."""
+    renamed: bool = False
+    """A copy of a renamed file cannot be told from the file: content is what a file is known by."""
     copy: LogFile | None = None
     """A second file of the same content, which may be this one. Until that was shipped nothing tells a copy from a file that was renamed."""
     stream: OpenFile | None = None
@@ -40,6 +42,15 @@ class LogFile:
     @property
     def content(self) -> bytes:
         return b"".join(line + b"\n" for line in self.lines)
+
+    @property
+    def stored(self) -> bytes:
+        """Bytes of the file as an object store copies them."""
+        return gzip.compress(self.content) if self.packed else self.content
+
+    @property
+    def shown_time(self) -> float:
+        return time.time() if self.state == "unsettled" else self.modified
 
     @property
     def pinned(self) -> bool:
