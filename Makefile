@@ -12,11 +12,12 @@ PYTEST := $(RUN)/python -m pytest --durations=10
 SIDE_BY_SIDE := -n $(or $(WORKERS),3) --dist loadfile
 CHAOS := $(RUN)/python -m tests.chaos.random_run
 HISTORY := $(RUN)/python -m tests.chaos.history
+LOG_DAY := $(RUN)/python -m tests.chaos.log_day
 
 export GX_ANALYTICS_ENABLED := false
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history log-day faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,7 +65,7 @@ long: setup  ## The integration tests that `make test` leaves out, to end in tim
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
 	$(PYTEST) tests/dags/test_shipments_ui.py
 
-nightly: long faults chaos history mutants model drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
+nightly: long faults chaos history log-day mutants model drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "scheduler and not long"
@@ -78,6 +79,9 @@ chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; wit
 
 history: setup  ## A history of RUNS (500) runs with random faults of source, broker and process from SEED, compared with a model
 	$(HISTORY) --runs $(or $(RUNS),500) $(if $(SEED),--seed $(SEED)) $(if $(BROKERS),--brokers $(BROKERS))
+
+log-day: setup  ## A day of a real log directory (logrotate, late files, links, odd names, kills) from SEED, in STEPS (24) hours, on FS=file, hdfs or s3
+	$(LOG_DAY) $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(FS),--fs $(FS))
 
 faults: setup  ## Every fault by itself on three brokers: half an hour
 	$(PYTEST) tests/chaos --timeout 7200

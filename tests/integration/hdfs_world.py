@@ -74,6 +74,10 @@ class HdfsFiles:
     def allow(self, path: str, mode: int) -> None:
         self._fs.setPermission(self._path(path), self._jvm.org.apache.hadoop.fs.permission.FsPermission(str(oct(mode)[2:])))
 
+    def rename(self, path: str, to: str) -> None:
+        self._fs.mkdirs(self._path(to).getParent())
+        assert self._fs.rename(self._path(path), self._path(to)), f"{path} was not renamed to {to}"
+
     def delete(self, path: str) -> None:
         self._fs.delete(self._path(path), True)
 
