@@ -80,7 +80,8 @@ def recognise(
 ) -> Recognition:  # fmt: skip
     """Finds out which of ``files`` were delivered as another file. ``known``: what the ledger has of them; ``listed``: all files of the plan.
     Notes what is wrong with files that cannot be read. Raises ShipperError."""
-    if not files:
+    # An empty file is never left, and may lie where a file was that was renamed.
+    if not files and all(file in known.digests or not known.files_of_path.get(file.path) for file in listed):
         return Recognition()
     new = {file_id(file): file for file in files if file.beginning and not file.problem and file_id(file) not in known.digests}
     begun = {file_id(file) for file in files} & known.digests.keys()

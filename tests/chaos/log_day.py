@@ -395,9 +395,6 @@ class RotatedDay(Day):
 
     name, pattern = "rotated", ""
 
-    def hours_of(self, first: int, end: int, scheduled: bool) -> range:
-        return range(first, end)
-
     def in_hours(self, hours: range, each: Iterable[Any]) -> list[Any]:
         return [*each]
 

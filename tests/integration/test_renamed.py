@@ -127,6 +127,7 @@ def test_a_path_that_files_pass_through_takes_a_file_that_nobody_has_seen(world:
     world.write_log("app.log", b"")
     report = run(world)
     assert (recognised(report), sent(report)) == ([("app.log", "app.log.1", True)], 0)
+    assert sent(run(world)) == 0, "the empty file is all that is there beside what was delivered"
     renamed(path, "app.log.2")
     world.write_log("app.log.1", unseen)
     world.write_log("app.log", first)
