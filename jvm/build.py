@@ -14,9 +14,11 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from shipper.runner import READER_JAR as JAR
+from shipper.runner import READER_JAR
 
 ROOT = Path(__file__).resolve().parent
+#: Beside these sources, also if another tree of shipper is installed.
+JAR = ROOT.parent.joinpath(*READER_JAR.parts[-3:])
 SOURCES_ENTRY = "META-INF/shipper-sources"
 COMPILER_ENTRY = "META-INF/shipper-javac"
 _EPOCH = (1980, 1, 1, 0, 0, 0)

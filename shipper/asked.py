@@ -45,6 +45,11 @@ def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
 def _not_together(asked: JobOptions) -> str | None:
     if _says(asked.reship_reason) and not asked.reship:
         return "`reship_reason` says why files are sent again, and `reship` is off: set it, or leave the reason out"
+    if asked.reship and not asked.plan_only and not _says(asked.reship_reason):
+        return (
+            "`reship` sends every file of the window once more, and readers see those records twice: say why in `reship_reason`, or leave "
+            "`reship` off if only what is missing is to be sent"
+        )
     if asked.skip_checks and not _says(asked.skip_reason):
         return f"{', '.join(asked.skip_checks)} would be left out of the source gate: say why in `skip_reason`, for those who ask later"
     if _says(asked.skip_reason) and not asked.skip_checks:

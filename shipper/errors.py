@@ -27,6 +27,7 @@
     │   └── RecordUnshippable       a record that cannot be parsed or has no topic, and no quarantine to go to
     ├── TooManyQuarantined          more records went to quarantine than the pipeline allows
     ├── OutcomeUnknown              a transaction whose end nobody knows yet; the ledger will
+    ├── SparkUnavailable            a Spark cluster that cannot be used: nobody listens at `runner.master`, or no `runner.archive`
     ├── JarsUnavailable             jars that could not be fetched, or did not arrive whole
     ├── GateClosed                  a check with severity `block` did not hold
     └── StepResultError             a step's result is missing, stale or unreadable
@@ -179,6 +180,10 @@ class TooManyQuarantined(ShipperError):
 
 
 class OutcomeUnknown(ShipperError):
+    retriable = True
+
+
+class SparkUnavailable(ShipperError):
     retriable = True
 
 

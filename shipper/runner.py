@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -46,6 +47,9 @@ _UNPACKED = "environment"
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
 #: No step of a run: what lines would become.
 PREVIEW = "preview"
+#: No step of a run: whether repaired records may leave quarantine.
+REPAIRED = "repaired"
+_MASTER_SECONDS = 5.0
 #: How long a job may take to stop Spark, to look into the ledger and to release the lease.
 GRACE_SECONDS = 30.0
 
@@ -192,6 +196,27 @@ def carried(runner: Runner, more: Iterable[Path] = ()) -> dict[str, str]:
     return found
 
 
+def why_no_spark(runner: Runner) -> str | None:
+    """Return why jobs cannot run on the Spark cluster that ``runner`` names, with the remedy; None if nothing speaks against it."""
+    archive = runner.archive or ""
+    if archive.startswith("/") and not Path(archive).is_file():
+        return f"`runner.archive` {archive} is not there: make it with `shipper environment pack {archive}`, or correct the path"
+    if runner.kind != "standalone" or not runner.spark_master.startswith("spark://"):
+        return None
+    whys = []
+    for address in runner.spark_master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _MASTER_SECONDS).close()
+            return None
+        except (OSError, ValueError) as error:
+            whys.append(f"{address} ({getattr(error, 'strerror', None) or error})")
+    return (
+        f"no Spark master answers at {', '.join(whys)}: start the standalone master there, or correct `runner.master` to the address that the "
+        "master's page shows"
+    )
+
+
 def task_python(runner: Runner) -> str:
     """The Python of Spark's workers, as an executor finds it."""
     return f"./{_UNPACKED}/bin/python" if runner.archive is not None else runner.python or sys.executable
@@ -250,10 +275,33 @@ def exit_code(returned: int) -> int:
 def how_it_ended(code: int) -> str:
     """``ended with exit code 3``; of a signal, what it most likely means."""
     if code == 128 + signal.SIGKILL:
-        return "was killed (SIGKILL), most likely by the kernel because memory ran out (lower `runner.cores` or `runner.driver_memory`),"
+        return f"was killed (SIGKILL) {why_killed()},"
     if code > 128 and code - 128 in signal.valid_signals():
         return f"was ended by {signal.Signals(code - 128).name}"
     return f"ended with exit code {code}"
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel has killed since boot because memory ran out; None where it does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+        return int(counters["oom_kill"]) if "oom_kill" in counters else None
+    return None
+
+
+_OOM_KILLS_BEFORE = oom_kills()
+
+
+def why_killed() -> str:
+    """What is known of who killed a process that this one started."""
+    if (kills := oom_kills()) is None or _OOM_KILLS_BEFORE is None:
+        return "by somebody, or by the kernel because memory ran out (its log says so)"
+    if kills == _OOM_KILLS_BEFORE:
+        return "by somebody or by a program, not by the kernel for want of memory"
+    return (
+        "while memory ran out: the kernel killed a process for that, most likely this one (lower `runner.cores` or "
+        "`runner.driver_memory`)"
+    )
 
 
 def ask_to_stop(pid: int, runner: Runner, signum: int = signal.SIGTERM) -> None:

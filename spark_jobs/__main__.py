@@ -12,7 +12,7 @@ import logging
 import os
 import socketserver
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 
 from shipper import job_environment
@@ -27,7 +27,7 @@ from shipper.driver.clusters import Clusters
 from shipper.errors import JarsUnavailable, ShipperError, UsageError
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
-from shipper.runner import GATE_SOURCE, GRACE_SECONDS, LOOK, PLAN, SHIP, JobOptions
+from shipper.runner import GATE_SOURCE, GRACE_SECONDS, LOOK, PLAN, REPORT, SHIP, JobOptions
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import say
 from shipper.windows.window import parse_window
@@ -89,14 +89,13 @@ def _set_up_logging() -> None:
             handler.setFormatter(_WithoutStacks(form))
             # py4j's own words on a JVM that is gone; see spark_jobs.reason for ours.
             handler.addFilter(lambda record: record.getMessage() != "Exception while sending command.")
-        for name in ("shipper.kafka", "shipper.verify.readback"):
-            logging.getLogger(name).setLevel(logging.ERROR)
         # pyspark's server for accumulators prints a stack when the JVM goes.
         socketserver.BaseServer.handle_error = lambda self, request, client_address: None  # type: ignore[method-assign]
 
 
 def _run(arguments: argparse.Namespace) -> int:
     whole, asked = load_pipeline(arguments.config, arguments.pipeline), JobOptions(**JobOptions.parsed(arguments))
+    schedule = whole.schedule
     if asked.replay:
         whole = replayed(whole, Replay.model_validate_json(asked.replay))
     if fault := contradiction(asked, whole):
@@ -111,6 +110,7 @@ def _run(arguments: argparse.Namespace) -> int:
         with suppress(JarsUnavailable):  # the step says so, and leaves its result
             begin_java(spark_settings(pipeline))
     from shipper.driver.context import RunContext
+    from shipper.driver.killed import noted
     from shipper.driver.run import run_steps
     from shipper.report.run_folder import RunFolder
     from spark_jobs.engine import SparkEngine
@@ -125,13 +125,16 @@ def _run(arguments: argparse.Namespace) -> int:
         folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
         engine=engine,
         asked=for_results(whole, asked),
+        schedule=schedule,
         ships=SHIP in steps,
         **JobOptions.parsed(arguments),
     )
     context.folder.make()
     context.phases.add(STARTING_PYTHON, age_seconds())
     try:
-        return run_steps(context, arguments.steps)
+        whole_run = {PLAN, REPORT} <= steps and not context.is_trial
+        with noted(context) if whole_run else nullcontext():
+            return run_steps(context, arguments.steps)
     except Stopped:
         engine.abandon()
         raise

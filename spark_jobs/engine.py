@@ -22,6 +22,7 @@ from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
+from shipper.report.repaired import RepairedRecord
 from shipper.types import Header
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
@@ -206,6 +207,11 @@ class SparkEngine(Engine):
         from spark_jobs.preview import preview
 
         return preview(self._spark, self._pipeline.on(cluster) if cluster else self._pipeline, pieces)
+
+    def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
+        from spark_jobs.repaired import judge
+
+        judge(self._spark, self._pipeline, records)
 
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
         from spark_jobs.job import SparkJob

@@ -47,7 +47,7 @@ _gateway: Any = None
 
 
 def log_settings() -> Path:
-    """For log4j: a line for each error; with ``-v`` (``SHIPPER_LOG``) everything, stacks too."""
+    """For log4j: nothing; with ``-v`` (``SHIPPER_LOG``) errors with their stacks."""
     return _HERE / ("log4j2-verbose.properties" if os.environ.get("SHIPPER_LOG") else "log4j2.properties")
 
 

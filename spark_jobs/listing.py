@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from shipper.config.formats import TABLES
+from shipper.config.formats import TABLES, Csv
 from shipper.config.pipeline import Pipeline, Source
 from shipper.driver.engine import FoundFile, Listed
-from shipper.driver.files import ListedFile
+from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
-from shipper.driver.formats import PLAIN, recognise, recognise_table, table_in_text
+from shipper.driver.formats import PLAIN, content_problem, recognise, recognise_table, table_in_text
 from shipper.driver.preflight import Sample
+from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceError
 from shipper.ledger.heads import HEAD_BYTES
 from shipper.report.plan_result import PlannedFile
@@ -33,8 +35,8 @@ _REQUESTS = {
     "HEAD": ("action_http_head_request",),
     "GET": ("action_http_get_request",),
 }
-#: Files with another name than `source.include` wants, of which more are counted only.
-_MOST_OTHERS = 1_000
+#: Files that are being written, by their name, which `source.include` does not want; of more it is told how many.
+_MOST_UNFINISHED = 1_000
 #: Py4J hands a number to Java as a long if it needs one.
 _ALWAYS_MS = 2**62
 
@@ -49,16 +51,18 @@ class _Unread(NamedTuple):
 def list_files(
     hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include: str, most: int, modified: Window | None = None
 ) -> Listed:
-    """Files under ``paths`` (folders or globs; one that does not exist holds none), each once. Hidden files (``_…``, ``.…``) are left out, and
-    what was not last modified in ``modified``. Stops when it has found more than ``most`` whose name fits ``include``. Raises SourceError."""
+    """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once. What was not last modified in
+    ``modified`` is of another window. Stops when it has found more than ``most`` whose name fits ``include``. A path that cannot be listed
+    is a problem of its own. Raises SourceError if nothing can be asked."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     since, before = (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
+    unfinished = "|".join(_java_regex(f"*{ending}") for ending in UNFINISHED)
     try:
-        content = _folder(hadoop).list(hadoop.conf, wanted, recursive, _java_regex(include), most, _MOST_OTHERS, since, before)
+        content = _folder(hadoop).list(
+            hadoop.conf, wanted, recursive, _java_regex(include), unfinished, most, _MOST_UNFINISHED, since, before
+        )
     except Exception as error:
-        raise SourceError(
-            f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {first_line(error)}. Check the path, the scheme and the credentials."
-        ) from error
+        raise cannot_list(paths, first_line(error)) from error
     found = packed.Unpacker(content)
     files = []
     for _ in found:
@@ -66,7 +70,13 @@ def list_files(
         is_open, etag = bool(found.number()), found.text()
         files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], is_open, etag))
     wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
-    return Listed(files, too_many=wanted_files > most)
+    problems = {paths[found.number()]: found.text() for _ in found}
+    now_ms = time.time_ns() // 10**6
+    for _ in found:
+        under, code, count = paths[found.number()], found.text(), found.number()
+        first, *more = [found.text() for _ in found]
+        files.append(ListedFile(FileId(first, 0, now_ms), "", under, left=code, count=count, more=tuple(more)))
+    return Listed(files, too_many=wanted_files > most, problems=problems)
 
 
 def _java_regex(pattern: str) -> str:
@@ -99,6 +109,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
     if source.format in TABLES:
         _look_at_tables(hadoop, files, source.format)
         return
+    encoding = (source.csv or Csv()).encoding
     for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, PLAIN), strict=True):
         if isinstance(head, _Unread):
             file.problem, file.passing = head
@@ -108,6 +119,8 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
         file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
         if source.format != "whole_file":
             file.problem = file.problem or table_in_text(head)
+        if file.format == PLAIN and source.codec != "none":
+            file.problem = file.problem or content_problem(head, source.format, encoding)
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
     for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES), strict=True):
         if isinstance(head, _Unread):
@@ -115,7 +128,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
             file.problem, file.passing = why, head.passing
         else:
             file.begins_with(head)
-            file.bom = head.startswith(_UTF8_BOM)
+            file.bom, file.problem = head.startswith(_UTF8_BOM), content_problem(head, source.format, encoding)
     if source.format == "whole_file":
         for file in files:
             file.bom = False  # a byte as any other

@@ -10,7 +10,9 @@ from typing import Any
 
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
+from shipper.driver.bounds import refuse_outside
 from shipper.driver.files import select
+from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile
 from shipper.windows.window import Window, source_paths
@@ -18,7 +20,7 @@ from spark_jobs import class_data
 from spark_jobs.engine import SparkEngine
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.java import begin_java
-from spark_jobs.reason import first_line
+from spark_jobs.reason import first_line, of_exception
 from spark_jobs.settings import set_environment, spark_settings
 
 _MOST_FILES = 10_000
@@ -26,7 +28,8 @@ _MOST_FILES = 10_000
 
 def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
     """Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java starts, ``source_error`` if they cannot be listed,
-    ``problem`` if the first of them cannot be read. Returns 0: what is wrong is in the document."""
+    ``problem`` if the first of them cannot be read. Then, on a Spark cluster, once more with what a task finds there. Returns 0: what is wrong is
+    in the last document."""
     settings = spark_settings(pipeline)
     set_environment(pipeline)
     begin_java(settings)
@@ -38,18 +41,38 @@ def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
         print(json.dumps({**found, "java_error": first_line(error)}))
         return 0
     try:
-        found |= _files(SparkEngine(pipeline), pipeline, paths)
+        found |= _files(config_dir, SparkEngine(pipeline), pipeline, paths)
     except SourceError as error:
         found["source_error"] = error.message
-    print(json.dumps(found))
+    print(json.dumps(found), flush=True)
+    if pipeline.runner.kind != "local":
+        print(json.dumps({**found, **_executor(pipeline)}))
     return 0
 
 
-def _files(engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[str, Any]:
+def _executor(pipeline: Pipeline) -> dict[str, Any]:
+    """What a task finds on the cluster: ``executor``, or ``executor_error``."""
+    from spark_jobs.session import session
+    from spark_jobs.sink import look_at_executor
+
+    try:
+        spark = session(pipeline)
+        found = look_at_executor(spark)
+        spark.stop()
+        return {"executor": found}
+    except Exception as error:
+        return {"executor_error": of_exception(error)}
+
+
+def _files(config_dir: Path, engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[str, Any]:
     source = pipeline.source
-    listed = engine.list_files(paths, most=_MOST_FILES).files
-    taken, left_out = select(listed, include=source.include, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
-    found: dict[str, Any] = {"files": len(taken), "left_out": len(left_out)}
+    found_files = engine.list_files(paths, most=_MOST_FILES)
+    refuse_outside(config_dir, engine, found_files)
+    for path, why in found_files.problems.items():
+        raise cannot_list([path], why)
+    listed = [file for file in found_files.files if not file.left]
+    taken, left_out = select(found_files.files, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
+    found: dict[str, Any] = {"files": len(taken), "left_out": sum(one.file.count for one in left_out)}
     if listed:
         found["newest_ms"] = max(file.id.modified_ms for file in listed)
     if taken:

@@ -42,7 +42,7 @@ class Framing:
         return Framing()
 
     def packed(self) -> bytes:
-        texts = (self.kind, self.starts_with, self.csv.delimiter, self.csv.quote or "")
+        texts = (self.kind, self.starts_with, self.csv.delimiter, self.csv.quote or "", self.csv.encoding)
         columns = self.csv.columns or ()
         return b"".join(map(packed.text, texts)) + packed.number(len(columns)) + b"".join(map(packed.text, columns))
 
@@ -81,6 +81,7 @@ class Reading:
             PieceReport(
                 *(found.number(), found.number(), found.number(), found.number(), " ".join(found.text().split())),
                 passing=bool(found.number()),
+                long_bytes=found.number(),
             )
             for _ in found
         ]

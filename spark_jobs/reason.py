@@ -38,6 +38,10 @@ _MEMORY = (
     "give it more (`runner.driver_memory`), or let fewer tasks run at once (`runner.cores`). Very long lines, and files that unpack to very much, "
     "need the most"
 )
+_NO_PYTHON = (
+    "give them one with `runner.archive` (`shipper environment pack` makes it), or install the driver's environment on every worker at the path "
+    "of `runner.python`. Nothing was sent by these tasks"
+)
 
 
 class _Known(NamedTuple):
@@ -60,6 +64,26 @@ _JAVA = (
         r"org\.apache\.spark\.SparkException", "Python worker exited unexpectedly",
         "a Python process of Spark's was killed, most often by the kernel because memory ran out: let fewer tasks run at once "
         "(`runner.cores`), or give the machine more memory",
+    ),
+    _Known(r"java\.io\.IOException", 'Cannot run program "[^"]*python', f"Spark's executors have no Python where they look for it: {_NO_PYTHON}"),
+    _Known(
+        r"org\.apache\.spark\.api\.python\.PythonException",
+        r"(?ms).*^\s*(?:ModuleNotFoundError: No module named '(?:shipper|spark_jobs|pyspark|pyarrow|numpy|pydantic|confluent_kafka|xxhash)\b"
+        r"|AttributeError: Can't get attribute '\w+' on <module '(?:shipper|spark_jobs)\b)",
+        f"the Python of Spark's executors lacks shipper or a package that shipper needs, or has another shipper: {_NO_PYTHON}",
+    ),
+    _Known(
+        r"org\.apache\.spark\.SparkException", r"\s*Error from python worker:",
+        f"the Python of Spark's executors does not start, most often since it lacks pyspark: {_NO_PYTHON}",
+    ),
+    _Known(
+        r"org\.apache\.spark\.api\.python\.PythonException", r"(?s).*\[PYTHON_VERSION_MISMATCH\]",
+        f"the Python of Spark's executors is of another version than the driver's: {_NO_PYTHON}",
+    ),
+    _Known(
+        r"org\.apache\.spark\.SparkException", r"Job aborted due to stage failure: Master removed our application",
+        "Spark's executors ended as they started, and the master gave the job up: their logs (the master's page, or `work/` on the workers) say why, "
+        "most often options of Java in `runner.conf`, another Java, or an address of the driver's that they cannot reach (`spark.driver.host`)",
     ),
     _Known(
         r"java\.io\.IOException", "No space left on device",

@@ -16,7 +16,10 @@ from pyspark.sql import SparkSession
 
 from shipper import s3a
 from shipper.config.pipeline import Pipeline
+from shipper.errors import SparkUnavailable
+from shipper.runner import why_no_spark
 from shipper.terminal import say
+from spark_jobs.executors import watch_executors
 from spark_jobs.hadoop import tell
 from spark_jobs.java import afterwards, java_process, spark_gateway
 from spark_jobs.settings import set_environment, spark_settings
@@ -25,7 +28,9 @@ from spark_jobs.settings import set_environment, spark_settings
 def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
     """The session for the pipeline's steps, one per process. ``much_work``: for longer than some seconds.
 
-    Raises what Spark raises if the master cannot be reached."""
+    Raises SparkUnavailable if the master cannot be reached."""
+    if why := why_no_spark(pipeline.runner):  # Spark itself would try for a minute, and say that it was shut down
+        raise SparkUnavailable(f"pipeline {pipeline.name}: {why}. Nothing was read or sent; then run the window again.")
     settings = spark_settings(pipeline)
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -47,6 +52,8 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
         tell(
             spark._jsc.hadoopConfiguration(), s3a.secrets(pipeline)
         )  # goes with each job to the executors; not in SparkConf, which Spark shows
+        if pipeline.runner.kind != "local":
+            watch_executors(spark, pipeline.runner)
         return spark
     finally:
         if threading.current_thread() is threading.main_thread():

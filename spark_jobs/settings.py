@@ -56,6 +56,7 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if runner.kind == "local" else {}),
         "spark.executorEnv.GLIBC_TUNABLES": _TUNABLES,
+        "spark.executorEnv.LC_ALL": _UTF8,
         **SQL_DEFAULTS,
         **_for_hadoop(hadoop),
         **runner.conf,
@@ -88,8 +89,14 @@ def _more_class_path(runner: Runner, jars: list[Path]) -> dict[str, str]:
     return {"spark.driver.extraClassPath": os.pathsep.join(filter(None, (theirs, s3a.class_path(jars))))}
 
 
+#: In which Java writes the names of files. In the POSIX locale it has none for a name beyond ASCII.
+_UTF8 = "C.UTF-8"
+
+
 def set_environment(pipeline: Pipeline) -> None:
     """Of this process, which the JVM and Spark's workers on this machine inherit."""
+    if next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "C") in ("C", "POSIX"):
+        os.environ["LC_ALL"] = _UTF8
     # Python data sources and workers run in what these name; the default would be whatever `python3` is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", task_python(pipeline.runner))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", pipeline.runner.python or sys.executable)

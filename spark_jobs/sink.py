@@ -47,6 +47,31 @@ def start_workers(spark: SparkSession, tasks: int) -> None:
         spark.range(0, tasks, 1, tasks).mapInArrow(_get_ready, "nothing boolean").collect()
 
 
+def look_at_executor(spark: SparkSession) -> dict[str, Any]:
+    """Return what a task of a ship would find on an executor: `python`, `host`, and whether the code is the driver's (`same_code`). Raises what
+    Spark raises."""
+    from shipper.worker.code import code_digest
+
+    frame = spark.range(0, 1, 1, 1).mapInArrow(_tell, "python string, host string, code string")
+    found = frame.collect()[0].asDict()
+    return {**found, "same_code": found.pop("code") == code_digest()}
+
+
+def _tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import platform
+
+    import pyarrow as pa
+
+    from shipper.worker import task as sink_task
+    from shipper.worker.code import code_digest
+
+    sink_task.get_ready()
+    for _ in batches:
+        pass
+    told = {"python": platform.python_version(), "host": platform.node(), "code": code_digest()}
+    yield pa.RecordBatch.from_pylist([told])
+
+
 def _get_ready(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     from shipper.worker import task as sink_task
 

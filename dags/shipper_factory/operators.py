@@ -312,11 +312,6 @@ def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> 
         return f"this run was asked for with what shipper does not know: {'; '.join(unknown)}"
     if "clusters" in conf and not conf["clusters"]:
         return "`clusters` names no cluster, so nothing could be shipped: name some, or leave it out for all"
-    if asked.reship and not asked.plan_only and not (asked.reship_reason or "").strip():
-        return (
-            "`reship` sends every file of the window once more, and readers see those records twice: say why in `reship_reason`, or leave "
-            "`reship` off if only what is missing is to be sent"
-        )
     return contradiction(asked, pipeline)
 
 

@@ -28,7 +28,7 @@ from shipper.errors import StepResultError, UsageError
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder, StepResult
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, REPORT, SHIP, Job, ask_to_stop, stop_job
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, REPORT, SHIP, Job, ask_to_stop, stop_job, why_killed
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -179,8 +179,7 @@ def failure_of(step: str, exit_code: int, result: StepResult | None, folder: Run
         return Failure(result.error or f"{step} failed and does not say why; its log is above", final, said=bool(result.error))
     if exit_code == -signal.SIGKILL:
         return Failure(
-            f"{step} was killed before it could say why, most likely by the kernel because memory ran out: lower "
-            "`runner.cores` or `runner.driver_memory`. The next attempt ships exactly the rest.",
+            f"{step} was killed (SIGKILL) {why_killed()}, before it could say more. The next attempt ships exactly the rest.",
             final,
         )
     if exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM):

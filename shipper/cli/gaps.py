@@ -13,12 +13,14 @@ import typer
 
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json, table
 from shipper.cli.open_ledger import moment_or_age, open_ledgers
+from shipper.cli.show import say_killed
 from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
 from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
+from shipper.report.horizon import read_pruned
 from shipper.report.late import Told, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.past_runs import contains, window_runs
@@ -53,18 +55,23 @@ def gaps(
 ) -> None:
     """Lists the windows of the schedule that are not complete on a cluster: that nobody ran, whose run failed, or of which a file was left behind.
 
-    By the results in `runs_uri`, and by the ledger where there are none. Exit code 1 if there are any.
+    By the results in `runs_uri`, and by the ledger where there are none: it lists no source, so a file that came after the last run that looked is
+    not in it. Exit code 1 if there are any.
     """
     spec = load_pipeline(config, pipeline)
     if spec.schedule is None:
         raise UsageError(f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing")
+    say_killed(config, spec, err)
     runs_uri = resolve_uri(config, spec.runs_uri)
     first = _since(spec, runs_uri, since)
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [window for window in Ticks(spec.schedule).windows(min(first.values()), until) if window.end <= until]
-    runs = window_runs(runs_uri, pipeline, spec.clusters, min(first.values()), dt.datetime.max.replace(tzinfo=dt.UTC))
+    pruned = read_pruned(runs_uri, pipeline)
+    open_ = [window for window in windows if pruned.holds(window)]
+    start = open_[0].start if open_ else until
+    runs = window_runs(runs_uri, pipeline, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC))
     ledgers = Ledgers(config, pipeline)
-    wanted, told = find_gaps(windows, runs, first, ledgers.held), Told(runs_uri, pipeline)
+    wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, pipeline)
     if alert:
         known, now = told.of("late"), dt.datetime.now(dt.UTC)
         wanted = [gap for gap in overdue(spec, wanted, now) if windows_of([gap])[0] not in known]
@@ -81,8 +88,8 @@ def gaps(
     else:
         if found or not alert:
             _show(found, len(windows), min(first.values()))
-        for problem in ledgers.problems:
-            err.say(problem, "red")
+            for problem in ledgers.problems:
+                err.say(problem, "red")
     if alert:
         told.add("late", windows_of(wanted), dt.datetime.now(dt.UTC))
     raise typer.Exit(1 if found else 0)
@@ -152,7 +159,9 @@ def _is_there(left: LeftFile, shipped: FileId) -> bool:
 def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:
     looked = f"{plural(windows, 'window')} since {since:%Y-%m-%dT%H:%M:%SZ}"
     if not found:
-        out.say(f"✓ Nothing is missing: {looked}, all complete on every cluster.", "green")
+        out.say(
+            f"✓ Nothing is missing: {looked}, all complete on every cluster, as of the last run that looked at each.", "green"
+        )
         return
     rows = table("cluster", "from/to", ">windows", "why")
     for gap in found:

@@ -22,7 +22,9 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if (module := self.elsewhere.get(cmd_name)) is None:
             return super().get_command(ctx, cmd_name)
-        return typer.main.get_command(importlib.import_module(module).app)
+        found = typer.main.get_command(importlib.import_module(module).app)
+        found.name = cmd_name  # else the help lists a single command by the name of its function
+        return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None:

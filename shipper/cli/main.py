@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -42,7 +43,7 @@ from shipper.cli.run_options import (
     WindowText,
     new_job,
 )
-from shipper.cli.show import show_cause, show_gate, show_plan, show_run
+from shipper.cli.show import say_killed, show_cause, show_gate, show_plan, show_run
 from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
@@ -144,19 +145,22 @@ def validate(
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
-    faults = [*loaded.faults, *_refused_properties(config, loaded)]
+    refused = _refused_properties(config, loaded)
     warnings = [*loaded.warnings, *slow_patterns(config, loaded), *missing_notifiers(config, loaded)]
-    sql_checked = bool(sql and loaded.pipelines)
+    sql_checked, wrong = bool(sql and loaded.pipelines), dict[str, list[ConfigFault]]()
     if sql_checked:
         err.say("Spark analyses the SQL expressions …", "dim")
-        faults += _sql_faults(config, loaded, pipeline, runner_python=runner_python)
+        wrong = _sql_faults(config, loaded, pipeline, runner_python=runner_python)
+    faults = [*loaded.faults, *refused.values(), *chain.from_iterable(wrong.values())]
+    pipelines, clusters = sorted(loaded.pipelines.keys() - wrong.keys()), sorted(loaded.clusters.keys() - refused.keys())
     if as_json:
         print_json(
             {
                 "faults": [str(fault) for fault in faults],
                 "places": [_place(fault) for fault in faults],
                 "warnings": [str(found) for found in warnings],
-                "pipelines": sorted(loaded.pipelines),
+                "pipelines": pipelines,
+                "clusters": clusters,
                 "sql_checked": sql_checked,
             }
         )
@@ -165,8 +169,8 @@ def validate(
             err.say(str(fault), "red")
         for warning in warnings:
             err.say(f"warning: {warning}", "yellow")
-        pipelines, clusters = plural(len(loaded.pipelines), "pipeline"), plural(len(loaded.clusters), "cluster")
-        right = f"{pipelines} and {clusters} {'is' if (len(loaded.pipelines), len(loaded.clusters)) == (1, 0) else 'are'} right"
+        counted = f"{plural(len(pipelines), 'pipeline')} and {plural(len(clusters), 'cluster')}"
+        right = f"{counted} {'is' if (len(pipelines), len(clusters)) == (1, 0) else 'are'} right"
         if faults:
             err.say(f"{plural(len(faults), 'fault')}. {right} so far.", "bold red")
         else:
@@ -190,15 +194,15 @@ def _place(fault: ConfigFault) -> dict[str, str | int | None]:
     return {"file": fault.file, "line": fault.line, "column": fault.column, "path": fault.field, "message": fault.message}
 
 
-def _refused_properties(config: Path, loaded: LoadedConfig) -> list[ConfigFault]:
+def _refused_properties(config: Path, loaded: LoadedConfig) -> dict[str, ConfigFault]:
     """What librdkafka itself says of each cluster's properties; no server is asked."""
     from shipper.kafka.connection import refusal
 
     said = ((name, refusal(cluster)) for name, cluster in loaded.clusters.items())
-    return [locate_property(config, name, why) for name, why in said if why]
+    return {name: locate_property(config, name, why) for name, why in said if why}
 
 
-def _sql_faults(config: Path, loaded: LoadedConfig, pipeline: str | None, *, runner_python: bool) -> list[ConfigFault]:
+def _sql_faults(config: Path, loaded: LoadedConfig, pipeline: str | None, *, runner_python: bool) -> dict[str, list[ConfigFault]]:
     """Spark's own analysis of the expressions: by this very Python, since who checks a configuration need not trust it."""
     job_runner = Runner(python=next(iter(loaded.pipelines.values())).runner.python if runner_python else None)
     command = [job_runner.python or sys.executable, "-m", "spark_jobs", "--config", str(config), "check"]
@@ -218,7 +222,7 @@ def _sql_faults(config: Path, loaded: LoadedConfig, pipeline: str | None, *, run
             "the environment of `runner.python` with --runner-python, or leave them out with --no-sql."
         )
     found: dict[str, list[tuple[str, str]]] = json.loads(done.stdout)
-    return [locate(config, name, field, message) for name, faults in found.items() for field, message in faults]
+    return {name: [locate(config, name, *fault) for fault in faults] for name, faults in found.items() if faults}
 
 
 @app.command(epilog="Example: `shipper schema` writes the files · `shipper schema --check` fails if they are out of date")
@@ -255,7 +259,8 @@ def plan(
 ) -> None:
     """Shows what a run of the window would ship, and what each cluster holds already. Sends nothing."""
     with tempfile.TemporaryDirectory(prefix="shipper-plan-") as folder:
-        told = {"reship": reship, "scheduled": scheduled, "new_ledger": new_ledger, "runs_uri": folder}
+        reason = "a plan alone" if reship else None
+        told = {"reship": reship, "reship_reason": reason, "scheduled": scheduled, "new_ledger": new_ledger, "runs_uri": folder}
         job, run_folder = new_job(pipeline, window, config, (runner.PLAN,), last=last, **told)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.PLAN, PlanResult)
@@ -327,6 +332,7 @@ def run(
     )  # fmt: skip
     job.steps = tuple(steps_of(job.pipeline, job))
     folder.make()
+    say_killed(config, job.pipeline, err)
     stopped: Stopped | None = None
     try:
         code = runner.run_job(job, stdout=sys.stderr.buffer)  # spark-submit sends its child's standard error there
@@ -337,7 +343,8 @@ def run(
         stopped.there = "what it sent until then is in the ledger"
         raise stopped
     if result is None:
-        raise StepResultError(f"the run {runner.how_it_ended(code)} and left no report in {folder.uri}; {_WHY_ABOVE}")
+        say_killed(config, job.pipeline, err)
+        raise StepResultError(f"the run {runner.how_it_ended(code)} and wrote no report itself; {_WHY_ABOVE}. See {folder.uri}.")
     if as_json:
         print_json(result.model_dump(mode="json"))
         show_cause(result, err)

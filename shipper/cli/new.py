@@ -60,6 +60,11 @@ def new(
         file.unlink()  # what was asked for cannot be; the error says why
         raise
     out.say(f"{file} is written" + (f": {_in_words(found)}." if found else "."))
+    if found and found.time:
+        out.say(
+            f"Records get the times of their lines. Topic {topic} deletes a record by its time (retention.ms), and may refuse it: "
+            f"`shipper doctor {name}` compares the topic with the pipeline."
+        )
     if not (there := config / "clusters" / f"{cluster}.yaml").exists():
         out.say(f"It ships to a cluster that is not described yet. {there}:\n\ncluster: {cluster}\nbootstrap: HOST:9092\n")
     seen = f"shipper preview {name} --file {shlex.quote(str(sample))}, which shows what its lines become" if sample else ""
@@ -158,7 +163,8 @@ def _records(found: SampleFile | None, sample: Path | None) -> str:
         f"{about}records:\n{several}  columns:\n"
         f"    # {json.dumps(found.time.shown)}; null where a line has none. Without a zone it is taken for UTC.\n"
         f"    time: {json.dumps(found.time.sql)}\n"
-        "  timestamp: time                   # of the record; where it is null, the moment at which it is sent\n"
+        "  timestamp: time                   # of the record; where it is null, the moment at which it is sent. The topic deletes by it:\n"
+        "                                    # a record older than its retention.ms is not sent. Leave it out to ship old lines\n"
         "  # key: …                          # records with the same key go to one partition\n"
     )
 

@@ -6,26 +6,33 @@ import base64
 import dataclasses
 import datetime as dt
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from shipper import runner
 from shipper.cli.console import ClusterName, Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.open_ledger import OpenLedger, open_ledgers, open_to_change
 from shipper.config.pipeline import Pipeline
+from shipper.driver.repaired import judges_lines
 from shipper.driver.replay import InQuarantine, KeptValues, RecordPosition, Repaired, in_quarantine
 from shipper.driver.replay import replay as send_repaired
-from shipper.errors import UsageError
+from shipper.errors import StepResultError, UsageError
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
 from shipper.ledger.records import ChunkValue
+from shipper.report.repaired import TO_JUDGE, RepairedRecord, RepairedResult
+from shipper.report.run_folder import RunFolder
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.types import HeadedRecord
+from shipper.windows.window import Window
 
 app = typer.Typer(
     name="quarantine",
@@ -60,12 +67,16 @@ class Shown(BaseModel):
     replayed: str | None = None
     """The replay that sent it to its topic."""
     cut: bool = False
-    """Whether `value` may be only the beginning of what the record had."""
+    """True if the record had more than is kept of it: the whole value, its key or its headers."""
     topic: str | None = None
     value: str | None = None
     value_base64: str | None = None
     key: str | None = None
     key_base64: str | None = None
+    headers: dict[str, str] | None = None
+    headers_base64: dict[str, str] | None = None
+    timestamp_ms: int | None = None
+    """Milliseconds since 1970; none: the producer's time."""
 
     @property
     def place(self) -> RecordPosition:
@@ -190,7 +201,6 @@ def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
 def _as_shown(
     ledger: OpenLedger, place: RecordPosition, record: HeadedRecord, headers: QuarantineHeaders, replay: ChunkValue | None
 ) -> Shown:
-    keep = ledger.pipeline.quarantine.keep_bytes if ledger.pipeline.quarantine else 0
     return Shown(
         pipeline=headers.pipeline,
         cluster=ledger.cluster.name,
@@ -201,19 +211,28 @@ def _as_shown(
         run=headers.run,
         at=f"{dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
         replayed=replay.run_id if replay else None,
-        cut=len(record.value or b"") >= keep,
+        cut=headers.cut,
         topic=headers.topic,
-        **_text("value", record.value),
+        timestamp_ms=headers.timestamp_ms,
+        value=_text(record.value),
+        value_base64=_base64(record.value),
+        key=_text(headers.key),
+        key_base64=_base64(headers.key),
+        headers={name: text for name, value in headers.own if (text := _text(value)) is not None} or None,
+        headers_base64={name: text for name, value in headers.own if (text := _base64(value)) is not None} or None,
     )
 
 
-def _text(name: str, value: bytes | None) -> dict[str, Any]:
-    if value is None:
-        return {}
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(value).decode()}
+def _text(value: bytes | None) -> str | None:
+    """None for bytes that are no UTF-8."""
+    with suppress(UnicodeDecodeError):
+        return None if value is None else value.decode()
+    return None
+
+
+def _base64(value: bytes | None) -> str | None:
+    """None for bytes that are UTF-8."""
+    return None if value is None or _text(value) is not None else base64.b64encode(value).decode()
 
 
 def _print_record(shown: Shown) -> None:
@@ -234,22 +253,75 @@ def replay(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Sends repaired records to their topic, each exactly once: one that was replayed before is skipped, and said.
+    """Sends repaired records to their topic, each exactly once: a value that was sent before is skipped. Another one is sent as a correction.
 
-    A line's `value` (or `value_base64`) is sent as it stands, with `key` (or `key_base64`) if given, to `topic`. Lines of records that are
-    to stay in quarantine are left out of the file. Needs the lease: no ship may be under way.
+    A line's `value` (or `value_base64`) goes to `topic`, with `key`, `headers` and `timestamp_ms` if given, redacted as the pipeline says. A
+    record that would go to quarantine again is refused, and so is one that is `cut`; then nothing is sent. Lines of records that are to stay in
+    quarantine are left out of the file. Needs the lease: no ship may be under way.
     """
     ledger = open_to_change(config, pipeline, cluster)
-    wanted = list(_repaired(file, ledger.pipeline, ledger.cluster.name))
+    wanted = _judged(config, ledger.pipeline, list(_repaired(file, ledger.pipeline, ledger.cluster.name)))
 
     done = send_repaired(ledger.log, ledger.client, ledger.cluster, ledger.pipeline, wanted, f"replay-{new_run_id()}", err.say)
     for place, earlier in done.skipped.items():
-        err.say(f"skipped: {place} was sent by {earlier}")
+        err.say(f"skipped: {place} was sent by {earlier}, with the same value")
+    for place, earlier in done.corrected.items():
+        err.say(f"corrected: {place} differs from what {earlier} sent; consumers have both", "yellow")
     if as_json:
-        skipped = [{**dataclasses.asdict(place), "replayed": earlier} for place, earlier in done.skipped.items()]
-        print_json({"sent": [dataclasses.asdict(place) for place in done.sent], "skipped": skipped})
+        skipped, corrected = (
+            [{**dataclasses.asdict(place), "replayed": earlier} for place, earlier in found.items()]
+            for found in (done.skipped, done.corrected)
+        )
+        print_json({"sent": [dataclasses.asdict(place) for place in done.sent], "corrected": corrected, "skipped": skipped})
     else:
-        out.print(f"{len(done.sent):,} records sent, {len(done.skipped):,} were sent before")
+        corrections = f" ({len(done.corrected):,} of them as corrections)" if done.corrected else ""
+        out.print(f"{len(done.sent):,} records sent{corrections}, {len(done.skipped):,} were sent before")
+
+
+def _judged(config: Path, pipeline: Pipeline, wanted: list[Repaired]) -> list[Repaired]:
+    """Return the records as they may leave. Raises UsageError if one would go to quarantine again."""
+    if not wanted or not (pipeline.records.redact or judges_lines(pipeline)):
+        return wanted
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    window = Window(now - dt.timedelta(hours=1), now)
+    with tempfile.TemporaryDirectory(prefix="shipper-repaired-") as temporary:
+        steps = (runner.REPAIRED,)
+        job = runner.Job(
+            pipeline, config, window.start, window.end, new_run_id(), steps, runs_uri=temporary, source_only=True, brief=True
+        )
+        folder = RunFolder(temporary, pipeline.name, window.start, window.end, job.run_id)
+        records = [
+            RepairedRecord(
+                file=each.place.file, split=each.place.split, record=each.place.record,
+                value=each.value, key=each.key, headers=list(each.headers),
+            )
+            for each in wanted
+        ]  # fmt: skip
+        asked = RepairedResult(
+            pipeline=pipeline.name, window_start=window.start, window_end=window.end, run_id=job.run_id, started_at=now, finished_at=now,
+            records=records,
+        )  # fmt: skip
+        folder.write_text(TO_JUDGE, asked.model_dump_json())
+        code = runner.run_job(job, stdout=sys.stderr.buffer)
+        result = folder.find(runner.REPAIRED, RepairedResult)
+    if result is None or result.error:
+        raise StepResultError(
+            (result and result.error)
+            or f"pipeline {pipeline.name}: the repaired records could not be judged: the step {runner.how_it_ended(code)}. Nothing was sent. "
+            "Its last lines above say why; run the same command again."
+        )
+    refused = [f"{each.place}: {record.why}" for each, record in zip(wanted, result.records, strict=True) if record.why]
+    if refused:
+        more = f"; and {len(refused) - _SHOWN:,} more" if len(refused) > _SHOWN else ""
+        raise UsageError(
+            f"pipeline {pipeline.name}: {len(refused):,} of {len(wanted):,} records are not to be sent as they are: "
+            f"{'; '.join(refused[:_SHOWN])}{more}. Nothing was sent: all of them stay in quarantine. Repair `value`, or leave these lines out, "
+            "and run the same command again."
+        )
+    return [
+        dataclasses.replace(each, value=record.value, key=record.key, headers=tuple(record.headers))
+        for each, record in zip(wanted, result.records, strict=True)
+    ]
 
 
 def _repaired(file: Path, pipeline: Pipeline, cluster: str) -> Iterator[Repaired]:
@@ -281,14 +353,18 @@ def _checked(shown: Shown, pipeline: Pipeline, cluster: str) -> Repaired:
     if not {"value", "value_base64"} & shown.model_fields_set:
         raise ValueError("`value` is missing: say what is to be sent; null for a record without a value")
     if shown.cut:
-        raise ValueError("`cut`: the value may be only the beginning of the record; put the whole one there, and remove `cut`")
+        raise ValueError(
+            f"`cut`: of {shown.place} only a part is here. Put the whole value, and its key and headers if it had some, and remove `cut`"
+        )
     if pipeline.records.avro is not None and shown.value is not None:
         raise ValueError(
             "`value`: this pipeline's values are Avro, and text is none: put the bytes, with the schema's number in front, into `value_base64`, "
             "or repair the file and run its window again"
         )
     value, key = _bytes("value", shown.value, shown.value_base64), _bytes("key", shown.key, shown.key_base64)
-    return Repaired(shown.place, shown.topic, value, key)
+    texts, encoded = shown.headers or {}, shown.headers_base64 or {}
+    headers = [(name, _bytes(f"headers.{name}", texts.get(name), encoded.get(name)) or b"") for name in texts | encoded]
+    return Repaired(shown.place, shown.topic, value, key, tuple(headers), shown.timestamp_ms)
 
 
 def _bytes(name: str, text: str | None, encoded: str | None) -> bytes | None:

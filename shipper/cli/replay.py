@@ -51,7 +51,9 @@ def replay(
         str,
         typer.Option("--topic-prefix", help="In front of each topic's name; they must exist.", show_default="the same topics"),
     ] = "",
-    rate: Annotated[str | None, typer.Option("--rate", help="Most bytes per second to each cluster, such as 5MB/s.")] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.")
+    ] = None,
     cluster: Annotated[
         list[str] | None, typer.Option("--cluster", help="One of its clusters; may be given several times.", show_default="all")
     ] = None,
@@ -67,23 +69,23 @@ def replay(
     spec = load_pipeline(config, pipeline)
     runs_uri = resolve_uri(config, spec.runs_uri)
     before = find_replay(runs_uri, pipeline, id) if id else None
-    given = [value for value in (reason, start, end, window, files, topic_prefix, rate, cluster) if value]
+    given = [value for value in (reason, start, end, window, files, topic_prefix, cluster) if value]
     if before is not None:
         if given:
             raise UsageError(
-                f"replay {id} says already what is replayed; give nothing but --id, which sends what is missing of it"
+                f"replay {id} says already what is replayed; give nothing but --id, which sends what is missing of it, and --rate"
             )
-        wanted = before
+        wanted = before.model_copy(update={"rate_limit": _rate(rate)}) if rate else before
     else:
-        if id and not given:
+        if id and not given and not rate:
             raise UsageError(f"there is no replay {id} of {pipeline} in {runs_uri}")
         wanted = _asked(
             spec, id, reason, _times(start, end), window, named_files(config, files or ()), topic_prefix, _rate(rate), cluster
         )
     derived = replayed(spec, wanted)
-    if before is None:
-        if not topic_prefix and not yes:
-            _confirm(spec)
+    if before is None and not topic_prefix and not yes:
+        _confirm(spec)
+    if wanted != before:
         keep_replay(runs_uri, pipeline, wanted)
     job = _job(spec, config, wanted, tuple(derived.clusters))
     folder = RunFolder(runs_uri, derived.name, wanted.window_start, wanted.window_end, job.run_id)

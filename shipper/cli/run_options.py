@@ -23,7 +23,11 @@ Scheduled = Annotated[
     bool, typer.Option("--scheduled", help="As a run of the schedule: also ship what came late before it (`source.lookback`).")
 ]
 Reship = Annotated[
-    bool, typer.Option("--reship", help="Send every file of the window once more, whole; readers will see their records twice.")
+    bool,
+    typer.Option(
+        "--reship",
+        help="Send every file of the window once more, whole; readers will see their records twice. It takes a --reason.",
+    ),
 ]
 NewLedger = Annotated[
     bool,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.text import Text
 
 from shipper.cli.console import Terminal, table
+from shipper.config.pipeline import Pipeline
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
 from shipper.report.sections import unsafe_note
+from shipper.report.verdict import verdict
 from shipper.windows.window import Window
 
 _SHOWN = 20
@@ -28,8 +32,9 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     out.say(f"{result.pipeline} {window}   {size}", "bold")
     out.say(f"from {result.source}  to {', '.join(result.topics)}  transform {result.transform_digest}")
     if result.left_out:
-        first = result.left_out[0]
-        out.say(f"{plural(len(result.left_out), 'file')} left out; the first: {first.path}: {first.reason}")
+        out.say(result.left_out_in_words())
+        for one in sorted(result.left_out, key=lambda one: not one.warns)[:_SHOWN]:
+            out.say(f"  {one.entries()}: {one.reason}", "yellow" if one.warns else None)
     if result.looked_back:
         back = result.looked_back
         out.say(f"looked back to {back.start:%Y-%m-%dT%H:%M:%SZ}: {plural(back.windows, 'window')}, {plural(back.files, 'file')}")
@@ -85,6 +90,18 @@ def show_gate(result: GateResult, out: Terminal, err: Terminal) -> None:
         out.say("✓ The gate is open.", "green")
 
 
+def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
+    """Write the reports that killed runs of the pipeline owe, and say where they lie."""
+    from shipper.driver.killed import report_killed
+
+    for report in report_killed(config, pipeline):
+        window = Window(report.window_start, report.window_end)
+        err.say(
+            f"Run {report.run_id} of window {window} was killed and wrote no report. Its report was written now: {report.page}",
+            "yellow",
+        )
+
+
 def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
     if result.asked and result.asked.plan_only and result.plan:
         show_plan(result.plan, out, err)
@@ -113,9 +130,11 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
 
 
 def show_cause(result: RunReport, err: Terminal) -> None:
-    """Why it failed. Also beside JSON: standard error is what cron sends by mail."""
+    """Why it failed, or why it ended as a warning. Also beside JSON: standard error is what cron sends by mail."""
     if result.first_cause:
         err.say(f"FAILED  {result.first_cause}", "bold red")
+    for doubt in () if result.first_cause else verdict(result).doubts:
+        err.say(f"WARNING  {doubt.says}", "yellow")
 
 
 def _rate(ship: ShipResult) -> str:

@@ -133,7 +133,7 @@ class Cluster(Model):
     name: str = Field(alias="cluster", pattern=NAME_PATTERN)
     """Name that pipelines use."""
     bootstrap: str = Field(min_length=1, examples=["kafka-1.example:9092,kafka-2.example:9092"])
-    """Comma-separated host:port."""
+    """Comma-separated host:port, or a list of them."""
     properties: Properties = Field(default_factory=dict, repr=False, json_schema_extra={"propertyNames": {"enum": [*ALLOWED]}})
     """How to reach and convince the brokers: `security.protocol`, `sasl.mechanisms`, `sasl.username`, `sasl.password`, `ssl.ca.location`
     and others that are listed below, as librdkafka knows them. Write secrets as references (`${NAME}`, `${file:/path}`,
@@ -154,6 +154,11 @@ class Cluster(Model):
     ledger: Ledger = Ledger()
     schema_registry: SchemaRegistry | None = Field(default=None, repr=False)
     """For pipelines with `records.avro`."""
+
+    @field_validator("bootstrap", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return ",".join(value) if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value) else value
 
     @field_validator("bootstrap")
     @classmethod

@@ -137,7 +137,7 @@ def _problem(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Problem | None
     found = _found(kind, spot, file)
     if enumerated := words(bare(spot.annotation)):
         return Problem(path, f"{found}{suggestion(file.text(path) or '', enumerated)}")
-    allowed = _allowed(kind, context, spot) or error["msg"]
+    allowed = _allowed(kind, context, spot, _at(file.data, path)) or error["msg"]
     return Problem(path, f"{found}; {allowed}" if found else allowed)
 
 
@@ -172,7 +172,7 @@ def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
     return f"found {text!r}" if isinstance(value, str) else f"found {text}"
 
 
-def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot) -> str | None:
+def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot, value: Any) -> str | None:
     """What may stand there. None for a kind of error that no field of ours has so far."""
     if is_scalar_union(bare(spot.annotation)):
         return "expected text, a number, true or false"
@@ -180,7 +180,7 @@ def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot) -> str | None:
         case "value_error":
             return str(context["error"])
         case "string_type":
-            return "expected text; put it into quotes"
+            return "expected one text" if isinstance(value, dict | list) else "expected text; put it into quotes"
         case "string_too_short":
             return "it must not be empty"
         case "string_pattern_mismatch":

@@ -30,6 +30,12 @@ class Csv(Model):
     """Between fields: one ASCII character."""
     quote: str | None = Field(default='"', min_length=1, max_length=1)
     """Around fields that hold the delimiter, a quote or a line end: one ASCII character. `null`: nothing is quoted."""
+    encoding: str = Field(
+        default="UTF-8", pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$", examples=["ISO-8859-1", "windows-1252", "UTF-16"]
+    )
+    """How the files write text, by a name that Java knows (the IANA's). Records are UTF-8 whatever it is. A row with bytes that are no text in it is
+    a JSON array, which `records.parse` cannot parse: it goes to quarantine as `unparseable`, or fails the run where there is none. A first row of
+    that kind, which names the fields, fails the file."""
 
     @field_validator("delimiter", "quote")
     @classmethod
@@ -87,4 +93,6 @@ def deciding(format: Format, codec: Codec, csv: Csv | None) -> dict[str, Any]:
         found["codec"] = codec
     if format == "csv":
         found["csv"] = (csv or Csv()).model_dump()
+        if found["csv"]["encoding"] == Csv().encoding:
+            del found["csv"]["encoding"]
     return found

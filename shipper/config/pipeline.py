@@ -40,6 +40,7 @@ from shipper.config.rules import (
     check_source_placeholders,
     password_fault,
     refuse,
+    source_fault,
 )
 from shipper.config.runner import Runner
 from shipper.config.s3 import S3
@@ -54,14 +55,16 @@ class Source(Model):
     """Where the files of a window lie. A bare string is taken as `path`."""
 
     path: str = Field(min_length=1, examples=["s3a://logs/web/{window_start:%Y/%m/%d/%H}/"])
-    """URI of a folder or a glob: `s3a://`, `hdfs://`, `file://`, or a path relative to the folder above `config/`.
+    """URI of a folder or a glob: `s3a://`, `hdfs://`, `viewfs://`, `file://`, or a path relative to the folder above `config/`.
     `{window_start:%Y-%m-%d}` is filled in for every hour, day, … (the finest unit in the pattern) of the window, so that a
-    wide window reads every folder in it; `{window_end:…}` is the window's end, once. Patterns are made of `%Y %m %d %j %H %M %S`, and of
-    `%-m %-d %-j %-H %-M %-S` for numbers without a leading zero (`hour=6`). `${NAME}` and `${NAME:-default}` are taken from the environment."""
+    wide window reads every folder in it; `{window_end:…}` is the end of each tick of the schedule in it, or the window's. Patterns are
+    made of `%Y %m %d %j %H %M %S`, and of `%-m %-d %-j %-H %-M %-S` for numbers without a leading zero (`hour=6`). `${NAME}` and
+    `${NAME:-default}` are taken from the environment."""
     s3: S3 | None = None
     """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by reference. S3A's jars come by themselves."""
     include: str = "*"
-    """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, never count."""
+    """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken;
+    [every reason](../../docs/left-out.md)."""
     window_by: Literal["path", "modified"] = "path"
     """Which files belong to a window. `path`: those in the folders that `path` names for it; all, if it names none. `modified`: those under
     `path` that were last modified in the window, by the clock of the file system, for writers that put everything into one folder. A file
@@ -112,6 +115,15 @@ class Source(Model):
     its size and its modification time are the same. By default the ledger knows: every ship writes down where the files lay. Needed once, if they
     moved before shipper did so; `[]` if what lies here now is something else than what lay there."""
 
+    @field_validator("include", mode="before")
+    @classmethod
+    def _one_glob(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            raise ValueError(
+                "found a list; expected one glob. Several belong at the end of `path`, as in `logs/web/{*.log,*.gz}`"
+            )
+        return value
+
     @model_validator(mode="after")
     def _format_fits(self) -> Source:
         refuse(source_faults(self.format, self.codec, self.csv))
@@ -152,7 +164,7 @@ class Source(Model):
     @field_validator("path")
     @classmethod
     def _placeholders_exist(cls, value: str) -> str:
-        refuse([((), why)] if (why := password_fault(value)) else [])
+        refuse([((), why)] if (why := password_fault(value) or source_fault(value)) else [])
         check_source_placeholders(value)
         return value
 

@@ -16,6 +16,7 @@ from shipper.config.explain import ConfigFault, bare, is_model, problems_of, yam
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME, Model, lies_below, resolve_uri
 from shipper.config.s3 import S3
+from shipper.config.units import Seconds
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
 
 NAME = "shipper.yaml"
@@ -23,8 +24,11 @@ NAME = "shipper.yaml"
 _PLAIN_SETTINGS = (
     "spark.executor.memory", "spark.executor.memoryOverhead", "spark.executor.cores", "spark.executor.instances", "spark.cores.max",
     "spark.driver.memoryOverhead", "spark.driver.maxResultSize", "spark.dynamicAllocation.*", "spark.task.cpus", "spark.task.maxFailures",
-    "spark.network.timeout", "spark.sql.shuffle.partitions", "spark.sql.adaptive.*", "spark.sql.execution.arrow.*", "spark.sql.ansi.enabled",
-    "spark.sql.caseSensitive", "spark.sql.legacy.*", "spark.sql.parser.*",
+    "spark.network.timeout", "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled",
+    "spark.sql.adaptive.coalescePartitions.enabled", "spark.sql.adaptive.coalescePartitions.initialPartitionNum",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize", "spark.sql.adaptive.coalescePartitions.parallelismFirst",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes", "spark.sql.adaptive.skewJoin.enabled", "spark.sql.execution.arrow.*",
+    "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.legacy.*", "spark.sql.parser.*",
 )  # fmt: skip
 _SHORTHANDS = {"schedule": "cron", "source": "path"}
 
@@ -43,7 +47,8 @@ class Allow(Model):
     notifiers: tuple[str, ...] = Field(default=(), examples=[["airflow.providers.slack.*"]])
     """Classes that `notify` may name. A notifier's texts are templates of Airflow, which may look up its connections; hence none by default."""
     sources: tuple[str, ...] | None = Field(default=None, examples=[["s3a://logs/web/"]])
-    """Folders in which `source` must lie. Not asked for by default."""
+    """Folders in which `source` must lie, by its text and by what each plan lists. Not asked for by default. A path may then have no backslash,
+    and no brace around a slash."""
     s3: tuple[str, ...] = ("region", "path_style", "requester_pays")
     """Keys of `source.s3` that pipelines may set. By default those that choose neither a server nor an identity: a key that is sent to a server of
     the author's choice, or another role of this machine, is for `defaults`, or for those whom you list it for."""
@@ -62,6 +67,10 @@ class Platform(Model):
     """File in which each run notes what became of its window, for the Shipments page: relative to the folder above this one's, on a disk of this
     machine. A cache: it may be deleted, and `shipper index` makes it anew from the reports in `runs_uri`. Where runs and page are on different
     machines, each has its own, and `shipper index` keeps the page's up to date."""
+    keep_seconds: Seconds = Field(default=400 * 86_400.0, alias="keep", ge=30 * 86_400)
+    """How long results in `runs_uri`, and what the index has of them, are kept. A run removes its pipeline's older ones in the end, and so
+    does `shipper index`. What tells of a window that is not complete stays, and so do a pipeline's 200 newest windows. No file counts as
+    unshipped by it."""
     defaults: dict[str, Any] = Field(default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}])
     """Any keys of a pipeline but `pipeline`, for all pipelines that do not write them. Sections and maps are merged key by key, all else is
     replaced. A section that lacks a required key, such as a `schedule` without `cron`, counts only where a pipeline has that section."""

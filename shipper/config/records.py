@@ -41,6 +41,8 @@ _WHY_NOT_BUNDLED = {
 }
 #: Why a record is in quarantine, beside the names of checks with severity `quarantine`.
 UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = "unparseable", "unroutable", "too_large", "too_many_topics"
+#: A time that the topic refuses or would delete at once; no key, for a topic that needs one.
+TIMESTAMP, WITHOUT_KEY = "timestamp", "without_key"
 #: With `records.avro`: a value that does not fit the schema.
 UNENCODABLE = "unencodable"
 #: One record for a whole file, with `source.on_unreadable: quarantine`.
@@ -170,11 +172,15 @@ class Records(Model):
     """Rules, one after the other, for everything that leaves in a record: its value, its key and its headers, in quarantine too, whatever they were
     made from. Expressions and checks see the line as it was read, and names of topics are made before. All other bytes stay as they are."""
     key: str | None = None
-    """The record's key. Keyed records go to the partition that Java's default partitioner (murmur2) would choose."""
+    """The record's key. A compacted topic takes no record without one: a record whose key is null goes to quarantine as `without_key`, or fails the
+    run where there is none. Keyed records go to the partition that Java's default partitioner (murmur2) would choose."""
     headers: dict[str, str] = Field(default_factory=dict, json_schema_extra={"propertyNames": {"not": {"enum": [LINES_HEADER]}}})
     """Header name → expression. A null leaves the header out of that record."""
     timestamp: str | None = None
-    """The record's timestamp (type TIMESTAMP). Without it the producer's clock is used."""
+    """The record's timestamp (type TIMESTAMP). Without it, and for a line for which it is null, the record has the time at which it is sent; a check
+    `not_null` refuses such lines. A topic bounds these times, by `message.timestamp.before.max.ms`, `message.timestamp.after.max.ms` and
+    `retention.ms`. A record with a time beyond, or not after 1970-01-01, is not sent: it goes to quarantine as `timestamp`, or fails the run where
+    there is none. With `message.timestamp.type=LogAppendTime` the topic has no such bounds, and the broker sets all times."""
     bundle: Bundle | None = None
     """Ship many lines in one Kafka record. Not with `key` or `timestamp`, which belong to one line. `headers` may then depend on
     the file only (`file_path`, `file_name`, columns made of these): a bundle never holds lines of two files."""
@@ -379,9 +385,10 @@ class Quarantine(Model):
     """The topic, on every cluster of the pipeline. No route's topic; several pipelines may share it."""
     max_rate: StrictFloat = Field(default=0.01, ge=0, le=1)
     """Largest share, 0–1, of a run's records (dropped lines are none) in quarantine. A run with more fails when everything is sent:
-    then the source has changed, rather than a few records of it being bad."""
+    then the source has changed, rather than a few records of it being bad. A file that cannot be read counts as many records as its bytes
+    would hold."""
     keep_bytes: Bytes = Field(default=256, alias="keep", ge=0, le=512_000)
-    """How much of each record's value is kept: its first bytes. `0B` keeps nothing."""
+    """How much of each record's value is kept: its first bytes. Key and headers are kept if none of them is longer. `0B` keeps nothing."""
 
     @field_validator("topic")
     @classmethod

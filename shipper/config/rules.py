@@ -401,6 +401,25 @@ def password_fault(uri: str) -> str | None:
     return "the address has a password in it, and addresses are shown: give it to Hadoop (`runner.conf`, core-site.xml) or fsspec instead"
 
 
+#: Those of `source` that tests cover. Of others nobody knows what their listing leaves out.
+_SOURCE_SCHEMES = ("file", "hdfs", "viewfs", "s3a")
+_SCHEME_INSTEAD = {"s3": "s3a", "s3n": "s3a", "webhdfs": "hdfs", "swebhdfs": "hdfs"}
+
+
+def source_fault(path: str) -> str | None:
+    """Return what is wrong with the file system of `source.path`, or None."""
+    if path.startswith("~"):
+        return "`~` is not expanded here: the folder would be one of that name. Write the whole path"
+    if re.search(r"\{\{\s*\w+\s*\}\}", path):
+        return "Airflow's templates are not filled in here; write {window_start:%Y-%m-%d}"
+    scheme = path.partition(":")[0] if SCHEME.match(path) else "file"
+    if scheme in _SOURCE_SCHEMES:
+        return None
+    like = _SCHEME_INSTEAD.get(scheme.lower(), scheme.lower())
+    remedy = f"write `{like}://`" if like in _SOURCE_SCHEMES else "copy the files to one of these, or mount them as a folder"
+    return f"files are read from {', '.join(f'`{one}`' for one in _SOURCE_SCHEMES)} and from paths without scheme; for `{scheme}` {remedy}"
+
+
 def resolve_uri(config_dir: Path, uri: str) -> str:
     """A path that is neither absolute nor has a scheme lies below the folder above ``config_dir``; others stay as they are.
 
@@ -413,11 +432,24 @@ def resolve_uri(config_dir: Path, uri: str) -> str:
 
 
 def lies_below(uri: str, root: str) -> bool:
-    """Whether everything that ``uri``, a path or a pattern of paths, can name lies in the folder ``root``. Symbolic links are not looked at."""
-    plain, top = _without_file_scheme(uri), _without_file_scheme(root).rstrip("/")
-    if ".." in re.split(r"[/,{}|]", plain):
+    """Return True if everything that ``uri``, a path or a pattern of paths, can name lies in the folder ``root``.
+
+    A backslash, and a brace that holds a slash, become other text when Hadoop expands the pattern. So nothing with them counts as below.
+    Symbolic links are not looked at."""
+    filled_in = re.sub(r"\{window_(?:start|end):([^}]*)\}", r"\1", uri)
+    plain, top = _without_file_scheme(filled_in), _without_file_scheme(root).rstrip("/")
+    if ".." in re.split(r"[/,{}|]", plain) or "\\" in plain or _slash_in_braces(plain):
         return False
     return plain == top or plain.startswith(top + "/")
+
+
+def _slash_in_braces(pattern: str) -> bool:
+    depth = 0
+    for character in pattern:
+        depth = max(0, depth + (character == "{") - (character == "}"))
+        if character == "/" and depth:
+            return True
+    return False
 
 
 def _without_file_scheme(uri: str) -> str:

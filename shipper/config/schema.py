@@ -100,9 +100,12 @@ def pipeline_schema() -> Schema:
 def cluster_schema() -> Schema:
     """Schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so may what is something else in the end."""
     schema = _published(_described(Cluster))
+    bootstrap = schema["properties"]["bootstrap"]
+    one = {key: bootstrap.pop(key) for key in ("type", "minLength")}
+    schema["properties"]["bootstrap"] = bootstrap | {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
     for keys in (schema["properties"], schema["properties"]["ledger"]["properties"]):
         for name, found in keys.items():
-            if "pattern" in found or found["type"] in ("integer", "boolean"):
+            if "pattern" in found or found.get("type") in ("integer", "boolean"):
                 value = {key: found.pop(key) for key in ("type", "pattern", "minimum") if key in found}
                 keys[name] = {**found, "anyOf": [value, _FROM_ENVIRONMENT]}
     return schema

@@ -14,6 +14,7 @@ from shipper.driver.pieces import file_id
 from shipper.driver.timelines import lane_accounts, lane_timeline
 from shipper.report.plan_result import PlannedFile
 from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
+from shipper.types import FileId
 from shipper.worker.receipt import Receipt, SplitReceipt
 
 _NOTED_THROTTLING_SECONDS = 5.0
@@ -167,17 +168,27 @@ def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def too_many_quarantined(result: ShipResult, quarantine: Quarantine) -> str | None:
+def records_behind(result: ShipResult, files: Collection[FileId], unreadable: Collection[FileId]) -> int:
+    """Return about how many records are in the files that could not be read, beyond the one that stands for each: by their bytes, and by how
+    many records the other ``files`` have for theirs."""
+    hidden = sum(file.size_bytes for file in unreadable)
+    seen = sum(file.size_bytes for file in files) - hidden
+    records = result.read + result.unread - sum(result.filtered.values()) - len(unreadable)
+    return max(0, hidden * records // seen - len(unreadable)) if seen > 0 else 0
+
+
+def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int = 0) -> str | None:
     """What is wrong if more of the window's records are in quarantine than the pipeline allows; those of earlier runs count, so that
-    trying again is no way around it. Dropped lines are no records."""
-    count = sum(topic.delivered + topic.before for topic in result.topics if topic.quarantine)
-    records = result.read + result.unread - sum(result.filtered.values())
+    trying again is no way around it. Dropped lines are no records. ``behind``: see :func:`records_behind`."""
+    count = sum(topic.delivered + topic.before for topic in result.topics if topic.quarantine) + behind
+    records = result.read + result.unread - sum(result.filtered.values()) + behind
     if count <= quarantine.max_rate * records:
         return None
     reasons = ", ".join(f"{number:,} {reason}" for reason, number in result.quarantined.items())
     return (
         f"cluster {result.cluster}: {count:,} of {records:,} records of pipeline {result.pipeline} are in quarantine "
         f"({count / max(1, records):.2%}), and `quarantine.max_rate` allows {quarantine.max_rate:.2%}"
+        + (f"; about {behind:,} of them are in files that could not be read, by their bytes" if behind else "")
         + (f"; this run added {reasons}" if reasons else "")
         + f". All of them are in {quarantine.topic}, and everything else was sent. Look with `shipper quarantine show "
         f"{result.pipeline}`: if the source is wrong, have it mended; if these records are to be expected, raise the limit and run again."

@@ -11,6 +11,7 @@ from typing import Any
 from shipper.config import resolve_uri
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
+from shipper.config.schedule import Schedule
 from shipper.driver.connections import Connections
 from shipper.driver.engine import Engine
 from shipper.driver.files import split_starts
@@ -21,6 +22,7 @@ from shipper.report.plan_result import PlannedFile
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.runner import JobOptions
 from shipper.types import FileId
+from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
 
@@ -36,6 +38,8 @@ class RunContext(JobOptions):
     engine: Engine
     asked: Asked | None = None
     """What was asked of this run alone. ``pipeline`` and ``clusters`` are already those of such a run."""
+    schedule: Schedule | None = None
+    """The pipeline's, also of a replay, which runs by none."""
     ships: bool = False
     """Whether a ship is among the steps that this process runs."""
     bytes_to_read: int = 0
@@ -48,6 +52,12 @@ class RunContext(JobOptions):
     def named_files(self) -> list[str]:
         """Paths that are read in place of the window's; empty if none are named."""
         return list(json.loads(self.files or "[]"))
+
+    @property
+    def ticks(self) -> Ticks | None:
+        """By which a window is cut; None for a pipeline without a schedule."""
+        schedule = self.schedule or self.pipeline.schedule
+        return Ticks(schedule) if schedule else None
 
     def start_spark(self) -> None:
         """A step that finds nothing to do never pays for it."""

@@ -15,7 +15,9 @@ from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver.doctor import Chain, Check, Finding, failed, ok, skipped, warning
+from shipper.driver.doctor_machine import latest_window
 from shipper.driver.schemas import schema_problem
+from shipper.driver.topic_settings import contradictions
 from shipper.errors import ClusterError
 from shipper.kafka import tls
 from shipper.kafka.admin import TopicFacts
@@ -223,7 +225,7 @@ class ClusterExamination:
 
     def _limits(self, title: str, topic: str, facts: TopicFacts) -> Finding:
         assert self.pipeline is not None
-        says = f"{facts.partitions} partitions, {facts.replication} replicas, batches to {facts.max_message_bytes:,} bytes"
+        says = f"{facts.partitions} partitions, {facts.replication} replicas, batches to {facts.limit.max_bytes:,} bytes"
         longest = self.pipeline.records.max_line_bytes
         if facts.min_insync > facts.replication:
             return failed(
@@ -231,11 +233,11 @@ class ClusterExamination:
                 f"{says}; min.insync.replicas={facts.min_insync} is more than there are, so nothing can be written",
                 f"kafka-configs --alter --add-config min.insync.replicas={max(1, facts.replication - 1)}, or more replicas",
             )
-        if "compact" in str(facts.settings.get("cleanup.policy")) and self.pipeline.records.key is None:
-            return failed(
-                title, f"{says}; it is compacted and takes no record without a key", "set `records.key`, or cleanup.policy=delete"
-            )
-        if facts.max_message_bytes < longest:
+        now = dt.datetime.now(dt.UTC)
+        found = list(contradictions(self.pipeline, topic, facts.limit, latest_window(self.pipeline, now), now))
+        for each in sorted(found, key=lambda each: not each.is_fault)[:1]:
+            return (failed if each.is_fault else warning)(title, f"{says}; {each.says}", each.remedy)
+        if facts.limit.max_bytes < longest:
             return warning(
                 title,
                 f"{says}; a line of `records.max_line` ({longest:,} bytes) fits only if it compresses",

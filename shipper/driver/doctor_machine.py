@@ -116,6 +116,8 @@ def spark_and_source(config_dir: Path, pipeline: Pipeline, limit_seconds: float)
         steps=(runner.LOOK,),
     )
     command = job.command()
+    if why := runner.why_no_spark(pipeline.runner):
+        yield failed("Spark's cluster", why.partition(": ")[0], why.partition(": ")[2])
     try:
         done = subprocess.run(
             command,
@@ -131,7 +133,17 @@ def spark_and_source(config_dir: Path, pipeline: Pipeline, limit_seconds: float)
             "Spark", f"{command[0]} cannot be started: {error.strerror}", "correct `runner.python` or `runner.spark_submit`"
         )
         return
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as slow:
+        if slow.stdout and (found := _last_document(slow.stdout.decode(errors="replace"))):
+            yield from _spark(found, pipeline.runner)
+            yield from _source(found, pipeline, window)
+            yield warning(
+                "executors",
+                f"no task has run on {pipeline.runner.spark_master} within {limit_seconds:g} s",
+                "are there free cores and memory (`spark.executor.cores`, `spark.executor.memory`)? The master's page and the logs of executors say "
+                "why they do not start; --limit gives them longer",
+            )
+            return
         what = f"Java, or the files of window {window}, took longer than {limit_seconds:g} s"
         yield failed("Spark", what, "a file system that does not answer, or a machine at its limit? --limit gives it longer")
         return
@@ -145,7 +157,24 @@ def spark_and_source(config_dir: Path, pipeline: Pipeline, limit_seconds: float)
         )
         return
     yield from _spark(found, pipeline.runner)
+    yield from _executors(found, pipeline.runner)
     yield from _source(found, pipeline, window)
+
+
+def _executors(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
+    if why := found.get("executor_error"):
+        what, _, remedy = str(why).partition(": ")
+        yield failed("executors", what, remedy or "`-v` shows Spark's own words")
+    elif its.kind != "local" and (one := found.get("executor")):
+        where = f"Python {one['python']} on {one['host']}"
+        if one["same_code"]:
+            yield ok("executors", f"a task ran shipper in {where}, from {its.archive or its.python or sys.executable}")
+        else:
+            yield failed(
+                "executors",
+                f"{where} has another shipper than the driver",
+                "make the archive anew (`shipper environment pack`), or install the driver's version there",
+            )
 
 
 def _last_document(text: str) -> dict[str, Any] | None:

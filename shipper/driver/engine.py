@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview import PreviewedLine
+    from shipper.report.repaired import RepairedRecord
     from shipper.report.results import CheckResult
     from shipper.types import FileId, Header
     from shipper.windows.window import Window
@@ -33,8 +34,11 @@ class Listed:
     """What a listing found."""
 
     files: list[ListedFile]
+    """All entries of the listed folders: also those that no run takes, as ``left`` says."""
     too_many: bool = False
     """The listing stopped when it had found more than asked for."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Listed path → why it cannot be listed. What was found under the other paths is in ``files``."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +155,9 @@ class Engine(Protocol):
         """Ends all that runs, whatever the main thread was in the middle of. Never raises."""
 
     def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
-        """Files under ``paths`` (folders or globs; one that does not exist holds none), each once, without hidden ones; it stops beyond
-        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError."""
+        """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once; it stops beyond
+        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError if nothing
+        can be asked."""
 
     def qualified_folder(self, folder: str) -> str:
         """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""
@@ -192,6 +197,9 @@ class Engine(Protocol):
     def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
         """Their lines beside the records that they would be on ``cluster``, or by the pipeline's own routes. Notes what is wrong with files that
         cannot be read."""
+
+    def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
+        """Note why a record that was repaired is not to be sent, and redact what leaves of each."""
 
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
         """Made, and not begun."""

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-import fnmatch
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from shipper.config.units import format_duration
 from shipper.ledger.records import spark_hash
 from shipper.types import FileId
 
 # Suffixes of Hadoop's compression codecs that cannot be read from the middle. bzip2 can, so it is cut like plain text.
 _UNSPLITTABLE = (".gz", ".zst", ".lz4", ".snappy", ".deflate")
-_UNFINISHED = ("._COPYING_", ".inprogress", ".tmp", ".part")
+UNFINISHED = ("._COPYING_", ".inprogress", ".tmp", ".part")
 
 
 @dataclass(frozen=True)
 class ListedFile:
-    """One file as the listing found it. ``uri`` is the path as Spark's ``_metadata.file_path`` writes it (percent-encoded)."""
+    """One file, or other entry, as the listing found it. ``uri`` is the path as Spark's ``_metadata.file_path`` writes it (percent-encoded)."""
 
     id: FileId
     uri: str
@@ -29,6 +29,12 @@ class ListedFile:
     """Whether somebody has it open for writing, as far as its file system knows such things: HDFS does."""
     etag: str = ""
     """Of an object store: changes with the bytes, also within the same millisecond. Empty where there is none."""
+    left: str = ""
+    """Code of :data:`REASONS`, of an entry that no run takes. Empty: a file that may be taken."""
+    count: int = 1
+    """Entries that this one stands for: those of one folder with one reason."""
+    more: tuple[str, ...] = ()
+    """Paths of some of the others."""
 
     @property
     def name(self) -> str:
@@ -54,13 +60,62 @@ def split_hash(uri: str, file: FileId, start: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+class Reason(NamedTuple):
+    """Why an entry of a listed folder is not taken. docs/left-out.md has the same table."""
+
+    says: str
+    warns: bool
+    """True if lines may be left behind that nobody meant to leave."""
+    remedy: str
+
+
+_LATER = "A later run takes it"
+#: By code, which plans publish. jvm/shipper/lines/Entries.java finds all but the last six.
+REASONS = {
+    "hidden": Reason("its name begins with `_` or `.`", False, "Rename what should be shipped"),
+    "hidden-folder": Reason("a folder whose name begins with `_` or `.`", False, "Name the folder in `source.path` to ship what is in it"),
+    "folder": Reason("a folder, and `source.recursive` is false", False, "Set `source.recursive: true` to ship what is in folders below"),
+    "link": Reason("a symbolic link to what is listed under its own name", False, "Nothing is lost: links are not followed"),
+    "link-outside": Reason(
+        "a symbolic link to another place, and links are not followed", True, "Name the target in `source.path`, or remove the link"
+    ),
+    "dangling-link": Reason("a symbolic link that leads nowhere", True, "Restore its target, or remove the link"),
+    "special": Reason("a pipe, a socket or a device, and no file", False, "Let the writer write a file"),
+    "undecodable-name": Reason(
+        "its name is no text in the locale of shipper's process, so Java cannot open it", True, "Rename it in UTF-8, and use a UTF-8 locale"
+    ),
+    "unreadable-folder": Reason("a folder that this user may not list", True, "Let shipper's user read the folder"),
+    "negative-size": Reason("its file system gives it a size below 0", True, "Copy it to a file system that knows its size"),
+    "other-window": Reason("modified in another window", False, "The run of that window takes it"),
+    "unwanted": Reason("does not match `source.include`", False, "Correct `source.include` if it should be shipped"),
+    "unfinished": Reason("still being written, by its name", True, f"{_LATER} when it has its final name"),
+    "open": Reason("open for writing, says HDFS", True, f"{_LATER} when it is closed"),
+    "unsettled": Reason("modified too recently", True, f"{_LATER}; if nobody writes to it any more, a shorter `source.settle` takes it now"),
+    "future": Reason(
+        "modified in the future", True, f"{_LATER}, after that moment. Correct the clocks (NTP), or its modification time (`touch`)"
+    ),
+    "doubtful": Reason(
+        "it may be a file that was shipped under another name, and nobody can tell", True, "If it is another file, set `source.on_renamed: ship`"
+    ),
+}  # fmt: skip
+
+
 class NotTaken(NamedTuple):
     """A file that is left out, and why."""
 
     file: ListedFile
     reason: str
-    state: Literal["unwanted", "unfinished", "open", "unsettled"]
-    """Nobody wants it; it is being written, by its name; it is, by what the file system knows; it may be, by its age."""
+    code: str
+    """One of :data:`REASONS`."""
+
+    @property
+    def warns(self) -> bool:
+        return REASONS[self.code].warns
+
+    @property
+    def waits(self) -> bool:
+        """True if a later run may take the file as it is."""
+        return self.code in ("unfinished", "open", "unsettled", "future")
 
 
 class Selection(NamedTuple):
@@ -71,21 +126,24 @@ class Selection(NamedTuple):
     left_out: list[NotTaken]
 
 
-def select(files: Iterable[ListedFile], *, include: str, settle_seconds: float, now: dt.datetime) -> Selection:
-    """Which files are to be shipped. Hidden files never get this far: Spark's listing skips them."""
+def select(files: Iterable[ListedFile], *, settle_seconds: float, now: dt.datetime) -> Selection:
+    """Split the entries of a listing into the files to be shipped, and the rest."""
     taken: list[ListedFile] = []
     left_out: list[NotTaken] = []
-    youngest_ms = (now.timestamp() - settle_seconds) * 1000
+    now_ms = now.timestamp() * 1000
     for file in sorted(files, key=lambda f: f.id):
-        if file.name.endswith(_UNFINISHED):
-            left_out.append(NotTaken(file, "still being written, by its name", state="unfinished"))
-        elif not fnmatch.fnmatchcase(file.name, include):
-            left_out.append(NotTaken(file, f"does not match include {include!r}", state="unwanted"))
-        elif file.open:
-            left_out.append(NotTaken(file, "open for writing, says HDFS", state="open"))
-        elif file.id.modified_ms > youngest_ms:
-            reason = f"modified less than {settle_seconds:g} s before the plan: may still be written"
-            left_out.append(NotTaken(file, reason, state="unsettled"))
+        code, reason = file.left, ""
+        if not code and file.name.endswith(UNFINISHED):
+            code = "unfinished"
+        elif not code and file.open:
+            code = "open"
+        elif not code and file.id.modified_ms > now_ms:
+            ahead = format_duration((file.id.modified_ms - now_ms) / 1000)
+            code, reason = "future", f"modified in the future, {ahead} after this machine's now ({now:%Y-%m-%dT%H:%M:%SZ})"
+        elif not code and file.id.modified_ms > now_ms - settle_seconds * 1000:
+            code, reason = "unsettled", f"modified less than {settle_seconds:g} s before the plan: may still be written"
+        if code:
+            left_out.append(NotTaken(file, reason or REASONS[code].says, code))
         else:
             taken.append(file)
     return Selection(taken, left_out)

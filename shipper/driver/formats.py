@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: So many first bytes of a file decide.
-HEAD_BYTES = 16
+HEAD_BYTES = 512
 
 PLAIN, GZIP, BZIP2, ZSTD, LZ4, SNAPPY = "plain", "gzip", "bzip2", "zstd", "lz4", "snappy"
 #: Has no magic: only `source.codec` can say it.
@@ -54,6 +54,8 @@ _SUFFIXES = {
 _ADVICE = "pack it with gzip, bzip2, zstd, lz4 or snappy, or not at all"
 #: Of text nobody would begin so.
 _TABLES = ((b"Obj\x01", AVRO), (b"PAR1\x15", PARQUET))
+#: Beginnings of text that only `source.csv.encoding` can read: the longer ones first.
+_MARKS = ((b"\xff\xfe\0\0", "UTF-32"), (b"\0\0\xfe\xff", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 _DAMAGED = "it is damaged, cut off, or something else"
 _NAMES = {PARQUET: "Parquet", ORC: "ORC", AVRO: "Avro"}
 
@@ -111,6 +113,20 @@ def table_in_text(head: bytes) -> str:
     """Why a file cannot be read as text, if it begins as one of tables does; else empty."""
     found = next((format for magic, format in _TABLES if head.startswith(magic)), "")
     return f"it is a file of {_NAMES[found]}: set `source.format: {found}`, in a pipeline of its own" if found else ""
+
+
+def content_problem(head: bytes, format: str, encoding: str) -> str:
+    """Return why what a file holds, unpacked, cannot be read as `source.format` says, by its first HEAD_BYTES; empty if it can.
+    ``encoding``: of a CSV file."""
+    if format != "whole_file" and head[257:262] == b"ustar" and b"\0" in head[:257]:
+        return (
+            "it is a tar archive, which is no text: its headers would be records. Unpack it before it is shipped; "
+            "`source.format: whole_file` ships it as one record"
+        )
+    mark = next((name for mark, name in _MARKS if head.startswith(mark)), "")
+    if format == "csv" and mark and not encoding.upper().startswith(mark):
+        return f"it begins with the byte order mark of {mark}: set `source.csv.encoding: {mark}`"
+    return ""
 
 
 def _by_name(name: str) -> str:

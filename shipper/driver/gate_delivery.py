@@ -15,9 +15,9 @@ from shipper.errors import ShipperError
 from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, LedgerLog
-from shipper.report.gaps import coverage
+from shipper.report.coverage import coverage
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import DeliveryGateResult, GateResult, ShipResult, as_gated
+from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, as_gated
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.readback import ReadBack
 from shipper.verify.reconcile import reconcile
@@ -63,7 +63,9 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         recreated=lost,
         topics=evidence.account.topics,
         account=evidence.account.counts,
-        coverage=coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),
+        coverage=Coverage(start=context.window.start, end=context.window.start)
+        if context.named_files
+        else coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),
     )
     return close_if_needed(result, f"after shipping to {cluster_name}: do not trust this window before it is cleared up")
 

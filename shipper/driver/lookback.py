@@ -11,66 +11,54 @@ closed or whose ship failed for good, and late files that a run tried in vain. T
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shipper.driver.context import RunContext
-from shipper.driver.files import ListedFile, NotTaken
+from shipper.driver.files import ListedFile
 from shipper.driver.pending import Pending
 from shipper.report.gaps import beginnings
 from shipper.report.past_runs import not_again
 from shipper.report.plan_result import LeftOut, LookedBack
 from shipper.types import FileId
-from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window, source_paths, to_ms
+from shipper.windows.folders import TickFolders
+from shipper.windows.window import Window, to_ms
 
 
 @dataclass
 class LookBack:
-    """The windows that are looked at, oldest first, and what is there."""
+    """The ticks before a run's window, and what is in their folders."""
 
-    windows: list[Window]
-    folders: dict[str, Window]
-    """Those that the run's own window does not touch → the last window that does, in whose run their files should have been."""
-    folders_of: Mapping[Window, frozenset[str]]
+    ticks: TickFolders
+    before: dt.datetime
+    """Begin of the run's own window."""
+    folders: Collection[str]
+    """The ticks' folders without those that the run's own window names too."""
     since: Mapping[str, dt.datetime]
-    """Cluster → begin of the first window that it is asked about; later than all of them for one that came only now."""
-    by_modified: bool = False
-    """Whether a file's window is the one in which it was last modified, wherever it lies."""
-    listed: set[str] = field(default_factory=set)
-    """Folders with a file in them; windows, where folders do not tell."""
+    """Cluster → begin of the first tick that it is asked about; later than all of them for one that came only now."""
     files: dict[FileId, ListedFile] = field(default_factory=dict)
     """Done being written."""
     left_out: list[LeftOut] = field(default_factory=list)
+    not_listed: set[Window] = field(default_factory=set)
+
+    def note_problem(self, tick: Window, path: str, why: str, code: str = "") -> None:
+        """A folder that nobody could look into leaves its tick incomplete, and fails no run but the tick's own."""
+        self.not_listed.add(tick)
+        self.left_out.append(LeftOut(path=path, reason=why, code=code, warns=True, window=str(tick)))
+
+    @property
+    def start(self) -> dt.datetime:
+        return next(iter(self.ticks.of)).start
 
     def holds(self, file: ListedFile) -> bool:
-        """Whether it is of one of these windows, and not of the run's own."""
-        return file.id.modified_ms < to_ms(self.windows[-1].end) if self.by_modified else file.under in self.folders
-
-    def note(self, listed: Iterable[ListedFile]) -> None:
-        """What was found, of whatever window."""
-        if self.by_modified:
-            self.listed = {str(self.window_of(file)) for file in listed if self.holds(file)}
-        else:
-            self.listed = {file.under for file in listed}
-
-    def take(self, files: Iterable[ListedFile], left_out: Iterable[NotTaken]) -> None:
-        """Of what is left out only what may be complete later is of interest: a name that nobody wants is nothing new. What is open is modified
-        once more when it is closed, and then of a later window where that decides."""
-        self.files = {file.id: file for file in files}
-        for found in left_out:
-            if found.state == "unsettled" or (found.state == "open" and not self.by_modified):
-                window = str(self.window_of(found.file))
-                file = found.file.id
-                self.left_out.append(
-                    LeftOut(path=file.path, reason=found.reason, warns=True, window=window, modified_ms=file.modified_ms)
-                )
+        """True if the file belongs to one of these ticks, and not to the run's own window."""
+        return file.id.modified_ms < to_ms(self.before) if self.ticks.by_modified else file.under in self.folders
 
     def window_of(self, file: ListedFile) -> Window:
-        """Raises StopIteration, KeyError for a file of no window before the run's own."""
-        if self.by_modified:
-            return next(window for window in reversed(self.windows) if to_ms(window.start) <= file.id.modified_ms)
-        return self.folders[file.under]
+        """Raises KeyError for a file of no tick before the run's own."""
+        if (tick := self.ticks.tick_of(file)) is None:
+            raise KeyError(file)
+        return tick
 
     def for_cluster(self, cluster: str) -> list[FileId]:
         """The files that the cluster is asked about."""
@@ -79,42 +67,27 @@ class LookBack:
 
     def looks_back_to(self, cluster: str) -> dt.datetime | None:
         since = self.since[cluster]
-        return next((window.start for window in self.windows if window.start >= since), None)
+        return next((tick.start for tick in self.ticks.of if tick.start >= since), None)
 
     def result(self) -> LookedBack:
-        empty = [str(window) for window, folders in self.folders_of.items() if not folders & self.listed]
-        return LookedBack(
-            start=self.windows[0].start,
-            windows=len(self.windows),
-            folders=len(self.folders),
-            files=len(self.files),
-            empty=empty,
-        )
+        return LookedBack(start=self.start, windows=len(self.ticks.of), folders=len(self.folders), files=len(self.files))
 
 
-def look_back(context: RunContext, pattern: str, own: Sequence[str]) -> LookBack | None:
+def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack | None:
     """Where to look; None for a run that does not. Raises WindowError for too many folders, StepResultError, OSError."""
-    pipeline = context.pipeline
-    schedule, window = pipeline.schedule, context.window
-    if not context.scheduled or context.reship or schedule is None:
+    pipeline, window, ticks = context.pipeline, context.window, context.ticks
+    if not context.scheduled or context.reship or pipeline.schedule is None or ticks is None:
         return None
     began = beginnings(
-        context.own_runs_uri, pipeline.name, pipeline.clusters, window.start, schedule.start, keep=not context.is_trial
+        context.own_runs_uri, pipeline.name, pipeline.clusters, window.start, pipeline.schedule.start, keep=not context.is_trial
     )
     start = window.start - dt.timedelta(seconds=pipeline.source.lookback_seconds)
-    windows = [
-        Window(found.start, min(found.end, window.start))
-        for found in Ticks(schedule).windows(start, window.start)
-        if found.start >= min(began.values())
-    ]
-    if not windows:
+    first = next((tick.start for tick in ticks.windows(start, window.start) if tick.start >= min(began.values())), None)
+    if first is None:
         return None
-    since = {cluster: max(windows[0].start, began[cluster]) for cluster in pipeline.clusters}
-    if pipeline.source.window_by == "modified":
-        return LookBack(windows, {}, {found: frozenset({str(found)}) for found in windows}, since, by_modified=True)
-    folders_of = {found: frozenset(source_paths(pattern, found)) for found in windows}
-    folders = {path: found for found, paths in folders_of.items() for path in sorted(paths) if path not in own}
-    return LookBack(windows, folders, folders_of, since)
+    before = TickFolders.named(pattern, Window(first, window.start), ticks, by_modified=own.by_modified)
+    folders = {} if own.by_modified else dict.fromkeys(path for path in before.paths if path not in own.paths)
+    return LookBack(before, window.start, folders, {cluster: max(first, began[cluster]) for cluster in pipeline.clusters})
 
 
 @dataclass
@@ -147,11 +120,7 @@ def late_files(context: RunContext, back: LookBack, pending: Mapping[str, Pendin
     open_ = [file for file, clusters in wanted.items() if clusters]
     open_.sort(key=lambda file: (back.window_of(back.files[file]).start, file))
     kept = set(_within_limits(context, open_, own))
-    left_out += [
-        _left_out(back, file, "more than `limits` allow in one run; the next run takes it", wanted[file])
-        for file in open_
-        if file not in kept
-    ]
+    left_out += [_left_out(back, file, _beyond_limits(context, file), wanted[file]) for file in open_ if file not in kept]
     return Late({file: wanted[file] for file in open_ if file in kept}, left_out)
 
 
@@ -163,11 +132,17 @@ def _left_out(back: LookBack, file: FileId, reason: str, clusters: list[str]) ->
 
 
 def _within_limits(context: RunContext, late: Sequence[FileId], own: Sequence[ListedFile]) -> Iterator[FileId]:
-    """The first ones for which there is room beside the window's own."""
+    """Yield the files for which there is room beside the window's own. A file without room does not hold up the smaller ones behind it."""
     limits = context.pipeline.limits
     count, size = len(own), sum(file.id.size_bytes for file in own)
     for file in late:
-        count, size = count + 1, size + file.size_bytes
-        if count > limits.max_files or (limits.max_bytes is not None and size > limits.max_bytes):
-            return
-        yield file
+        if count < limits.max_files and (limits.max_bytes is None or size + file.size_bytes <= limits.max_bytes):
+            count, size = count + 1, size + file.size_bytes
+            yield file
+
+
+def _beyond_limits(context: RunContext, file: FileId) -> str:
+    most = context.pipeline.limits.max_bytes
+    if most is not None and file.size_bytes > most:
+        return f"its {file.size_bytes} bytes are more than `limits.max_bytes` ({most}), so no run takes it; raise the limit"
+    return "more than `limits` allow in one run; a later run takes it"

@@ -43,6 +43,8 @@ class PieceReport:
     """Why not all of it could be read; empty if it could."""
     passing: bool = False
     """Whether another run may read it: no fault of the file."""
+    long_bytes: int = 0
+    """Of `unpacked`, those of records that are longer than `records.max_line`."""
 
 
 def file_id(file: PlannedFile) -> FileId:

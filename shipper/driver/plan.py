@@ -6,14 +6,16 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from shipper.config import resolve_uri
 from shipper.config.replay import Replay
 from shipper.config.rules import original
+from shipper.driver.bounds import refuse_outside
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
-from shipper.driver.files import ListedFile, NotTaken, Selection, select
+from shipper.driver.engine import Listed
+from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import OnReplaced, Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
@@ -22,7 +24,8 @@ from shipper.driver.recognise import Recognition, is_wanted, moved_records, note
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
-from shipper.driver.unreadable import cannot_be_read
+from shipper.driver.topic_settings import contradictions
+from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
@@ -31,6 +34,7 @@ from shipper.ledger.log import AskState, LedgerLog
 from shipper.report.plan_result import ClusterPlan, KnownFile, LeftOut, PlannedFile, PlanResult, ReplayOf
 from shipper.terminal import say
 from shipper.types import FileId
+from shipper.windows.folders import TickFolders
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, source_paths, source_root
 
@@ -41,15 +45,16 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit, or if no cluster can be shipped to."""
     pipeline = context.pipeline
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
-    own = context.named_files or source_paths(pattern, context.window)
+    own = TickFolders.named(pattern, context.window, context.ticks, by_modified=pipeline.source.window_by == "modified")
     back = look_back(context, pattern, own)
+    paths = context.named_files or own.paths
     if not context.source_only:
         _begin_to_connect(context)
-    say(f"plan: listing {own[0]}" + (f" and {len(own) - 1} more" if len(own) > 1 else "") + _and_back(back))
+    say(f"plan: listing {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "") + _and_back(back))
     with context.phases("starting Java"):  # which began before Python imported all this
         context.engine.start_java()
     with context.phases("listing"):
-        files, left_out = _list(context, own, back)
+        files, left_out, empty = _list(context, paths, own, back)
         root = context.engine.qualified_folder(source_root(pattern))
     _check_named(context, files, left_out)
     result = PlanResult(
@@ -63,12 +68,13 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         reship_id=context.reship_id or "",
         reship_reason=context.reship_reason or "",
         replay=_replay_of(context),
-        files=[_planned(context, file) for file in files],
-        left_out=_left_out(context, left_out, pattern),
+        files=[_planned(context, file, _tick(context, file, own)) for file in files],
+        left_out=_left_out(context, left_out, pattern, own),
+        empty=empty,
         looked_back=back.result() if back else None,
         topics=list(dict.fromkeys(route.topic for name in pipeline.clusters for route in pipeline.on(name).routes)),
     )
-    _check_limits(context, result, own)
+    _check_limits(context, result, paths)
     if context.source_only:
         _look_at_files(context, result)
     else:
@@ -111,52 +117,112 @@ def _begin_to_connect(context: RunContext) -> None:
 
 def _and_back(back: LookBack | None) -> str:
     folders = f"{len(back.folders)} folders of " if back and back.folders else ""
-    return f", and {folders}the {len(back.windows)} windows before" if back else ""
+    return f", and {folders}the {len(back.ticks.of)} windows before" if back else ""
 
 
-def _list(context: RunContext, own: Sequence[str], back: LookBack | None) -> Selection:
-    """The files of the run's own window, and those of it that are left out. What is there of the windows before goes into ``back``."""
+class _Looked(NamedTuple):
+    """The files of the run's own window, and what is left out of it."""
+
+    files: list[ListedFile]
+    left_out: list[NotTaken]
+    empty: list[str]
+    """Ticks of the window, and before it, whose folders hold no file that is wanted."""
+
+
+def _list(context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None) -> _Looked:
+    """What is there of the ticks before the window goes into ``back``."""
     source = context.pipeline.source
-    most = context.pipeline.limits.max_files * (1 + len(back.windows) if back else 1)
-    paths = [*own, *(back.folders if back else ())]
-    start = back.windows[0].start if back else context.window.start
-    modified = Window(start, context.window.end) if source.window_by == "modified" else None
-    found = context.engine.list_files(paths, most=most, modified=modified)
+    listed = _listed(context, paths, own, back)
+    settings: dict[str, Any] = {
+        "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
+    }  # fmt: skip
+    files, left_out = select((file for file in listed if not (back and back.holds(file))), **settings)
+    wanted = [*files, *(found.file for found in left_out if found.waits)]
+    empty = own.of.keys() - own.with_a_file(wanted)
+    if back is not None:
+        earlier = select((file for file in listed if back.holds(file)), **settings)
+        back.files = {file.id: file for file in earlier.taken}
+        back.left_out += [found for found in _left_out(context, earlier.left_out, "", back.ticks) if found.warns]
+        wanted += [*earlier.taken, *(found.file for found in earlier.left_out if found.waits)]
+        empty |= back.ticks.of.keys() - back.ticks.with_a_file(wanted) - back.not_listed
+    return _Looked(files, left_out, [] if context.named_files else sorted(map(str, empty)))
+
+
+def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None) -> list[ListedFile]:
+    """List the folders of the window, and of the ticks before it. Raises SourceError for what is wrong with the window's own.
+
+    One question is enough, unless it finds too many files. Then each window is asked about by itself, so that an accident in an old folder
+    is a fault of its tick alone."""
+    most, window = context.pipeline.limits.max_files, context.window
+
+    def ask(paths: Sequence[str], start: dt.datetime, end: dt.datetime, most: int) -> Listed:
+        found = context.engine.list_files(paths, most=most, modified=Window(start, end) if own.by_modified else None)
+        refuse_outside(context.config_dir, context.engine, found)
+        return found
+
+    if back is not None:
+        found = ask([*paths, *back.folders], back.start, window.end, most * (1 + len(back.ticks.of)))
+        if not found.too_many:
+            _refuse_problems(paths, found)
+            for path in found.problems.keys() - set(paths):
+                for tick in back.ticks.naming(path):
+                    back.note_problem(tick, path, f"it cannot be listed: {found.problems[path]}", "unreadable-folder")
+            return found.files
+    found = ask(paths, window.start, window.end, most)
+    _refuse_problems(paths, found)
     if found.too_many:
         raise SourceError(
-            f"pipeline {context.pipeline.name}: at least {most + 1} files in window {context.window}"
-            + (f" and the {len(back.windows)} before it" if back else "")
-            + f", more than `limits.max_files` ({context.pipeline.limits.max_files}) allows; the listing stopped there. Nothing was sent. Use a "
-            "shorter window, or raise the limit."
+            f"pipeline {context.pipeline.name}: at least {most + 1} files in window {window}, more than `limits.max_files` ({most}) "
+            "allows; the listing stopped there. Nothing was sent. Use a shorter window, or raise the limit."
         )
-    listed = found.files
-    settings: dict[str, Any] = {
-        "include": source.include, "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
-    }  # fmt: skip
     if back is None:
-        return select(listed, **settings)
-    earlier = [file for file in listed if back.holds(file)]
-    back.note(listed)
-    back.take(*select(earlier, **settings))
-    return select((file for file in listed if not back.holds(file)), **settings)
+        return found.files
+    files = {file.id: file for file in found.files}
+    for tick, folders in back.ticks.of.items():
+        left = [path for path in folders if own.by_modified or path in back.folders]
+        found = ask(left, tick.start, tick.end, most) if left else Listed([])
+        for path, why in found.problems.items():
+            back.note_problem(tick, path, f"it cannot be listed: {why}", "unreadable-folder")
+        if found.too_many:
+            back.note_problem(tick, left[0], f"its window holds more files than `limits.max_files` ({most}) allows")
+        else:
+            files = {file.id: file for file in found.files} | files
+    return list(files.values())
 
 
-def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str) -> list[LeftOut]:
+def _refuse_problems(own: Sequence[str], found: Listed) -> None:
+    for path, why in found.problems.items():
+        if path in own:
+            raise cannot_list([path], why)
+
+
+def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str, ticks: TickFolders) -> list[LeftOut]:
     """What is still being written in a folder that the next window has as well is that window's, and no reason to worry anybody. So is what
-    will be modified once more, where that decides."""
+    will be modified once more, where that decides. ``pattern``: empty for the ticks before the run's window, whose folders no next window has."""
     schedule, coming = context.pipeline.schedule, set[str]()
-    by_modified = context.pipeline.source.window_by == "modified"
-    if context.scheduled and schedule is not None and not by_modified:
+    if context.scheduled and schedule is not None and pattern and not ticks.by_modified:
         coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
     return [
         LeftOut(
             path=found.file.id.path,
             reason=found.reason,
-            warns=found.state != "unwanted" and found.file.under not in coming and not (by_modified and found.state == "open"),
+            code=found.code,
+            warns=found.warns
+            and not (found.code in ("unfinished", "open", "unsettled") and found.file.under in coming)
+            and not (ticks.by_modified and found.code == "open"),
+            window=_tick(context, found.file, ticks),
             modified_ms=found.file.id.modified_ms,
+            count=found.file.count,
+            more=list(found.file.more),
         )
         for found in left_out
     ]
+
+
+def _tick(context: RunContext, file: ListedFile, ticks: TickFolders) -> str | None:
+    """Return START/END; None if it is the run's window."""
+    tick = ticks.tick_of(file)
+    return str(tick) if tick and tick != context.window else None
 
 
 def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[ListedFile], back: LookBack | None) -> None:
@@ -207,7 +273,8 @@ def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> No
                 if why := one.pending.refused.get(file_id(planned)):
                     result.left_out.append(planned.left_out(f"{one.name}: {why}").model_copy(update={"clusters": [one.name]}))
                 planned.late_for = [name for name in planned.late_for if name != one.name]
-    result.left_out += [file.left_out(why) for file in result.files if (why := doubtful.get(file_id(file)))]
+    left_out = [file.left_out(why) for file in result.files if (why := doubtful.get(file_id(file)))]
+    result.left_out += [one.model_copy(update={"code": "doubtful"}) for one in left_out]
     result.files = [
         file for file in result.files if file_id(file) not in doubtful and (file.late_window is None or file.late_for)
     ]
@@ -230,28 +297,24 @@ def _refuse_unreadable(context: RunContext, result: PlanResult) -> None:
         raise cannot_be_read(bad, "Nothing was sent.")
 
 
-def _planned(context: RunContext, file: ListedFile) -> PlannedFile:
+def _planned(context: RunContext, file: ListedFile, tick: str | None = None) -> PlannedFile:
     starts = context.split_starts(file.id)
     return PlannedFile(
         path=file.id.path, uri=file.uri, size_bytes=file.id.size_bytes, modified_ms=file.id.modified_ms, etag=file.etag,
-        splits=len(starts),
+        splits=len(starts), tick=tick,
     )  # fmt: skip
 
 
 def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str]) -> None:
     pipeline = context.pipeline
     if not result.files and pipeline.source.when_empty == "fail":
-        left_out = (
-            f" ({len(result.left_out)} left out: {result.left_out[0].path}: {result.left_out[0].reason}, …)"
-            if result.left_out
-            else ""
-        )
+        left = sorted(result.left_out, key=lambda one: not one.warns)
+        left_out = f"; {result.left_out_in_words()}: {left[0].entries()}: {left[0].reason}" if left else ""
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        remedy = (
-            "What was left out is taken by a later run; for files that nobody writes to any more, a shorter `source.settle` takes it now."
-            if result.left_out
-            else "Check the path and `source.include`; if such a window is normal, set `source.when_empty: succeed`."
-        )
+        remedies = [f"{REASONS[one.code].remedy}." for one in left]
+        if not any(one.warns for one in left):
+            remedies.append("Check the path and `source.include`; if such a window is normal, set `source.when_empty: succeed`.")
+        remedy = " ".join(dict.fromkeys(remedies))
         raise SourceError(
             f"pipeline {pipeline.name}: no files for window {context.window} at {paths[0]}{more}{left_out}. Nothing was sent. {remedy}"
         )
@@ -398,11 +461,23 @@ class AskedCluster:
             found.looks_back_to = self._back.looks_back_to(self.name)
         if wanted and not found.problem:
             found.problem = schema_problem(context.clusters[self.name], pipeline)
+        if wanted:
+            self._compare_topics()
         if wanted and not found.problem and self._connections:
             if context.ships:
                 self._connections.begin_writing(found.to_fence)
             _add_tuning(found, self._connections, self._known, context, self._plan)
         return found
+
+    def _compare_topics(self) -> None:
+        """Notes where topics contradict what the pipeline makes of lines."""
+        pipeline, window = self._context.pipeline, None if self._context.named_files else self._context.window
+        now = dt.datetime.now(dt.UTC)
+        topics = [(topic, self._known[topic].limit) for topic in pipeline.needed_topics() if topic in self._known]
+        found = [each for topic, limit in topics for each in contradictions(pipeline, topic, limit, window, now)]
+        self._found.warnings += [str(each) for each in found if not each.is_fault]
+        if (faults := [str(each) for each in found if each.is_fault]) and not self._found.problem:
+            self._found.problem = f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing was sent."
 
 
 def moved(state: LedgerState, plan: PlanResult) -> list[str]:

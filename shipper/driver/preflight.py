@@ -21,7 +21,7 @@ from shipper.driver.tuning import (
 from shipper.errors import NoSuchPartition, TopicMissing
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.client import ClusterClient
-from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
+from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.writing import lane_settings
 from shipper.worker.rate import PACED_SHARE
@@ -42,8 +42,7 @@ class Preflight:
 
     settings: LaneSettings
     tuning: Tuning
-    limits: Mapping[str, int]
-    """Topic → max.message.bytes."""
+    limits: Mapping[str, TopicLimit]
     rtt_seconds: float
     rate_limit_bytes: int | None
     """Bytes per second on the wire, of all tasks."""
@@ -79,7 +78,7 @@ def preflight(
         raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
     _check_partitions(cluster, pipeline, known)
     delivery = pipeline.delivery
-    limits = {topic: facts.max_message_bytes for topic, facts in known.items()}
+    limits = {topic: facts.limit for topic, facts in known.items()}
     some_topic = next(iter(limits), cluster.ledger_topic(pipeline.name))
     rtt_seconds = client.rtt_seconds(some_topic)
     overrides = TuningOverrides(delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes)
@@ -89,7 +88,7 @@ def preflight(
             overrides.batch_bytes or min(SHORT_BATCH_BYTES, overrides.chunk_bytes or SHORT_BATCH_BYTES),
             overrides.chunk_bytes or max(SHORT_CHUNK_BYTES, overrides.batch_bytes or 0),
         )
-    limit = min((limits[topic] for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES)
+    limit = min((limits[topic].max_bytes for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES)
     link = LinkProfile(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
     rate_limit = min((limit for limit in (delivery.rate_limit, cluster.rate_limit) if limit), default=None)
     cap = RateCap(rate_limit, delivery.transaction_timeout_seconds * PACED_SHARE) if rate_limit else None

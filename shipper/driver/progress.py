@@ -64,7 +64,7 @@ class Progress:
         self._moved_at = time.monotonic()
         self.stalled: DeliveryError | None = None
         """Why the job was stopped, if it was since nothing moved."""
-        self._silent_until = 0.0
+        self._silent_until = self._unread_until = 0.0
         self._told: tuple[object, ...] = ()
         """The figures of the last line."""
 
@@ -123,6 +123,9 @@ class Progress:
         try:
             self._read()
         except ShipperError as error:
+            if seconds < self._unread_until:
+                return
+            self._unread_until = seconds + _SILENT_SECONDS
             say(f"{self._order.cluster}: progress cannot be read right now: {error}")
             return
         self._tell(self._figures(seconds))

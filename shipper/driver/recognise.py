@@ -487,7 +487,7 @@ def moved_records(
     starts = list(context.split_starts(one.id))
     common: dict[str, Any] = {
         "path": original.id.path, "size_bytes": original.id.size_bytes, "modified_ms": original.id.modified_ms,
-        "generation": generation, "run_id": run_id, "window": file.late_window or str(context.window), "splits": len(starts),
+        "generation": generation, "run_id": run_id, "window": file.late_window or file.tick or str(context.window), "splits": len(starts),
         "etag": file.etag or None, "end": False, "read": None, "without": None, "parked": None, "wire_bytes": None,
     }  # fmt: skip
     groups = dict[tuple[int, str, str | None, bool], list[_Group]]()

@@ -1,8 +1,9 @@
 """Records that leave quarantine: repaired by a person, sent to their topic exactly once.
 
 A replay is a run of its own that sends a few records: it takes the lease, announces a generation and fences all lanes before it, and
-only then reads the ledger. Each record that it sends has a record in the ledger, in the same transaction, and there is one for each
-quarantined record at most; so a replay that was killed, or is started twice, sends what is missing and says what it left out.
+only then reads the ledger. Each record that it sends has a record in the ledger, in the same transaction, under the quarantined record's key.
+The latest one says which value went to which topic last. So a replay that was killed, or is started twice, sends what is missing and says
+what it skipped. Another value, or the same to another topic, is a correction: it is sent too, and named.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
@@ -27,6 +29,7 @@ from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, ReplayKey, spar
 from shipper.ledger.roots import Roots
 from shipper.ledger.takeover import sole_run, transactional_id
 from shipper.ledger.writing import lane_settings, right_of, within
+from shipper.types import Header
 
 _BATCH_BYTES = 1_000_000
 _MOST_RECORDS = 1_000
@@ -56,6 +59,8 @@ class Repaired:
     topic: str
     value: bytes | None
     key: bytes | None = None
+    headers: tuple[Header, ...] = ()
+    timestamp_ms: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -74,12 +79,19 @@ class QuarantineChunk:
         return decode_ordinals(self.value.ordinals or "")
 
 
+class SentReplay(NamedTuple):
+    """What the ledger says of the latest replay of a record."""
+
+    topic: str
+    value: ChunkValue
+
+
 @dataclass
 class InQuarantine:
     """What the ledger says of one pipeline's quarantine on one cluster."""
 
     chunks: list[QuarantineChunk] = field(default_factory=list)
-    replays: dict[ReplayKey, ChunkValue] = field(default_factory=dict)
+    replays: dict[ReplayKey, SentReplay] = field(default_factory=dict)
     roots: Roots = field(default_factory=Roots)
     _of_split: dict[tuple[str, int], list[QuarantineChunk]] = field(default_factory=dict, repr=False)
 
@@ -104,7 +116,8 @@ class InQuarantine:
 
     def replay_of(self, place: RecordPosition) -> ChunkValue | None:
         chunk = self.find(place)
-        return self.replays.get(_key(chunk, place)) if chunk else None
+        sent = self.replays.get(_key(chunk, place)) if chunk else None
+        return sent.value if sent else None
 
 
 def _key(chunk: QuarantineChunk, place: RecordPosition) -> ReplayKey:
@@ -150,7 +163,7 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
                     if over is not None and value.generation < over.generation:
                         continue
                     if value.replay:
-                        found.replays[ReplayKey(key.split, key.first)] = value
+                        found.replays[ReplayKey(key.split, key.first)] = SentReplay(key.topic, value)
                     elif value.reasons is not None:
                         found.add(QuarantineChunk(key, value))
     return found
@@ -160,7 +173,9 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
 class Replayed:
     sent: list[RecordPosition] = field(default_factory=list)
     skipped: dict[RecordPosition, str] = field(default_factory=dict)
-    """Record → the replay that sent it before."""
+    """Record → the replay that sent the same value before."""
+    corrected: dict[RecordPosition, str] = field(default_factory=dict)
+    """Of those sent: record → the replay that sent another value before, or the same to another topic."""
     generation: int = 0
 
 
@@ -178,13 +193,15 @@ def replay(
         paths = {repaired.place.file for repaired in wanted}
         known = in_quarantine(ledger.decide(AskFiles(paths)).answer)
         chunks = _chunks(known, cluster.name, wanted)
-        left = []
+        left, earlier = [], dict[RecordPosition, str]()
         for repaired in wanted:
             before = known.replays.get(_key(chunks[repaired.place], repaired.place))
-            if before is None:
-                left.append(repaired)
-            else:
-                found.skipped[repaired.place] = before.run_id
+            if before is not None and (before.topic, before.value.checksum) == (repaired.topic, spark_hash(repaired.value)):
+                found.skipped[repaired.place] = before.value.run_id
+                continue
+            left.append(repaired)
+            if before is not None:
+                earlier[repaired.place] = before.value.run_id
         lane = transactional_id(pipeline.name, cluster.name, 0, 0)
         transactions = Transactions(settings, lane, ledger.topic, right_of(ledger, found.generation))
         try:
@@ -196,6 +213,7 @@ def replay(
             ) from fault
         finally:
             transactions.close(within(_ABORT_SECONDS))
+    found.corrected = {place: earlier[place] for place in found.sent if place in earlier}
     return found
 
 
@@ -239,7 +257,8 @@ def _send(
         lane = transactions.begin(until)
         with lane.faults():
             for repaired in batch:
-                lane.produce_patiently(until, repaired.topic, repaired.value, repaired.key, headers=headers)
+                own, at = [*headers, *repaired.headers], repaired.timestamp_ms or 0  # librdkafka reads 0 as "now"
+                lane.produce_patiently(until, repaired.topic, repaired.value, repaired.key, headers=own, timestamp=at)
         lane.flush(until)
         with lane.faults():
             for repaired in batch:

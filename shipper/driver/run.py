@@ -6,26 +6,30 @@ import datetime as dt
 import os
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
+from shipper.config import load_platform
 from shipper.driver.context import RunContext
 from shipper.errors import ShipperError, UsageError
 from shipper.report.gaps import gaps_before
+from shipper.report.horizon import prune
 from shipper.report.late import fresh_until
 from shipper.report.message import details, summary
 from shipper.report.page import render
-from shipper.report.past_runs import past_runs
+from shipper.report.past_runs import looked_at_once, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewResult
+from shipper.report.repaired import RepairedResult
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
 from shipper.report.run_folder import StepResult
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPORT, SHIP
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPAIRED, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.terminal import say
 
 _HISTORY_RUNS = 30
-_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP, PREVIEW)
-_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE, PREVIEW)
+_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP, PREVIEW, REPAIRED)
+_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE, PREVIEW, REPAIRED)
 
 
 def now() -> dt.datetime:
@@ -99,6 +103,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         return code or 1
     if isinstance(result, RunReport):
         _note(context, result)
+        _prune(context)
     for line in () if context.brief else details(result):
         say(line)
     if result.status == "failed" and name != REPORT:  # a report that is written has done its work
@@ -137,6 +142,10 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
         from shipper.driver.preview import preview
 
         return preview(context, cluster, started_at)
+    if name == REPAIRED:
+        from shipper.driver.repaired import repaired
+
+        return repaired(context, started_at)
     if name == REPORT:
         return report(context, started_at)
     if cluster is None or cluster not in context.clusters:
@@ -161,6 +170,8 @@ def _failed(context: RunContext, name: str, cluster: str | None, started_at: dt.
         return PlanResult(**common, source=context.pipeline.source.path)
     if name == PREVIEW:
         return PreviewResult(**common)
+    if name == REPAIRED:
+        return RepairedResult(**common)
     if name == SHIP and cluster:
         return ShipResult(**common, cluster=cluster)
     if name == GATE_DELIVERY and cluster:
@@ -192,9 +203,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         gate_source=gate,
         ships=[shipped for shipped in ships if shipped],
         delivery_gates=[closed for closed in delivery_gates if closed],
-        history=_history(context),
-        gaps=_gaps(context),
-        fresh_until=_fresh_until(context),
+        **_of_earlier_runs(context),
         first_cause=cause,
         page=folder.path("report.html"),
         config=None if str(context.config_dir) == "config" else str(context.config_dir),
@@ -219,6 +228,20 @@ def _note(context: RunContext, found: RunReport | None) -> None:
             feed(context.config_dir, context.pipeline, context.own_runs_uri, found)
     except Exception as error:
         say(f"the Shipments page does not show this run until `shipper index` has run: {error}")
+
+
+def _of_earlier_runs(context: RunContext) -> dict[str, Any]:
+    with looked_at_once():
+        return {"history": _history(context), "gaps": _gaps(context), "fresh_until": _fresh_until(context)}
+
+
+def _prune(context: RunContext) -> None:
+    if context.is_trial:
+        return
+    try:
+        prune(context.own_runs_uri, context.pipeline, load_platform(context.config_dir).keep_seconds, now())
+    except (OSError, ShipperError) as error:
+        say(f"report: results that are too old stay where they are ({error})")
 
 
 def _gaps(context: RunContext) -> list[Gap] | None:

@@ -14,9 +14,11 @@ from dataclasses import replace
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
-from shipper.driver.account import ReceiptAccount, too_many_quarantined
+from shipper.config.records import UNREADABLE
+from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
+from shipper.driver.formats import UNREADABLE as UNREADABLE_FORMAT
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
@@ -27,7 +29,7 @@ from shipper.driver.scan import scan
 from shipper.driver.schemas import schema_ids
 from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
-from shipper.driver.unreadable import cannot_be_read, quarantine_whole, without_records, wrong_sizes
+from shipper.driver.unreadable import cannot_be_read, quarantine_whole, too_long, without_records, wrong_sizes
 from shipper.errors import (
     ClusterError,
     DeliveryError,
@@ -489,14 +491,21 @@ class ClusterShip:
         if done.error is None and (empty := without_records(pieces, done.receipts)):
             note = f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."
             self._result.notes += [] if note in self._result.notes else [note]
+        if done.error is None and (note := too_long(pieces, done.reports)) and note not in self._result.notes:
+            self._result.notes.append(note)
 
     def _close_account(self, left: Pending, before: Counter[str], taken: Takeover) -> None:
         result, quarantine = self._result, self._context.pipeline.quarantine
         quarantines = {topic for state in taken.chunks.splits.values() for topic in state.quarantines}
         quarantines |= {quarantine.topic} if quarantine else set()
         self._account.close(self._context, self._files, left, before, quarantines)
-        if quarantine and result.status != "failed" and (fault := too_many_quarantined(result, quarantine)):
-            self._failed(TooManyQuarantined(fault))
+        if quarantine and result.status != "failed":
+            files = {file_id(file): file for file in self._files}
+            found = {split.file for split, state in taken.chunks.splits.items() if UNREADABLE in state.reasons}  # by earlier runs
+            found |= {file for file, planned in files.items() if planned.format == UNREADABLE_FORMAT}
+            behind = records_behind(result, files, found & files.keys())
+            if fault := too_many_quarantined(result, quarantine, behind):
+                self._failed(TooManyQuarantined(fault))
 
     def draw_timeline(self, taken: Takeover) -> None:
         """A picture, and no reason to call a ship failed that delivered everything."""

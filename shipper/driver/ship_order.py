@@ -89,7 +89,7 @@ def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) 
                 of=len(starts),
                 etag=file.etag or None,
                 head=(file.head or None) if file.format != UNREADABLE else None,
-                window=file.late_window,
+                window=file.late_window or file.tick,
                 headers=headers.get(file.uri, ()),
             )
     if len(found) != count:

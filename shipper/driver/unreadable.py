@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 
@@ -23,6 +24,12 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
     faulty = [file for file in files if not file.passing]
     repair = f"Repair or remove {'it' if len(faulty) == 1 else 'them'}, and run" if faulty else "Run"
     return f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} the window again."
+
+
+def cannot_list(paths: Sequence[str], why: str) -> SourceError:
+    return SourceError(
+        f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {why}. Check the path, the scheme and the credentials."
+    )
 
 
 def cannot_be_read(files: Sequence[PlannedFile], sent: str) -> SourceError:
@@ -98,6 +105,18 @@ def without_records(pieces: Sequence[FilePiece], receipts: Sequence[Receipt]) ->
         for file, of_file in of_files
         if file.size_bytes and not file.problem and all(records.get(piece.split) == 0 for piece in of_file)
     ]
+
+
+def too_long(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> str:
+    """Return a note on the bytes of records that are longer than allowed, with the file that has the most; empty if there are none."""
+    paths = {piece.split: piece.file.path for piece in pieces}
+    sizes: Counter[str] = Counter()
+    for report in reports:
+        sizes[paths.get(report.split, "")] += report.long_bytes
+    [(worst, most)] = sizes.most_common(1) or [("", 0)]
+    if not most:
+        return ""
+    return f"Records that are longer than `records.max_line` hold {sizes.total():,} bytes ({worst}: {most:,})."
 
 
 def _differs(lines: int, size: int, what: str) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
@@ -25,7 +26,7 @@ from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
 from shipper.kafka.connection import ClientErrors, KafkaFault, connection, fault_of, made
-from shipper.kafka.limits import DEFAULT_LIMIT_BYTES
+from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.topic_ids import NO_TOPIC_ID, read_answers
@@ -38,6 +39,7 @@ _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 #: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says nothing about it.
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _RTT_HOLDS_SECONDS = 600.0
+_AGAIN_SECONDS = 5.0
 _FIRST_SLICE_SECONDS, _SLICE_SECONDS = 0.5, 3.0
 _NO_COORDINATOR_YET = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "_WAIT_COORD")
 _PAUSE_SECONDS = 0.25
@@ -51,12 +53,15 @@ class TopicFacts:
     """What the cluster says of a topic. Byte counts are of compressed batches."""
 
     partitions: int
-    max_message_bytes: int
     settings: Mapping[str, str]
     replication: int = 0
     """Replicas of the partition that has the fewest."""
     brokers: int = 0
     """Of its cluster."""
+
+    @cached_property
+    def limit(self) -> TopicLimit:
+        return TopicLimit.by(self.settings)
 
     @property
     def min_insync(self) -> int:
@@ -91,9 +96,11 @@ class ClusterAdmin:
         self._bootstrap = cluster.bootstrap
         self._connection = connection(cluster)
         self._timeout = timeout_seconds
-        self._client_errors = ClientErrors()
+        self._client_errors = ClientErrors(lambda: self._admin.poll(0))
         self._ours = {"error_cb": self._client_errors.hear}
-        self._admin = made(AdminClient, cluster.name, self._connection, self._ours, log)
+        self._admin = made(AdminClient, cluster.name, self._connection, self._ours)
+        self._is_silent = False
+        """True if no broker answered the last time. librdkafka tries to connect every two seconds at least, so the next answer comes soon or not."""
         self._rtt = -math.inf, 0.0
         """When it was measured, and what it was."""
 
@@ -108,30 +115,30 @@ class ClusterAdmin:
     def _metadata(self) -> ClusterMetadata:
         """In slices, since a wrong password is told to the error callback alone, which is served in between. A certificate that cannot be
         verified will not be later, so it is looked at once more, by who says why."""
-        deadline, slice_seconds = time.monotonic() + self._timeout, _FIRST_SLICE_SECONDS
+        patience = min(self._timeout, _AGAIN_SECONDS) if self._is_silent else self._timeout
+        deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
             try:
                 found = self._admin.list_topics(timeout=max(0.1, min(slice_seconds, deadline - time.monotonic())))
             except KafkaException as error:
                 slice_seconds = min(2 * slice_seconds, _SLICE_SECONDS)
                 fault = self._explained(error)
-                if self._client_errors.refusal:
-                    raise ClusterRefuses(
-                        f"cluster {self._name}: {self._bootstrap} refuses the connection: {self._client_errors.refusal.text}. Correct "
-                        f"{tls.login_settings(self._connection)}, in clusters/{self._name}.yaml."
-                    ) from error
+                if refused := self._refused():
+                    raise refused from error
                 if fault_text := self._certificate_fault():
                     raise ClusterRefuses(
                         f"cluster {self._name}: no TLS connection: {fault_text}. The cluster's settings are in clusters/{self._name}.yaml."
                     ) from error
                 if time.monotonic() >= deadline:
+                    self._is_silent = True
                     raise ClusterError(
-                        f"cluster {self._name}: no broker at {self._bootstrap} answers within {self._timeout:g} s "
+                        f"cluster {self._name}: no broker at {self._bootstrap} answers within {patience:g} s "
                         f"({fault.text}). Check `bootstrap` and the security settings in clusters/{self._name}.yaml, "
                         "and that this machine can reach the brokers."
                     ) from error
             else:
                 self._client_errors.forget()
+                self._is_silent = False
                 return found
 
     def _certificate_fault(self) -> str | None:
@@ -144,8 +151,22 @@ class ClusterAdmin:
 
     def _explained(self, error: KafkaException) -> KafkaFault:
         """With what was heard of the connections, if it says only that nothing came."""
-        self._admin.poll(0)
         return self._client_errors.explained(fault_of(error.args[0]))
+
+    def _refused(self, what: str = "") -> ClusterRefuses | None:
+        """Return the error if brokers refuse this client's login; ``what`` failed of it."""
+        if (refusal := self._client_errors.refusal) is None:
+            return None
+        return ClusterRefuses(
+            f"cluster {self._name}: {what}{self._bootstrap} refuses the connection: {refusal.text}. "
+            f"{tls.login_remedy(self._connection, refusal.text)} The settings are in clusters/{self._name}.yaml."
+        )
+
+    def _failed(self, what: str, fault: KafkaFault) -> ClusterError:
+        """Return the error for ``fault``, with its cause: wrong credentials look like silence to whoever waits for an answer."""
+        return self._refused(f"{what}: ") or ClusterError(
+            f"cluster {self._name}: {what}: {self._client_errors.explained(fault).text}"
+        )
 
     def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         """Facts on those of ``topics`` that are there. Raises ClusterError."""
@@ -158,9 +179,8 @@ class ClusterAdmin:
             if resource.name in known:
                 partitions = known[resource.name].partitions.values()
                 settings = {name: entry.value for name, entry in self._entries(resource.name, future).items()}
-                limit = int(settings.get("max.message.bytes") or DEFAULT_LIMIT_BYTES)
                 replication = min((len(partition.replicas) for partition in partitions), default=0)
-                found[resource.name] = TopicFacts(len(partitions), limit, settings, replication, len(metadata.brokers))
+                found[resource.name] = TopicFacts(len(partitions), settings, replication, len(metadata.brokers))
         return found
 
     def _entries(self, topic: str, future: Any) -> Any:
@@ -169,15 +189,15 @@ class ClusterAdmin:
         except KafkaException as error:
             fault = self._explained(error)
             if not is_refusal(fault.name):
-                raise ClusterError(f"cluster {self._name}: topic {topic}: {fault.text}") from error
+                raise self._failed(f"topic {topic}", fault) from error
             raise ClusterRefuses(
                 f"cluster {self._name}: topic {topic}: {fault.text} Grant the user in `properties` DescribeConfigs on it; `shipper doctor` shows "
                 "what else is missing."
             ) from error
 
-    def limits(self, topics: Collection[str]) -> dict[str, int]:
-        """Topic → its max.message.bytes, of those that are there. Raises ClusterError."""
-        return {topic: facts.max_message_bytes for topic, facts in self.facts(list(topics)).items()}
+    def limits(self, topics: Collection[str]) -> dict[str, TopicLimit]:
+        """Topic → its limit, of those that are there. Raises ClusterError."""
+        return {topic: facts.limit for topic, facts in self.facts(list(topics)).items()}
 
     def rtt_seconds(self, topic: str) -> float:
         """Median of three round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory.
@@ -191,9 +211,7 @@ class ClusterAdmin:
             try:
                 self._admin.list_topics(topic, timeout=self._timeout)
             except KafkaException as error:
-                raise ClusterError(
-                    f"cluster {self._name}: no answer from {self._bootstrap}: {self._explained(error).text}"
-                ) from error
+                raise self._failed(f"no answer from {self._bootstrap}", fault_of(error.args[0])) from error
             found.append(time.monotonic() - began)
         self._rtt = time.monotonic(), statistics.median(found)
         return self._rtt[1]
@@ -216,9 +234,12 @@ class ClusterAdmin:
             except KafkaException as error:
                 fault = self._explained(error)
                 if fault.name != "TOPIC_ALREADY_EXISTS":
-                    grant = " Grant the user in `properties` Create on it, or create it." if is_refusal(fault.name) else ""
-                    kind = ClusterRefuses if grant else ClusterError
-                    raise kind(f"cluster {self._name}: cannot create {', '.join(topics)}: {fault.text}{grant}") from error
+                    if not is_refusal(fault.name):
+                        raise self._failed(f"cannot create {', '.join(topics)}", fault) from error
+                    raise ClusterRefuses(
+                        f"cluster {self._name}: cannot create {', '.join(topics)}: {fault.text} Grant the user in `properties` Create on it, or "
+                        "create it."
+                    ) from error
         self._wait_until_known(topics)
 
     def _wait_until_known(self, topics: Mapping[str, int]) -> None:
@@ -236,7 +257,7 @@ class ClusterAdmin:
         deadline; None if it knows all, or did not answer: then no client hears anything wrong from it either."""
         while True:
             # A new client has no connection but to its bootstrap broker, and so asks that one.
-            client = made(AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}, log)
+            client = made(AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {})
             try:
                 metadata = client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
             except KafkaException as error:
@@ -266,7 +287,7 @@ class ClusterAdmin:
                 return [int(futures[where].result().offset) for where in partitions]
             except KafkaException as error:
                 if error.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
-                    raise ClusterError(f"cluster {self._name}: {self._explained(error).text}") from error
+                    raise self._failed("offsets cannot be asked for", fault_of(error.args[0])) from error
                 time.sleep(0.05)
 
     def log_facts(self, topic: str) -> LogFacts:
@@ -297,7 +318,8 @@ class ClusterAdmin:
         found = read_answers(asked, self._client_errors.explained)
         if found.faults:
             topic, why = next(iter(found.faults.items()))
-            raise ClusterError(f"cluster {self._name}: the id of topic {topic} cannot be asked for: {why}")
+            what = f"the id of topic {topic} cannot be asked for"
+            raise self._refused(f"{what}: ") or ClusterError(f"cluster {self._name}: {what}: {why}")
         return found.ids
 
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
@@ -366,7 +388,7 @@ class ClusterAdmin:
         try:
             return future.result()
         except KafkaException as error:
-            raise ClusterError(f"cluster {self._name}: {self._explained(error).text}") from error
+            raise self._failed("it cannot be asked", fault_of(error.args[0])) from error
 
 
 def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
-from shipper.kafka.connection import KafkaFault, LogListener, call, fault_of, made
+from shipper.kafka.connection import KafkaFault, call, fault_of, made
 from shipper.kafka.outcomes import is_refusal, ruling_on
 from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
@@ -60,7 +60,6 @@ class _Reader:
                 "fetch.message.max.bytes": 16_000_000,
                 **callbacks,
             },
-            log,
         )
 
 
@@ -204,7 +203,7 @@ class ClusterClient(ClusterAdmin):
                     # At the LSO: the end, or the first record of a transaction that is still open.
                     position, at_lso = offset, True
                 else:
-                    raise ClusterError(f"cluster {self._name}: cannot read {name}: {error.str()}")
+                    raise self._failed(f"cannot read {name}", fault_of(error, topic))
             if target < 0 <= position:
                 target = max(least_end, int(consumer.get_watermark_offsets(where, cached=True)[1]))
                 deadline = time.monotonic() + patience
@@ -214,10 +213,8 @@ class ClusterClient(ClusterAdmin):
             if at_lso and stop_at_lso:
                 return
             if time.monotonic() > deadline and target < 0:
-                heard = f" ({self._client_errors.last})" if self._client_errors.last else ""
-                raise ClusterError(
-                    f"cluster {self._name}: {name} cannot be read: no answer from its leader within {self._timeout:g} s{heard}"
-                )
+                silence = KafkaFault("_TIMED_OUT", f"no answer from its leader within {self._timeout:g} s")
+                raise self._failed(f"{name} cannot be read", silence)
             if time.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
                     f"cluster {self._name}: {name} could be read up to offset {position} of {target} only: a transaction is "
@@ -294,7 +291,9 @@ class ClusterClient(ClusterAdmin):
             )
         if is_refusal(fault.name):
             return ClusterRefuses(f"cluster {self._name}: cannot write to {topic}: {fault} ({ruling_on(fault.name).reason})")
-        return ClusterError(f"cluster {self._name}: cannot write to {topic}: {fault}")
+        return self._refused(f"cannot write to {topic}: ") or ClusterError(
+            f"cluster {self._name}: cannot write to {topic}: {fault}"
+        )
 
     def _look_up(self, topic: str) -> None:
         """Fetch the topic's metadata: librdkafka would look again only after a while."""
@@ -308,14 +307,13 @@ class ClusterClient(ClusterAdmin):
             if self._producer is None:
                 timeout_ms = int(self._timeout * 1000)
                 settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
-                listener = LogListener(debug="debug" in self._connection)
-                self._producer = made(Producer, self._name, self._connection, {**settings, **self._ours}, listener)
+                self._producer = made(Producer, self._name, self._connection, {**settings, **self._ours})
                 try:
                     for _ in range(2):  # brings a connection up: see LaneProducer.connect
                         self._producer.list_topics(topic, self._timeout)
                 except KafkaException as error:
                     self._producer = None
-                    raise ClusterError(f"cluster {self._name}: cannot write to {topic}: {self._explained(error).text}") from error
+                    raise self._failed(f"cannot write to {topic}", fault_of(error.args[0])) from error
             return self._producer
 
     def _drop_log_producer(self, producer: Producer) -> None:

@@ -15,14 +15,12 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 from pydantic import Secret
 
+from shipper.complaints import ClientLog, Complaints
 from shipper.config.cluster import Cluster, client_settings, refused, revealed, without_secrets
-from shipper.kafka.outcomes import Action, ruling_on
 
-log = logging.getLogger("shipper.kafka")
 Client = TypeVar("Client")
 
 SLICE_SECONDS = 1.0
-_BELIEVED_SECONDS = 60.0
 
 #: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to stop meanwhile.
 Until = Callable[[], float]
@@ -78,9 +76,16 @@ def connection(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def made(kind: Callable[..., Client], cluster: str, settings: Mapping[str, Any], ours: Mapping[str, Any], logger: Any) -> Client:
+def made(
+    kind: Callable[..., Client],
+    cluster: str,
+    settings: Mapping[str, Any],
+    ours: Mapping[str, Any],
+    logger: ClientLog | None = None,
+) -> Client:
     """A client with ``settings`` as :func:`connection` gives them, and ``ours``, which hold whatever those say. Raises WrongProperties."""
     ours = {**_HEARD, **ours}
+    logger = logger or ClientLog(debug="debug" in settings)
     try:
         # Ours are set last: librdkafka has several names for some settings, and the last one counts.
         theirs = {name: value for name, value in revealed(settings).items() if name not in ours}
@@ -102,67 +107,32 @@ def heard(connection: Mapping[str, Any]) -> dict[str, Any]:
     return {"debug": ",".join(sorted(contexts | {"broker"})), "log_level": 7}
 
 
-class LogListener:
-    """Passes librdkafka's log on, and hears in it what no callback tells: that a connection broke or a request got no answer."""
+class LogListener(ClientLog):
+    """Hears in a client's log what no callback tells: that a connection broke, or that a request got no answer."""
 
     _LOST = ("FAIL", "REQTMOUT")
-    #: What librdkafka tries again by itself, as after a broker's start: whoever waits for it says why, if it never comes.
-    _TRIED_AGAIN = "GETPID"
 
-    def __init__(self, debug: bool) -> None:
-        """``debug``: pass on also what librdkafka says at level debug."""
+    def __init__(self, *, debug: bool) -> None:
+        super().__init__(debug=debug)
         self.lost = False
-        self._least = logging.DEBUG if debug else logging.DEBUG + 1
 
     def log(self, level: int, text: str, *arguments: Any) -> None:
         self.lost |= bool(arguments) and arguments[0] in self._LOST
-        if arguments and arguments[0] == self._TRIED_AGAIN:
-            level = min(level, logging.DEBUG)
-        if level >= self._least:
-            log.log(level, text, *arguments)
+        super().log(level, text, *arguments)
 
 
-class ClientErrors:
-    """What librdkafka tells an error callback and nobody else: why no connection comes up. A call that waits for one only times out."""
-
-    #: Names in the order of what they tell: one of the first is not replaced by one of the second.
-    _TELLING = ("_AUTHENTICATION", "_SSL", "_RESOLVE", "SASL_AUTHENTICATION_FAILED"), ("_TRANSPORT",)
-    _WAITING = (
-        "_TIMED_OUT",
-        "_TIMED_OUT_QUEUE",
-        "_MSG_TIMED_OUT",
-        "_TRANSPORT",
-        "_ALL_BROKERS_DOWN",
-        "_WAIT_COORD",
-        "_DESTROY_BROKER",
-    )
-
-    def __init__(self) -> None:
-        self.last: KafkaFault | None = None
-        self._heard_at = 0.0
-
-    def hear(self, error: KafkaError) -> None:
-        decisive, vague = self._TELLING
-        if error.name() in decisive or (error.name() in vague and (self.last is None or self.last.name in vague)):
-            self.last, self._heard_at = fault_of(error), time.monotonic()
-
-    def forget(self) -> None:
-        """A connection came up."""
-        self.last = None
+class ClientErrors(Complaints):
+    """The complaints of a client, as faults."""
 
     @property
     def refusal(self) -> KafkaFault | None:
-        """Why waiting for a connection is in vain, if it is. Not what was heard long ago, of a broker that was just starting, say: librdkafka
-        says the same again after 30 s."""
-        if self.last is None or time.monotonic() - self._heard_at > _BELIEVED_SECONDS:
-            return None
-        return self.last if ruling_on(self.last.name).action is Action.FAIL else None
+        """Reason why waiting for a connection is in vain."""
+        return KafkaFault(*found) if (found := self.final) else None
 
     def explained(self, fault: KafkaFault) -> KafkaFault:
-        """``fault``; if it says only that nothing came, with the reason that was heard."""
-        if self.last is None or fault.name not in self._WAITING:
-            return fault
-        return KafkaFault(fault.name, f"{fault.text} ({self.last})", retriable=fault.retriable, topic=fault.topic)
+        """Return ``fault``; if it says only that no answer came, with the reason that was heard."""
+        text = self.explain(fault.name, fault.text)
+        return fault if text == fault.text else KafkaFault(fault.name, text, retriable=fault.retriable, topic=fault.topic)
 
 
 # Offline.

@@ -1,9 +1,11 @@
-"""How large a batch, and so a record, a topic takes: the one answer that sizing, sorting and the lanes share."""
+"""What a topic takes: how large a batch, and so a record, which times, with or without a key. The one answer that sizing, sorting and lanes share."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 #: `max.message.bytes` of a topic that says nothing else.
 DEFAULT_LIMIT_BYTES = 1_048_588
@@ -13,16 +15,57 @@ BATCH_OVERHEAD_BYTES = 2048
 #: What a record costs in a batch beside its key and value: lengths, offset and timestamp differences (Kafka's record format, v2).
 RECORD_OVERHEAD_BYTES = 20
 _ASK_AGAIN_SECONDS = 5.0
+_NO_BOUND = str(2**63 - 1)
+_CREATE, _BEFORE, _AFTER = "message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+#: What brokers older than 3.6 have in place of the other two.
+_DIFFERENCE = "message.timestamp.difference.max.ms"
 
-#: Asks the cluster: topic → its max.message.bytes, of those that are there. Raises ClusterError.
-Ask = Callable[[Collection[str]], Mapping[str, int]]
+
+class TopicLimit(NamedTuple):
+    """What a topic takes, and keeps, of a record."""
+
+    max_bytes: int = DEFAULT_LIMIT_BYTES
+    """`max.message.bytes`."""
+    max_age_ms: float = math.inf
+    """Largest age of a record's own time. The broker refuses an older record, or deletes the record as soon as the record is written."""
+    max_ahead_ms: float = math.inf
+    """How far a record's own time may lie in the future."""
+    takes_times: bool = True
+    """False if the broker puts its own time in the place of each record's (`LogAppendTime`)."""
+    needs_key: bool = False
+    """True for a compacted topic."""
+
+    @classmethod
+    def by(cls, settings: Mapping[str, str | None]) -> TopicLimit:
+        """Return the limit that ``settings``, the topic's configuration, ask for."""
+        max_bytes = int(settings.get("max.message.bytes") or DEFAULT_LIMIT_BYTES)
+        policy = settings.get("cleanup.policy") or "delete"
+        if settings.get(_CREATE) == "LogAppendTime":
+            return cls(max_bytes, takes_times=False, needs_key="compact" in policy)
+        before, after = (_bound(settings, name) for name in (_BEFORE, _AFTER))
+        kept = _milliseconds(settings.get("retention.ms")) if "delete" in policy else math.inf
+        return cls(max_bytes, min(before, kept), after, needs_key="compact" in policy)
+
+
+def _bound(settings: Mapping[str, str | None], name: str) -> float:
+    """Brokers from 3.6 to 3.9 have both settings, and go by the older one where the other has no bound."""
+    value = settings.get(name)
+    return _milliseconds(settings.get(_DIFFERENCE) if value in (None, _NO_BOUND) else value)
+
+
+def _milliseconds(value: str | None) -> float:
+    return math.inf if value in (None, _NO_BOUND) or int(value) < 0 else int(value)
+
+
+#: Asks the cluster: topic → its limit, of those that are there. Raises ClusterError.
+Ask = Callable[[Collection[str]], Mapping[str, TopicLimit]]
 
 
 class TopicLimits:
-    """``known``: topic → its max.message.bytes. Any other topic is asked for when somebody wants to know, and then known; one that is not
+    """``known``: topic → its limit. Any other topic is asked for when somebody wants to know, and then known; one that is not
     there yet is taken for one with the default, and asked for again after a while. Safe to use from several threads."""
 
-    def __init__(self, known: Mapping[str, int] | None = None, ask: Ask = lambda topics: {}) -> None:
+    def __init__(self, known: Mapping[str, TopicLimit] | None = None, ask: Ask = lambda topics: {}) -> None:
         self._known = dict(known or {})
         self._ask = ask
         self._absent: dict[str, float] = {}
@@ -38,14 +81,19 @@ class TopicLimits:
             self._known.update(self._ask(unknown))
             self._absent.update(dict.fromkeys(unknown, now))
 
+    def limit(self, topic: str) -> TopicLimit:
+        """Raises ClusterError."""
+        self.learn([topic])
+        return self._known.get(topic, TopicLimit())
+
     def of(self, topic: str) -> int:
         """Most bytes of a batch, compressed. Raises ClusterError."""
-        self.learn([topic])
-        return self._known.get(topic, DEFAULT_LIMIT_BYTES)
+        return self.limit(topic).max_bytes
 
     def known(self, topic: str) -> int | None:
         """As :meth:`of`, without asking anybody; None if nobody has asked yet."""
-        return self._known.get(topic, DEFAULT_LIMIT_BYTES if topic in self._absent else None)
+        known = self._known.get(topic, TopicLimit() if topic in self._absent else None)
+        return None if known is None else known.max_bytes
 
     def surely(self, topic: str) -> int:
         """Bytes of a batch that the topic takes whatever they compress to. Raises ClusterError."""
@@ -56,5 +104,10 @@ class TopicLimits:
 
         Compare the answer with what a batch was built by, and not with what was known: those who share this object learn from each other.
         """
-        self._known.update(self._ask([topic]))
+        self.limit_by_now(topic)
         return self.surely(topic)
+
+    def limit_by_now(self, topic: str) -> TopicLimit:
+        """Ask the cluster anew. Raises ClusterError."""
+        self._known.update(self._ask([topic]))
+        return self.limit(topic)

@@ -156,10 +156,12 @@ TABLE: dict[str, Ruling] = {
     "_INVALID_ARG": Ruling(_N, _F, "a setting or a record that librdkafka refuses"),
     "_NOT_CONFIGURED": Ruling(_N, _F, "a call that the producer was not set up for"),
     "_NOT_IMPLEMENTED": Ruling(_N, _F, "this build of librdkafka lacks something, as a codec"),
-    "INVALID_RECORD": Ruling(_N, _F, "the broker refuses the record, for example one without a key on a compacted topic"),
+    "INVALID_RECORD": Ruling(
+        _N, _F, "the topic is compacted, and takes no record without a key, or with a time outside of its bounds"
+    ),
     "_INVALID_DIFFERENT_RECORD": Ruling(_N, _F, "the broker refuses another record of the batch, as above"),
     "INVALID_TIMESTAMP": Ruling(
-        _N, _F, "the topic takes no record so old or so new (message.timestamp.before.max.ms, …after.max.ms)"
+        _N, _F, "the topic takes no record so old or so new (message.timestamp.before.max.ms, message.timestamp.after.max.ms)"
     ),
     "POLICY_VIOLATION": Ruling(_N, _F, "a policy of the broker refuses it"),
 }

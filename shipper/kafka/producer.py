@@ -99,7 +99,7 @@ class LaneProducer:
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
         self._log_listener = LogListener(debug="debug" in settings.connection)
-        self._client_errors = ClientErrors()
+        self._client_errors = ClientErrors(self._serve)
         self._throttled = Throttled()
         self._muted_until = 0.0
         """When (monotonic) the last of the throttled connections is read again."""
@@ -195,7 +195,6 @@ class LaneProducer:
                 self._client_errors.forget()
                 return
             except KafkaFault as fault:
-                self._serve()
                 waiting = fault.name in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN")
                 if not waiting or self._client_errors.refusal or time.monotonic() >= until():
                     raise self._client_errors.refusal or self._client_errors.explained(fault) from fault

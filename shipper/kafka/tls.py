@@ -4,6 +4,7 @@ Python's ssl, over the same OpenSSL rules, says why."""
 from __future__ import annotations
 
 import datetime as dt
+import re
 import socket
 import ssl
 import time
@@ -21,6 +22,8 @@ _ALERT_SECONDS = 0.5
 _NOT_YET, _EXPIRED, _HOSTNAME, _ADDRESS = 9, 10, 62, 64
 _UNKNOWN_AUTHORITY = (2, 7, 18, 19, 20, 21)
 _OWN_AS_FILES = ("ssl.certificate.location", "ssl.key.location")
+#: librdkafka 2.16 (rdkafka_sasl.c), of a broker that does not take the mechanism; a broker without SASL names none.
+_OFFERED = re.compile(r"broker's supported mechanisms: *([\w, -]*?) *(?:\(|$)")
 _OWN_OTHERWISE = ("ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.location")
 
 
@@ -168,14 +171,23 @@ def _text(settings: Mapping[str, Any], name: str) -> str:
     return "" if value is None else str(value)
 
 
-def login_settings(settings: Mapping[str, Any]) -> str:
-    """The names of what a client logs in by, for people."""
+def login_remedy(settings: Mapping[str, Any], said: str) -> str:
+    """What to do about a login that a broker refused; ``said``: librdkafka's words."""
+    offered = _OFFERED.search(said)
+    if offered is not None and not offered[1]:
+        without = "SSL" if is_tls(settings) else "PLAINTEXT"
+        return (
+            "That listener offers no SASL, so nobody looked at the credentials. Name a listener with SASL in `bootstrap`, or set "
+            f"`security.protocol` to `{without}` and take the `sasl.` settings out."
+        )
+    if offered is not None:
+        return f"Set `sasl.mechanisms` to one that the listener offers: {offered[1]}."
     mechanism = (_text(settings, "sasl.mechanisms") or _text(settings, "sasl.mechanism")).upper()
     if mechanism == "OAUTHBEARER":
-        return "`sasl.oauthbearer.client.id`, `sasl.oauthbearer.client.secret` and `sasl.oauthbearer.token.endpoint.url`"
+        return "Correct `sasl.oauthbearer.client.id`, `sasl.oauthbearer.client.secret` and `sasl.oauthbearer.token.endpoint.url`."
     if mechanism in ("", "GSSAPI"):
-        return "`sasl.kerberos.principal` and `sasl.kerberos.keytab`"
-    return "`sasl.username` and `sasl.password`, and whether the brokers know that user for `sasl.mechanisms`"
+        return "Correct `sasl.kerberos.principal` and `sasl.kerberos.keytab`."
+    return "Correct `sasl.username` and `sasl.password`, and check that the brokers know that user for `sasl.mechanisms`."
 
 
 def why_refused(settings: Mapping[str, Any], bootstrap: str, timeout_seconds: float) -> str | None:

@@ -80,16 +80,12 @@ class TopicIdLook:
     """Asks the cluster, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._client_errors = ClientErrors()
-        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._client_errors.hear}, log)
+        self._client_errors = ClientErrors(lambda: self._client.poll(0))
+        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._client_errors.hear})
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
         asked = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_seconds)
-        return read_answers(asked, self._explained)
-
-    def _explained(self, fault: KafkaFault) -> KafkaFault:
-        self._client.poll(0)
-        return self._client_errors.explained(fault)
+        return read_answers(asked, self._client_errors.explained)
 
 
 @dataclass(eq=False)

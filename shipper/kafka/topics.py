@@ -50,8 +50,8 @@ class TopicLookup:
     """Asks the cluster about topics, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._client_errors = ClientErrors()
-        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._client_errors.hear}, log)
+        self._client_errors = ClientErrors(lambda: self._client.poll(0))
+        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._client_errors.hear})
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
         """One request for all. Never raises: what goes wrong is the reason why a topic has no partitions right now."""
@@ -66,7 +66,6 @@ class TopicLookup:
         try:
             partitions = answer.result().partitions
         except KafkaException as error:
-            self._client.poll(0)
             fault = error.args[0]
             why = self._client_errors.explained(fault_of(fault)).text
             return TopicState(reason=why, forbidden=fault.name() == FORBIDDEN, answered=fault.code() >= 0)

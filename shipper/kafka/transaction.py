@@ -129,7 +129,6 @@ class _TransactionalProducer(LaneProducer):
             except KafkaFault as fault:
                 # After a fatal error every call is answered with _CONFLICT, and called retriable.
                 if not fault.retriable or fault.name == "_CONFLICT" or time.monotonic() >= until():
-                    self._serve()
                     raise self._client_errors.explained(fault) from fault
                 log.debug("resumed after %s", fault)
 

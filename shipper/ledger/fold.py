@@ -104,6 +104,11 @@ class SplitState:
         """Topics in which records of the split are in quarantine."""
         return frozenset(of.topic for of, part in self.parts() if part.reasons is not None)
 
+    @property
+    def reasons(self) -> frozenset[str]:
+        """Why records of the split are in quarantine."""
+        return frozenset(reason for chunk in self.chunks.values() for reason in chunk.reasons or ())
+
 
 FileStanding = Literal["complete", "misread", "partial"]
 """``misread``: every record that the tasks saw is there, and they saw other bytes than the file has."""

@@ -360,6 +360,11 @@ class LedgerLog:
                 f"has min.insync.replicas={facts.min_insync}: an acknowledged record may be on one broker only; set {wanted} (kafka-configs --alter "
                 f"--add-config min.insync.replicas={wanted})"
             )
+        if facts.replication > 1 and facts.settings.get("unclean.leader.election.enable") == "true":
+            found.append(
+                "has unclean.leader.election.enable=true: a replica without its last records may become leader, and those records are gone; set "
+                "false (kafka-configs --alter --add-config unclean.leader.election.enable=false)"
+            )
         return [
             f"the ledger {self.topic} on {self._cluster.name} {fault}. If it is lost, everything is sent again."
             for fault in found

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from shipper.types import Header, ReadHeader
 
+#: Begins the name of each header that the record would have had.
+_OWN = "shipper-header-"
+
 
 @dataclass(frozen=True)
 class QuarantineHeaders:
@@ -25,10 +28,18 @@ class QuarantineHeaders:
     run: str
     topic: str | None = None
     """Where it would have gone; None: nobody knows."""
+    cut: bool = True
+    """True if the record had more than is kept of it here, or if nobody noted whether it had."""
+    key: bytes | None = None
+    """The key that the record would have had."""
+    timestamp_ms: int | None = None
+    """The record's own time; None: it has none but that of the producer."""
+    own: tuple[Header, ...] = ()
+    """Headers that the record would have had."""
 
     def encode(self) -> list[Header]:
-        """As they are written: name → UTF-8; what is None is left out."""
-        fields = {
+        """As they are written: name → UTF-8, but bytes as they are; what is None is left out."""
+        fields: dict[str, str | None] = {
             "shipper-reason": self.reason,
             "shipper-pipeline": self.pipeline,
             "shipper-file": self.file,
@@ -36,13 +47,19 @@ class QuarantineHeaders:
             "shipper-record": str(self.record),
             "shipper-topic": self.topic,
             "shipper-run": self.run,
+            "shipper-cut": "true" if self.cut else "false",
+            "shipper-timestamp": None if self.timestamp_ms is None else str(self.timestamp_ms),
         }
-        return [(name, value.encode()) for name, value in fields.items() if value is not None]
+        kept = [] if self.key is None else [("shipper-key", self.key)]
+        kept += [(_OWN + name, value) for name, value in self.own]
+        return [(name, value.encode()) for name, value in fields.items() if value is not None] + kept
 
 
 def decode_headers(headers: Iterable[ReadHeader]) -> QuarantineHeaders | None:
     """None for a record that somebody else wrote there, with some of these headers or with numbers that are none."""
-    found = {name: (value or b"").decode(errors="replace") for name, value in headers}
+    given = [(name, value or b"") for name, value in headers]
+    found = {name: value.decode(errors="replace") for name, value in given}
+    timestamp = found.get("shipper-timestamp")
     try:
         return QuarantineHeaders(
             found["shipper-pipeline"],
@@ -52,6 +69,10 @@ def decode_headers(headers: Iterable[ReadHeader]) -> QuarantineHeaders | None:
             found.get("shipper-reason", ""),
             found.get("shipper-run", ""),
             found.get("shipper-topic"),
+            found.get("shipper-cut") != "false",
+            dict(given).get("shipper-key"),
+            None if timestamp is None else int(timestamp),
+            tuple((name.removeprefix(_OWN), value) for name, value in given if name.startswith(_OWN)),
         )
     except (KeyError, ValueError):
         return None

@@ -101,7 +101,7 @@ class ChunkValue:
 
 
 class ReplayKey(NamedTuple):
-    """One record that was in quarantine. The ledger has one replay of it at most."""
+    """One record that was in quarantine. The ledger has the latest replay of it, for each topic."""
 
     split: SplitId
     ordinal: int

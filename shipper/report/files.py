@@ -168,18 +168,23 @@ def left_out_section(report: RunReport) -> Html | None:
     stem = common_folder([file.path for file in shown])
     rows = [
         Row(
-            [tag("code", file.path[len(stem) :], title=file.path), file.window or "this run's", file.reason],
+            [
+                tag("code", file.path[len(stem) :], title="\n".join([file.path, *file.more])),
+                number(file.count),
+                file.window or "this run's",
+                file.reason,
+            ],
             tone="warn" if file.warns else None,
         )
         for file in shown
     ]
     under = tag("p", "Under ", tag("code", stem)) if stem else None
-    columns = [Column("File"), Column("Window"), Column("Reason")]
+    columns = [Column("Entry"), Column("Entries", numeric=True), Column("Window"), Column("Reason")]
     return tag(
         "section",
-        tag("h2", "Files left out"),
+        tag("h2", "Entries left out"),
         under,
-        folded("Files left out of this run, and why", columns, rows, "file"),
+        folded("Entries left out of this run, and why", columns, rows, "row"),
         _more(len(left_out)),
         id="left-out",
     )

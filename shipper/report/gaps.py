@@ -1,9 +1,9 @@
 """Windows of the schedule that are not complete on a cluster.
 
-What runs found and did is in their results, and what is on a cluster is in its ledger. A window is complete there if the last run that covered
-it passed the cluster's delivery gate and left nothing of it behind. A run covers its own window, and what it looked back at (see
-:func:`coverage`). So a window that nobody ran, or whose run failed, is complete once a later run has looked back over it, except where
-its own source gate is closed: then a person has to look. A file that was left behind counts as shipped when the ledger has all of it.
+What runs found and did is in their results, and what is on a cluster is in its ledger. A window is complete there if runs that passed the
+cluster's delivery gate looked at all of it, and no file is noted that a run left behind (see :mod:`shipper.report.coverage`). A run looks at its
+own window, and at what it looked back at. So a window that nobody ran, or whose run failed, is complete once a later run has looked at it, except
+where its own source gate is closed: then a person has to look. A file that was left behind counts as shipped when the ledger has all of it.
 
 Results may be deleted. Of a window that has none any more, and was not looked back at, the ledger alone is left: it is complete if the ledger
 holds files of it and all of them are complete. That a file never arrived is then known to nobody.
@@ -23,9 +23,9 @@ from pydantic import BaseModel, ValidationError
 
 from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
+from shipper.report.coverage import Look, covers, outstanding
 from shipper.report.past_runs import WindowRun, contains, source_closed, window_names, window_runs
-from shipper.report.plan_result import PlanResult
-from shipper.report.results import Coverage, Gap, LeftFile, Uncovered
+from shipper.report.results import Coverage, Gap, LeftFile
 from shipper.report.run_folder import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
@@ -81,24 +81,6 @@ def _uri(runs_uri: str, pipeline: str) -> str:
     return f"{runs_uri.rstrip('/')}/{pipeline}/schedule.json"
 
 
-def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Coverage:
-    """When all that the plan had for the cluster is there. A run that looked back covers the windows that it looked at as well: what was
-    there is on the cluster, shipped by this run or before it."""
-    own = str(Window(plan.window_start, plan.window_end))
-    planned = next((found for found in plan.clusters if found.cluster == cluster), None)
-    start = (planned and planned.looks_back_to) or plan.window_start
-    by_window: dict[str, Uncovered] = {}
-    for file in plan.left_out:
-        if file.warns and (not file.clusters or cluster in file.clusters):
-            window = file.window or own
-            found = by_window.setdefault(window, Uncovered(window=window, why=file.reason))
-            found.files.append(LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
-    if plan.looked_back and when_empty_fails:
-        for window in plan.looked_back.empty:
-            by_window.setdefault(window, Uncovered(window=window, why="no file was there"))
-    return Coverage(start=start, end=plan.window_end, uncovered=list(by_window.values()))
-
-
 class Held(Protocol):
     """What a cluster's ledger says."""
 
@@ -114,12 +96,12 @@ def find_gaps(
 ) -> list[Gap]:
     """``runs``: by time. ``since``: cluster → begin of its first window. ``held``: cluster → its ledger, asked only where results do not
     tell; None if it cannot be had."""
-    found = []
+    found, looks = [], {cluster: looks_at(runs, cluster) for cluster in since}
     for window in windows:
         own = [run for run in runs if contains(run.window, window)]
         closed = source_closed(window, own)
         for cluster, first in since.items():
-            if window.start >= first and (gap := _gap(window, cluster, own, runs, closed=closed, held=held)):
+            if window.start >= first and (gap := _gap(window, cluster, own, looks[cluster], runs, closed=closed, held=held)):
                 found.append(gap)
     return found
 
@@ -128,6 +110,7 @@ def _gap(
     window: Window,
     cluster: str,
     own: Sequence[WindowRun],
+    looks: Sequence[Look],
     runs: Sequence[WindowRun],
     *,
     closed: bool,
@@ -138,25 +121,29 @@ def _gap(
 
     if closed:
         return gap("its source gate is closed")
+    looks = [look for look in looks if look.at.start < window.end and window.start < look.at.end]
     covering = [run for run in runs if cluster in run.covered and _covers(run.covered[cluster], window)]
     lost = [run for run in own if cluster in run.recreated]
     if lost and (not covering or covering[-1].run_id < lost[-1].run_id):
         return gap(lost[-1].recreated[cluster])
-    covered = [run.covered[cluster] for run in covering]
-    if not covered:
-        if any(cluster not in run.others for run in own):
+    if not covers(looks, window):
+        if any(cluster not in run.others for run in own) or any(_covers(look.at, window) for look in looks):
             return gap("its run failed, or is not over")
         ledger = held(cluster)
         why = "its run was asked to ship to other clusters alone" if own else "no run"
         return None if ledger and ledger.window_complete(window) else gap(why)
-    left = next((one for one in covered[-1].uncovered if one.window == str(window)), None)
-    if left is None:
+    left = outstanding(window, looks)
+    if not left:
         return None
-    if not left.files:
-        # Files that were shipped by the window's own run may be gone by now.
-        return None if any(cluster in run.covered for run in own) else gap(left.why)
-    ledger = held(cluster)
-    return None if ledger and ledger.files_complete(left.files) else gap(left.why, left.paths)
+    files, ledger = [file for one in left for file in one.files], held(cluster)
+    if ledger and ledger.files_complete(files) and (all(one.files for one in left) or ledger.window_complete(window)):
+        return None
+    return gap(left[0].why, list(dict.fromkeys(file.path for file in files)))
+
+
+def looks_at(runs: Iterable[WindowRun], cluster: str) -> list[Look]:
+    """Return what each of ``runs`` looked at on the cluster, in their order, as far as they came."""
+    return [Look(at, cluster in run.covered) for run in runs if (at := run.covered.get(cluster) or run.failed.get(cluster))]
 
 
 def _covers(coverage: Coverage, window: Window) -> bool:

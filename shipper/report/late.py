@@ -8,7 +8,7 @@ after the telling: a notifier that is away is tried again, and whoever dies in b
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Literal, TypeVar
 
@@ -18,7 +18,8 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
 from shipper.errors import StepResultError
-from shipper.report.gaps import merged
+from shipper.report.coverage import Look, outstanding
+from shipper.report.gaps import looks_at, merged
 from shipper.report.markup import plural, words
 from shipper.report.markup import window as in_words
 from shipper.report.message import one_sentence
@@ -153,8 +154,8 @@ def window_before(pipeline: Pipeline, window: Window) -> Window | None:
 
 
 def fresh_until(runs_uri: str, pipeline: str, clusters: Collection[str], now: dt.datetime) -> dict[str, dt.datetime]:
-    """Cluster → end of the latest window that is over and is there, by the delivery gates of all runs. A cluster on which none of the newest 200 is
-    there is not in it. Raises OSError."""
+    """Cluster → end of the latest window that is over and is there, by the delivery gates of all runs and what they left out. A cluster on which none
+    of the newest 200 is there is not in it. Raises OSError."""
     windows = sorted((found for found in window_names(runs_uri, pipeline) if found.end <= now), key=lambda found: found.end)
     found: dict[str, dt.datetime] = {}
     for skipped, most in pairwise(_LOOKED_AT):
@@ -164,9 +165,21 @@ def fresh_until(runs_uri: str, pipeline: str, clusters: Collection[str], now: dt
             break
         start = min(window.start for window in some)
         runs = [run for run in window_runs(runs_uri, pipeline, lacking, start, now) if run.window.end <= now]
-        found |= _latest({name: [run.covered[name].end for run in runs if name in run.covered] for name in lacking})
+        for name in lacking:
+            looks = looks_at(runs, name)
+            ends = [_there_until(run.window, looks) for run in runs if name in run.covered]
+            if latest := max((end for end in ends if end), default=None):
+                found[name] = latest
     return found
 
 
-def _latest(ends: Mapping[str, Sequence[dt.datetime]]) -> dict[str, dt.datetime]:
-    return {name: max(some) for name, some in ends.items() if some}
+def _there_until(window: Window, looks: Sequence[Look]) -> dt.datetime | None:
+    """Return the end of the last part of ``window`` of which nothing was left behind; None if there is none."""
+    end = window.end
+    for tick in sorted(
+        (parse_window(note.window) for note in outstanding(window, looks)), key=lambda tick: tick.end, reverse=True
+    ):
+        if tick.end < end:
+            break
+        end = min(end, tick.start)
+    return end if end > window.start else None

@@ -108,6 +108,12 @@ def summary(result: StepResult) -> str:
 def details(result: StepResult) -> list[str]:
     """What a step found, a line for each figure that somebody may look for: the records of each topic, each check that does not hold. They come
     before what the step did as a whole."""
+    if isinstance(result, PlanResult):
+        named = [f"left out: {file.path}: {file.reason}" for file in sorted(result.left_out, key=lambda file: not file.warns)]
+        return [
+            *named[:_MOST_LINES],
+            *([f"… and {plural(len(named) - _MOST_LINES, 'more file')}"] if named[_MOST_LINES:] else []),
+        ]
     if isinstance(result, ShipResult):
         topics = [topic for topic in result.topics if topic.delivered or topic.parked]
         lines = [_topic(topic) for topic in topics[:_MOST_LINES]]
@@ -131,8 +137,8 @@ def _check(check: CheckResult) -> str:
 
 
 def _plan(result: PlanResult) -> str:
-    left_out = f", {plural(len(result.left_out), 'file')} left out" if result.left_out else ""
-    found = f"{plural(len(result.files), 'file')}, {format_bytes(result.total_bytes)}{left_out}"
+    left_out = result.left_out_in_words()
+    found = f"{plural(len(result.files), 'file')}, {format_bytes(result.total_bytes)}{left_out and f', {left_out}'}"
     return "; ".join([found, *(_planned_for(cluster, bool(result.files)) for cluster in result.clusters)])
 
 

@@ -202,12 +202,12 @@ def _pointers(report: RunReport, found: Sequence[Account]) -> Html | None:
     warnings = sum(not check.passed and check.severity == "warn" for _, check in checks(report))
     aside = sum(sum(account.quarantined.values()) for account in found)
     remarks = len(notes(report, found))
-    left_out = len(report.plan.left_out) if report.plan else 0
+    left_out = report.plan.left_out_in_words() if report.plan else ""
     links = [
         tag("a", plural(warnings, "warning"), href="#gates") if warnings else None,
         tag("a", f"{plural(aside, 'record')} quarantined", href="#sum") if aside else None,
         tag("a", plural(remarks, "note"), href="#notes") if remarks else None,
-        tag("a", f"{plural(left_out, 'file')} left out", href="#left-out") if left_out else None,
+        tag("a", left_out, href="#left-out") if left_out else None,
     ]
     return tag("p", join(links, " · "), class_="pointers") if any(links) else None
 

@@ -5,16 +5,19 @@ latter, plans and reports, which name every file, are not read unless a ship has
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import fsspec
 from pydantic import BaseModel, ValidationError
 
+from shipper.report.coverage import lacking
+from shipper.report.plan_result import PlanResult
 from shipper.report.results import Coverage, PastRun
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window, parse_window
@@ -25,7 +28,7 @@ _LOOKED_AT_PER_RUN = 5
 """Of windows that have no run to show, this many are passed over for each that is wanted; a pipeline that has failed for weeks
 should not have all of its reports read by each run."""
 
-S = TypeVar("S", bound="_LeftResult")
+S = TypeVar("S", bound="_LeftResult | PlanResult")
 T = TypeVar("T")
 
 log = logging.getLogger("shipper.history")
@@ -64,13 +67,7 @@ class _LeftPlannedFile(BaseModel):
     late_for: list[str] = []
 
 
-class _LeftClusterPlan(BaseModel):
-    cluster: str
-    recreated: list[_LeftRecreated] = []
-
-
 class _LeftPlan(_LeftResult):
-    clusters: list[_LeftClusterPlan] = []
     started_at: dt.datetime
     files: list[_LeftPlannedFile] = []
 
@@ -148,6 +145,8 @@ class WindowRun:
     """Whether a check of the source gate did not hold; None: the gate left no result, or could not be evaluated."""
     covered: dict[str, Coverage]
     """Cluster whose delivery gate has passed → what was complete there then."""
+    failed: dict[str, Coverage] = field(default_factory=dict)
+    """Cluster on which a step has failed → what the plan looked at, and what of it the cluster lacked then."""
     others: frozenset[str] = frozenset()
     """Clusters that it was asked to leave alone."""
     recreated: dict[str, str] = field(default_factory=dict)
@@ -266,8 +265,34 @@ def contains(window: Window, other: Window) -> bool:
     return window.start <= other.start and other.end <= window.end
 
 
+_known: dict[tuple[str, type], Any] | None = None
+
+
+@contextlib.contextmanager
+def looked_at_once() -> Iterator[None]:
+    """Within the block list no folder twice, and read no gate's result twice. For one thread's block, in which nothing of it changes."""
+    global _known
+    _known = {}
+    try:
+        yield
+    finally:
+        _known = None
+
+
+def _once(path: str, kind: type, look: Callable[[], T]) -> T:
+    if _known is None:
+        return look()
+    if (path, kind) not in _known:
+        _known[path, kind] = look()
+    return cast("T", _known[path, kind])
+
+
 def _names(fs: Any, path: str) -> Sequence[str]:
     """Of what is in a folder; none if there is no such folder."""
+    return _once(path, list, lambda: _listed(fs, path))
+
+
+def _listed(fs: Any, path: str) -> Sequence[str]:
     try:
         return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
     except (FileNotFoundError, NotADirectoryError):
@@ -284,33 +309,43 @@ def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collectio
         gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
-    others = source.asked.other_clusters if source and source.asked else ()
-    recreated = _recreated(fs, folder, run_id, [cluster for cluster in clusters if cluster not in covered])
-    return WindowRun(window, run_id, closed, covered, frozenset(others), recreated)
+    others = frozenset(source.asked.other_clusters if source and source.asked else ())
+    failed, recreated = _failed(
+        fs, folder, run_id, source, [name for name in clusters if name not in covered and name not in others]
+    )
+    return WindowRun(window, run_id, closed, covered, failed, others, recreated)
 
 
-def _recreated(fs: Any, folder: str, run_id: str, clusters: Collection[str]) -> dict[str, str]:
+def _failed(
+    fs: Any, folder: str, run_id: str, source: _LeftGate | None, clusters: Collection[str]
+) -> tuple[dict[str, Coverage], dict[str, str]]:
     """``clusters``: those whose delivery gate has not passed. The plan names every file, so it is read for these alone."""
-    if not clusters:
-        return {}
-    plan = _find(fs, f"{folder}/plan.json", run_id, _LeftPlan)
-    found = {}
+    plan = _find(fs, f"{folder}/plan.json", run_id, PlanResult) if clusters else None
+    failed, recreated = {}, {}
     for cluster in clusters:
         ship = _find(fs, f"{folder}/ship.{cluster}.json", run_id, _LeftShip)
         gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
+        if plan and any(step and step.status == "failed" for step in (source, ship, gate)):
+            failed[cluster] = lacking(plan, cluster)
         planned = [one for each in (plan.clusters if plan else ()) if each.cluster == cluster for one in each.recreated]
         if lost := (gate and gate.recreated) or (ship and ship.recreated) or planned:
             anew = " and created anew" if lost[0].now else ""
             more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
-            found[cluster] = (
+            recreated[cluster] = (
                 f"topic {lost[0].topic} was deleted{anew} after {lost[0].records:,} records were delivered to it{more}"
             )
-    return found
+    return failed, recreated
 
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
+    if kind is _LeftGate:
+        return _once(path, kind, lambda: _parsed(fs, path, run_id, kind))
+    return _parsed(fs, path, run_id, kind)
+
+
+def _parsed(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
     try:
-        found = kind.model_validate_json(bytes(fs.cat_file(path)))
+        found = cast("S", kind.model_validate_json(bytes(fs.cat_file(path)), extra="ignore"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValidationError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -32,6 +33,8 @@ class PlannedFile(Result):
     splits: int
     left: bool = True
     """Whether any cluster lacks a part of it."""
+    tick: str | None = None
+    """START/END of the tick of the schedule that it belongs to, where the run's window has several; None: the window is one."""
     late_window: str | None = None
     """START/END of the window that it belongs to, of a file that came late: a run of the schedule found it when it looked back."""
     late_for: list[str] = []
@@ -57,9 +60,9 @@ class PlannedFile(Result):
         self._beginning, self.head = beginning, head_of(beginning)
 
     def left_out(self, why: str) -> LeftOut:
-        """As a late file that the run does without after all."""
+        """As a file that the run does without after all."""
         return LeftOut(
-            path=self.path, reason=why, warns=True, window=self.late_window, clusters=self.late_for,
+            path=self.path, reason=why, warns=True, window=self.late_window or self.tick, clusters=self.late_for,
             size_bytes=self.size_bytes, modified_ms=self.modified_ms,
         )  # fmt: skip
 
@@ -70,19 +73,29 @@ class PlannedFile(Result):
 
 
 class LeftOut(Result):
-    """A file that is in the folders that were listed but not in the run, and why."""
+    """Entries of the folders that were listed which are not in the run, and why: a file, or what is no candidate, by folder and reason."""
 
     path: str
     reason: str
+    code: str = ""
+    """The reason for programs, as in docs/left-out.md: `hidden`, `dangling-link`, `unsettled`, …. Empty: a late file that the run does without."""
+    count: int = 1
+    """Entries that it stands for: all of the same folder and reason. `path` is the first by name."""
+    more: list[str] = []
+    """Paths of a few of the others."""
     warns: bool = False
     """Whether somebody should hear of it: the file belongs to a window and nobody has shipped it yet."""
     window: str | None = None
-    """START/END of the window that it belongs to; None: the run's own."""
+    """START/END of the tick of the schedule that it belongs to; None: the run's window."""
     clusters: list[str] = []
     """Those that do not get it; empty: none does."""
     size_bytes: int | None = None
     """None: it was being written, so it will have another size."""
     modified_ms: int = 0
+
+    def entries(self) -> str:
+        """Return ``/logs/a.log``, or ``/logs/a.log and 3 more``."""
+        return f"{self.path} and {self.count - 1:,} more" if self.count > 1 else self.path
 
 
 class LookedBack(Result):
@@ -95,8 +108,6 @@ class LookedBack(Result):
     """Those that the run's own window does not touch."""
     files: int = 0
     """Files there that are done being written, shipped or not."""
-    empty: list[str] = []
-    """Windows whose folders hold no file at all."""
 
 
 class RecreatedTopic(Result):
@@ -231,6 +242,8 @@ class PlanResult(StepResult):
     files: list[PlannedFile] = []
     """All of the window, shipped or not; and of the windows before it, those that some cluster lacks."""
     left_out: list[LeftOut] = []
+    empty: list[str] = []
+    """START/END of the ticks of the schedule, of the window and of those that were looked back at, whose folders hold no file that is wanted."""
     looked_back: LookedBack | None = None
     """None: the run did not look back."""
     sample_ratio: float = 1.0
@@ -272,6 +285,15 @@ class PlanResult(StepResult):
     def reshipped(self, invalidated: Mapping[FileId, Invalidated]) -> list[FileId]:
         """Return the files that were invalidated in the same name before: they are shipped anew once."""
         return [file for file, over in invalidated.items() if self.asker in over.asked_by]
+
+    def left_out_in_words(self) -> str:
+        """Return ``2 entries left out (1 unsettled, 1 hidden)``; empty if there are none."""
+        counts = Counter[str]()
+        for one in sorted(self.left_out, key=lambda one: not one.warns):
+            counts[one.code or "late"] += one.count
+        total = sum(counts.values())
+        each = ", ".join(f"{count:,} {code}" for code, count in counts.items())
+        return f"{total:,} {'entry' if total == 1 else 'entries'} left out ({each})" if total else ""
 
     @property
     def total_bytes(self) -> int:

@@ -112,7 +112,9 @@ def _but_asked(report: RunReport) -> str:
 
 def _nothing(report: RunReport, found: list[Account]) -> str:
     if report.plan is not None and not report.plan.files:
-        return "Nothing to ship: the window holds no files" + (" that are ready" if report.plan.left_out else "")
+        return "Nothing to ship: the window holds no files" + (
+            " that are ready" if any(one.warns for one in report.plan.left_out) else ""
+        )
     there = sorted({account.there for account in found})
     if not there or there == [0]:
         return "Nothing to ship: the window holds no records"
@@ -232,9 +234,10 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
     left = [file for file in report.plan.left_out if file.warns] if report.plan else []
     doubts = []
     if left:
-        file = "1 file is" if len(left) == 1 else f"{number(len(left))} files are"
+        count = sum(one.count for one in left)
+        entry = "1 entry is" if count == 1 else f"{number(count)} entries are"
         first = left[0]
-        says = f"{file} left out: {first.path}: {first.reason}{', …' if left[1:] else ''}."
+        says = f"{entry} left out: {first.entries()}: {first.reason}{', …' if left[1:] else ''}."
         doubts.append(Caveat(says, "left-out"))
     for account in found:
         if files := account.quarantined.get(UNREADABLE, 0):

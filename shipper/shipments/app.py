@@ -5,7 +5,7 @@
     shipments                              the page
     page.css  words.js  panel.js           what it is made of
       cluster.js  actions.js  page.js
-    api/grid?start=&end=&cluster=          the windows of all pipelines that may be seen
+    api/grid?start=&end=&cluster=          the windows of all pipelines that may be seen, or the newest of them
     api/window?pipeline=&window=&run=      one window
     api/pipeline?pipeline=                 what may be done with a pipeline
     api/cluster?cluster=&start=&end=       what arrived on a cluster

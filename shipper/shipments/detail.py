@@ -130,7 +130,8 @@ def _of_report(report: RunReport) -> dict[str, Any]:
         "files": _files(report),
         "file_count": len(report.plan.files) if report.plan else 0,
         "left_out": [
-            {"path": file.path, "reason": file.reason} for file in (report.plan.left_out if report.plan else [])[:_MOST_FILES]
+            {"path": file.entries(), "reason": file.reason}
+            for file in (report.plan.left_out if report.plan else [])[:_MOST_FILES]
         ],
         "notes": [f"{ship.cluster}: {note}" for ship in report.ships for note in ship.notes],
     }

@@ -19,6 +19,7 @@ from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.gaps import read_beginnings
+from shipper.report.horizon import horizon, prune
 from shipper.report.past_runs import run_folders
 from shipper.report.results import RunReport
 from shipper.shipments.index import Index, IndexUnusable
@@ -41,14 +42,14 @@ def begin(config_dir: Path, pipeline: Pipeline, runs_uri: str, window: Window, r
     """The first step of a run says that it has begun. Raises IndexUnusable, ConfigError."""
     start, end = _span(window)
     with _written(config_dir) as index:
-        index.know(pipeline, runs_uri, _beginnings(runs_uri, pipeline.name))
+        _know(index, config_dir, pipeline, runs_uri, at)
         index.begun(pipeline.name, start, end, run_id, pipeline.clusters, int(at.timestamp()))
 
 
 def feed(config_dir: Path, pipeline: Pipeline, runs_uri: str, report: RunReport) -> None:
     """The report step says what became of the window. Raises IndexUnusable, ConfigError."""
     with _written(config_dir) as index:
-        index.know(pipeline, runs_uri, _beginnings(runs_uri, pipeline.name))
+        _know(index, config_dir, pipeline, runs_uri, report.finished_at)
         _add(index, report, pipeline)
 
 
@@ -84,6 +85,14 @@ def _add(index: Index, report: RunReport, pipeline: Pipeline | None) -> None:
     index.over(report.pipeline, start, end, report.run_id)
 
 
+def _know(index: Index, config_dir: Path, pipeline: Pipeline, runs_uri: str, now: dt.datetime) -> None:
+    """Keep what is asked of the pipeline, and no window that is too old: none of those is due any more."""
+    oldest = horizon(pipeline, load_platform(config_dir).keep_seconds, now)
+    first = {cluster: max(at, oldest) for cluster, at in _beginnings(runs_uri, pipeline.name).items()}
+    index.know(pipeline, runs_uri, first)
+    index.forget(pipeline.name, int(oldest.timestamp()))
+
+
 def _beginnings(runs_uri: str, pipeline: str) -> Mapping[str, dt.datetime]:
     """Empty where nobody knows: then nothing is called missing."""
     try:
@@ -101,6 +110,8 @@ class Rebuilt:
     """Reports that were read."""
     there: int = 0
     """Runs that were in the index."""
+    pruned: int = 0
+    """Windows whose results were removed, since they were too old (`keep`)."""
     problems: list[str] = field(default_factory=list)
     """What could not be read."""
 
@@ -126,6 +137,10 @@ def rebuild(
                     say(f"{done.pipelines:,} of {len(loaded.pipelines):,} pipelines, {done.runs:,} reports read")
             with index.writing():
                 index.retire({*loaded.pipelines, *loaded.broken})
+                oldest = dt.datetime.now(dt.UTC).timestamp() - load_platform(config_dir).keep_seconds
+                for known in index.pipelines():
+                    if known.retired:
+                        index.forget(known.pipeline, int(oldest))
         except sqlite3.Error as error:
             raise unusable(path, error) from error
     return done
@@ -133,11 +148,18 @@ def rebuild(
 
 def _bring_up_to_date(index: Index, config_dir: Path, pipeline: Pipeline, since: dt.datetime | None, done: Rebuilt) -> None:
     runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
+    keep_seconds, now = load_platform(config_dir).keep_seconds, dt.datetime.now(dt.UTC)
+    oldest = horizon(pipeline, keep_seconds, now)
     with index.writing():
-        index.know(pipeline, runs_uri, _beginnings(runs_uri, pipeline.name))
+        _know(index, config_dir, pipeline, runs_uri, now)
     try:
-        runs = [run for run in run_folders(runs_uri, pipeline.name) if since is None or run[0].start >= since]
-    except (OSError, ValueError, ImportError) as error:
+        done.pruned += prune(runs_uri, pipeline, keep_seconds, now)
+        runs = [
+            run
+            for run in run_folders(runs_uri, pipeline.name)
+            if run[0].end >= oldest and (since is None or run[0].start >= since)
+        ]
+    except (OSError, ValueError, ImportError, ShipperError) as error:
         done.problems.append(f"{pipeline.name}: its runs in {runs_uri} cannot be listed ({error})")
         return
     lacking = [run for run in runs if not index.has(pipeline.name, *_span(run[0]), run[1])]

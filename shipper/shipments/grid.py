@@ -6,26 +6,31 @@ together, as one *segment*: ``[start, seconds of each, how many, state]``.
 Two states come from the clock and not from runs. A window of the schedule that has ended, and that no run has left a word of, is ``waiting``
 until its deadline (`schedule.deliver_within`; without it, until its files have settled and as long again as the window is), and ``missing``
 after it. Before the first window that the schedule had, nothing is due, and the grid is empty there: never scheduled.
+
+One answer has a bound on its cost. Where a stretch holds more, the answer has the newest windows, those that begin at ``from`` or later; who asks
+for the stretch up to ``from`` gets the next.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from shipper.config.schedule import Schedule
-from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, spans
+from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans
 from shipper.shipments.outcomes import FAILED, MISSING, SHIPPING, STATES, WAITING
 from shipper.windows.schedule import Ticks
 
-Span = tuple[int, int]
 Cell = tuple[int, int, int]
 """Begin and end in seconds since the epoch, and the state's place in STATES."""
 Segment = list[int]
 DAY = 86_400
 LONGEST_SECONDS = 400 * DAY
+MOST_OF_AN_ANSWER = 600_000
+"""Windows, where one whose place in the schedule has to be found counts as :data:`_FINDING`: about a second and a half."""
+_FINDING = 30
 KILLED_AFTER_SECONDS = DAY + 7_200
 """A run that began longer ago and left no report was killed: by default none may take longer than a day (`schedule.give_up_after`)."""
 
@@ -33,31 +38,59 @@ KILLED_AFTER_SECONDS = DAY + 7_200
 def grid(
     index: Index, start: int, end: int, now: int, *, cluster: str = ALL, only: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """The windows that touch [``start``, ``end``), as JSON. ``only``: pipelines that may be seen; None: all."""
+    """The windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``: pipelines that may be seen; None: all."""
     known = [one for one in index.pipelines() if only is None or one.pipeline in only]
     first, running = index.beginnings(cluster), _running(index, cluster, now)
     shown = [one for one in known if not cluster or cluster in one.clusters]
+    begin, days = start, (end - start) // DAY
+    while days > 1 and _cost(index, shown, (begin, end), now, cluster, first) > MOST_OF_AN_ANSWER:
+        days //= 2
+        begin = end - days * DAY
     return {
         "now": now,
         "start": start,
         "end": end,
+        "from": begin,
         "cluster": cluster,
         "clusters": sorted({name for one in known for name in one.clusters}),
         "states": list(STATES),
         "pipelines": [
-            _row(index, one, (start, end), now, cluster, first.get(one.pipeline), running.get(one.pipeline, {})) for one in shown
+            _row(index, one, start, (begin, end), now, cluster, first.get(one.pipeline), running.get(one.pipeline, {}))
+            for one in shown
         ],
     }
 
 
+def _cost(index: Index, shown: Collection[Known], between: Span, now: int, cluster: str, first: Mapping[str, int]) -> int:
+    """At most this, in windows."""
+    windows, to_find = 0, dict[tuple[str, str], int]()
+    for one in shown:
+        (cells,) = index.db.execute(
+            "SELECT count(*) FROM cells WHERE cluster = ? AND pipeline = ? AND start >= ? AND start < ?",
+            (cluster, one.pipeline, *between),
+        ).fetchone()
+        due = 0
+        if one.schedule and one.pipeline in first and not one.retired:
+            seconds = min(between[1], now) - max(between[0], first[one.pipeline])
+            due = max(0, Ticks(one.schedule).most_a_day * seconds // DAY - cells)
+            schedule = one.schedule.cron, one.schedule.timezone
+            to_find[schedule] = max(to_find.get(schedule, 0), due)
+        windows += cells + due
+    return windows + _FINDING * sum(to_find.values())
+
+
 def _row(
-    index: Index, known: Known, between: Span, now: int, cluster: str, first: int | None, running: dict[Span, int]
+    index: Index, known: Known, start: int, between: Span, now: int, cluster: str, first: int | None, running: dict[Span, int]
 ) -> dict[str, Any]:
     due = None
     if known.schedule and first is not None and not known.retired:
         due = Due(known.schedule, known.settle, first, now)
-    rows = _cells(index, known.pipeline, cluster, between)
-    segments, counts = _segments(rows if not running else _with_running(rows, running, between), between, due)
+    rows, (covered, end) = _cells(index, known.pipeline, cluster, between), between
+    if running:
+        rows = _with_running(rows, running, between)
+    while rows and start < between[0] > rows[0][0]:  # the next answer has what began before this one
+        covered, rows = max(covered, rows[0][1]), rows[1:]
+    segments, counts = _segments(rows, (covered, end), due, now)
     newest = _newest(index, known.pipeline, cluster)
     return {
         "pipeline": known.pipeline,
@@ -85,7 +118,7 @@ def _cells(index: Index, pipeline: str, cluster: str, between: Span) -> list[Cel
     return [before, *rows] if before and before[1] > start else rows
 
 
-def _segments(cells: list[Cell], between: Span, due: Due | None) -> tuple[list[Segment], list[int]]:
+def _segments(cells: list[Cell], between: Span, due: Due | None, now: int) -> tuple[list[Segment], list[int]]:
     """Segments, and how many cells of each state there are. Where windows overlap, whoever paints them lets a shorter one lie above. This loop is
     what a request costs."""
     found: list[Segment] = []
@@ -100,7 +133,7 @@ def _segments(cells: list[Cell], between: Span, due: Due | None) -> tuple[list[S
                 found.append([begin, step, many, was])
                 counts[was] += many
             if start > covered and due:
-                _add(found, counts, due.between(covered, start))
+                _add(found, counts, due.between(covered, start, start))
             begin, step, many, was = start, end - start, 1, state
         behind = end
         if end > covered:
@@ -109,7 +142,7 @@ def _segments(cells: list[Cell], between: Span, due: Due | None) -> tuple[list[S
         found.append([begin, step, many, was])
         counts[was] += many
     if due:
-        _add(found, counts, due.between(covered, between[1]))
+        _add(found, counts, due.between(covered, between[1], now))
     return found, counts
 
 
@@ -162,12 +195,12 @@ class Due:
     def __init__(self, schedule: Schedule, settle: float, first: int, now: int) -> None:
         self._schedule, self._settle, self._first, self._now = schedule, settle, first, now
 
-    def between(self, start: int, end: int) -> Iterator[Cell]:
-        """Those that lie in [``start``, ``end``) and have ended."""
+    def between(self, start: int, end: int, until: int) -> Iterator[Cell]:
+        """Those that begin in [``start``, ``end``) and had ended by ``until``."""
         start, end = max(start, self._first), min(end, self._now)
         for day in range(start // DAY, end // DAY + 1) if start < end else ():
             for begin, over in _ticks(self._schedule.cron, self._schedule.timezone, day):
-                if start <= begin and over <= end:
+                if start <= begin < end and over <= min(until, self._now):
                     yield begin, over, CODES[self.state(begin, over)]
 
     def state(self, start: int, end: int) -> str:

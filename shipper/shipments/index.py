@@ -3,11 +3,12 @@
 It is a cache. The reports in `runs_uri` are the truth, and `shipper index` makes it anew from them; it may be deleted at any time. Each report
 step writes its rows into it (:func:`feed`), and the first step of a run that it has begun.
 
-Two tables hold what runs did. ``runs`` has one row per pipeline, window, run and cluster. ``cells`` has one per window and cluster, by the run
-that decides about it: the last one over the window itself; or a later one that looked back, or was over a longer window, and found or made all of
-it complete. The cluster ``''`` stands for all of a window's clusters, and shows the worst of them. What does not follow from runs, that a window
-is due and nobody ran it, is found when somebody asks (:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet.
-``ships`` and ``arrivals`` hold what each ship sent, as a whole and to each topic, for the page of a cluster.
+Three tables hold what runs did. ``runs`` has one row per pipeline, window, run and cluster, and ``looks`` what each of them looked at and
+left. ``cells`` has one per window and cluster: what the last run over the window itself came to; or what the looks of all runs come to, by
+the same rule as `shipper gaps` (:mod:`shipper.report.coverage`). The cluster ``''`` stands for all of a window's clusters, and shows the
+worst of them. What does not follow from runs, that a window is due and nobody ran it, is found when somebody asks
+(:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet. ``ships`` and ``arrivals`` hold what each ship sent,
+as a whole and to each topic, for the page of a cluster.
 
 The file is in WAL mode, so readers never wait; writers wait for each other, at most :data:`_PATIENCE_SECONDS`. WAL needs a disk of this machine.
 """
@@ -17,20 +18,24 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
-from shipper.shipments.outcomes import BLOCKED, MISSING, SHIPPED, STATES, THERE, Outcome
+from shipper.report.coverage import covers, outstanding
+from shipper.report.results import Coverage
+from shipper.shipments.outcomes import BLOCKED, DOUBT, LATE, MISSING, SHIPPED, STATES, THERE, Outcome
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import parse_window
+from shipper.windows.window import Window, parse_window
 
+Span = tuple[int, int]
+"""Begin and end in seconds since the epoch."""
 ALL = ""
 """The cluster that stands for all."""
-_VERSION = 2
+_VERSION = 3
 _FIRST_WITH_ARRIVALS = 2
 """An index of before is read as it is, and gets the tables that it lacks when a run writes to it."""
 _PATIENCE_SECONDS = 5.0
@@ -70,6 +75,15 @@ CREATE TABLE arrivals (
 ) WITHOUT ROWID;
 CREATE INDEX arrivals_on ON arrivals (cluster, ended);
 """
+_LOOKS = """
+CREATE TABLE looks (
+    pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, began INTEGER, first INTEGER, passed INTEGER, coverage TEXT,
+    PRIMARY KEY (cluster, pipeline, start, "end", run_id)
+) WITHOUT ROWID;
+CREATE INDEX looks_until ON looks (cluster, pipeline, "end");
+"""
+_TABLES = (_SCHEMA, _ARRIVALS, _LOOKS)
+"""Those that each version added."""
 
 
 class IndexUnusable(ShipperError):
@@ -116,9 +130,9 @@ class Index:
     def _prepare(self, *, make: bool) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
         self.has_arrivals = make or version >= _FIRST_WITH_ARRIVALS
-        if version == _VERSION or (version == 1 and not make):
+        if version == _VERSION or (0 < version < _VERSION and not make):
             return
-        if version not in (0, 1):
+        if version > _VERSION:
             raise IndexUnusable(
                 f"the index {self.path} is of another version of shipper: delete it, and `shipper index` makes it anew"
             )
@@ -128,7 +142,7 @@ class Index:
         with self.writing():
             (version,) = self.db.execute("PRAGMA user_version").fetchone()
             if version < _VERSION:  # nobody else was faster
-                for statement in ((_SCHEMA if version == 0 else "") + _ARRIVALS).split(";\n"):
+                for statement in "".join(_TABLES[version:]).split(";\n"):
                     self.db.execute(statement)
                 self.db.execute(f"PRAGMA user_version = {_VERSION}")
 
@@ -159,6 +173,17 @@ class Index:
         self.db.execute(f"INSERT OR REPLACE INTO pipelines VALUES ({', '.join('?' * len(row))}, 0)", row)
         first = [(pipeline.name, cluster, int(at.timestamp())) for cluster, at in beginnings.items()]
         self.db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?)", first)
+
+    def forget(self, pipeline: str, before: int) -> None:
+        """Remove the windows of the pipeline that ended before."""
+        for table in ("runs", "begun", "ships", "arrivals"):
+            self.db.execute(f'DELETE FROM {table} WHERE pipeline = ? AND start < ? AND "end" < ?', (pipeline, before, before))
+        clusters = self.db.execute("SELECT cluster FROM beginnings WHERE pipeline = ? UNION SELECT ?", (pipeline, ALL)).fetchall()
+        for (cluster,) in clusters:
+            self.db.execute(
+                'DELETE FROM cells WHERE cluster = ? AND pipeline = ? AND start < ? AND "end" < ?',
+                (cluster, pipeline, before, before),
+            )
 
     def retire(self, present: Collection[str]) -> None:
         """Marks the pipelines that the configuration has no more; their runs stay."""
@@ -206,10 +231,8 @@ class Index:
             )  # fmt: skip
             self.db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
             self._arrived(outcome)
-            if outcome.state == BLOCKED:
-                self._forget_looked_back(outcome)
-            self._put(outcome, outcome.start, outcome.end, CODES[outcome.state])
-            self._sum_up(outcome, {(outcome.start, outcome.end), *self._cover(outcome, ticks)})
+            self._looked(outcome)
+            self._sum_up(outcome, self._decide(outcome, ticks))
 
     def _arrived(self, outcome: Outcome) -> None:
         """A ship's figures in place of those that an earlier report of the same run had."""
@@ -231,53 +254,55 @@ class Index:
             [(*run, one.topic, outcome.ended, one.records, one.bytes, one.quarantine, one.parked) for one in sent.topics],
         )
 
-    def _forget_looked_back(self, blocked: Outcome) -> None:
-        """A window whose source gate is closed is not shipped because a run behind it looked back, also if that one's report came first."""
-        self.db.execute(
-            'DELETE FROM cells WHERE cluster = ?1 AND pipeline = ?2 AND start = ?3 AND "end" = ?4 AND NOT EXISTS (SELECT 1 FROM runs '
-            'WHERE runs.pipeline = ?2 AND runs.start <= ?3 AND runs."end" >= ?4 AND runs.run_id = cells.run_id)',
-            (blocked.cluster, blocked.pipeline, blocked.start, blocked.end),
-        )
+    def _looked(self, outcome: Outcome) -> None:
+        run = (outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster)
+        self.db.execute('DELETE FROM looks WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND cluster = ?', run)
+        if outcome.look:
+            at = outcome.look.at
+            for one in at.uncovered:
+                del one.files[1:]  # which files, the report says
+            row = (*run, outcome.began, int(at.start.timestamp()), outcome.look.passed, at.model_dump_json())
+            self.db.execute(f"INSERT INTO looks VALUES ({', '.join('?' * len(row))})", row)
 
-    def _put(self, by: Outcome, start: int, end: int, state: int) -> None:
-        """The window's cell, unless a later run has decided."""
-        self.db.execute(
-            'INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (cluster, pipeline, start, "end") DO UPDATE SET '
-            "state = excluded.state, ended = excluded.ended, run_id = excluded.run_id "
-            "WHERE excluded.ended >= cells.ended OR excluded.run_id = cells.run_id",
-            (by.cluster, by.pipeline, start, end, state, by.ended, by.run_id),
-        )
-
-    def _cover(self, by: Outcome, ticks: Ticks | None) -> set[tuple[int, int]]:
-        """Windows before the run's own, and within it, that the run found complete or made so: those that were not are shipped now. One whose
-        own source gate is closed stays so until a run over all of it; a person has to look."""
-        if by.covers_from is None:
-            return set()
-        first = min(by.covers_from, by.start)
-        known = {
-            (start, end): (state, ended)
-            for start, end, state, ended in self.db.execute(
-                'SELECT start, "end", state, ended FROM cells WHERE cluster = ? AND pipeline = ? AND start >= ? AND start < ? AND "end" <= ?',
-                (by.cluster, by.pipeline, first, by.end, by.end),
+    def _decide(self, by: Outcome, ticks: Ticks | None) -> set[Span]:
+        """Write the cells of the run's window, and of those that it looked at, as all runs over them come to by now."""
+        own, first = (by.start, by.end), min(by.start, int(by.look.at.start.timestamp())) if by.look else by.start
+        within = (by.cluster, by.pipeline, first, by.end, by.end)
+        where = 'WHERE cluster = ? AND pipeline = ? AND start >= ? AND start < ? AND "end" <= ?'
+        cells: dict[Span, int] = {
+            (start, end): state for start, end, state in self.db.execute(f'SELECT start, "end", state FROM cells {where}', within)
+        }
+        last: dict[Span, tuple[int, int]] = {
+            (start, end): (state, began)
+            for start, end, state, began in self.db.execute(
+                f'SELECT start, "end", state, began FROM runs {where} ORDER BY ended, run_id', within
             )
         }
-        not_there = {_span(text) for text in by.uncovered}
-        seen = {span: None for span in known if span != (by.start, by.end)}
-        if ticks and (first < by.start or not known.keys() - {(by.start, by.end)}):
+        looks = [
+            _Look((start, end), began, bool(passed), Coverage.model_validate_json(text))
+            for start, end, began, passed, text in self.db.execute(
+                'SELECT start, "end", began, passed, coverage FROM looks WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? '
+                "ORDER BY began, run_id",
+                (by.cluster, by.pipeline, first, by.end),
+            )
+        ]
+        noted = [_span(one.window) for one in by.look.at.uncovered] if by.look else []
+        seen = dict.fromkeys([own, *cells])
+        if ticks and by.look and by.look.passed:
             seen |= dict.fromkeys(span for span in spans(ticks, first, by.end) if span[0] >= first and span[1] <= by.end)
-        changed = set()
+        changed = {own}
         for span in seen:
-            state, ended = known.get(span, (None, 0))
-            within = span[0] >= by.start
-            if span in not_there or span == (by.start, by.end) or state in GOOD or ended > by.ended:
+            is_noted = any(start < span[1] and span[0] < end for start, end in noted)
+            if span != own and cells.get(span) in (CODES[SHIPPED], CODES[LATE]) and not is_noted:
                 continue
-            if state == CODES[BLOCKED] and not within:
-                continue
-            self._put(by, *span, CODES[SHIPPED])
-            changed.add(span)
+            state = _state(span, last.get(span), looks)
+            if (state is not None and state != cells.get(span)) or span == own:
+                row = (by.cluster, by.pipeline, *span, state, by.ended, by.run_id)
+                self.db.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                changed.add(span)
         return changed
 
-    def _sum_up(self, by: Outcome, touched: Iterable[tuple[int, int]]) -> None:
+    def _sum_up(self, by: Outcome, touched: Iterable[Span]) -> None:
         """All clusters' cell of each window: the worst of them. A cluster that has none, and should, misses the window."""
         known = self.db.execute("SELECT clusters FROM pipelines WHERE pipeline = ?", (by.pipeline,)).fetchone()
         names = known[0].split("\n") if known else [by.cluster]
@@ -326,14 +351,43 @@ class Index:
         return found.fetchone() is not None
 
 
-def spans(ticks: Ticks, first: int, end: int) -> Iterator[tuple[int, int]]:
+class _Look(NamedTuple):
+    """A row of ``looks``."""
+
+    run: Span
+    began: int
+    passed: bool
+    at: Coverage
+
+
+def _state(span: Span, own: tuple[int, int] | None, looks: Sequence[_Look]) -> int | None:
+    """Return the state of a window; None: no run has a say. ``own``: state and beginning of the last run over exactly this window."""
+    window = Window(*(dt.datetime.fromtimestamp(at, dt.UTC) for at in span))
+    left = outstanding(window, looks)
+    if own is None:
+        if not covers(looks, window):
+            return None
+        return CODES[SHIPPED if not left else DOUBT if any(one.files for one in left) else MISSING]
+    state, began = own
+    if state in GOOD:
+        return CODES[DOUBT] if any(one.files for one in left) else state
+    # A closed gate stays closed until a run over all of the window: a person has to look.
+    since = [look for look in looks if look.began >= began and (state != CODES[BLOCKED] or _contains(look.run, span))]
+    return CODES[SHIPPED] if not left and covers(since, window) else state
+
+
+def _contains(outer: Span, inner: Span) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def spans(ticks: Ticks, first: int, end: int) -> Iterator[Span]:
     """The windows of the schedule that touch [first, end), in seconds."""
     moments = (dt.datetime.fromtimestamp(at, dt.UTC) for at in (first, end))
     for window in ticks.windows(*moments):
         yield int(window.start.timestamp()), int(window.end.timestamp())
 
 
-def _span(text: str) -> tuple[int, int]:
+def _span(text: str) -> Span:
     window = parse_window(text)
     return int(window.start.timestamp()), int(window.end.timestamp())
 

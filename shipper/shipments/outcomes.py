@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from shipper.report.account import Account, accounts
-from shipper.report.gaps import coverage
+from shipper.report.coverage import Look, coverage, lacking
 from shipper.report.markup import utc
 from shipper.report.results import Coverage, RunReport
 from shipper.report.verdict import Verdict, verdict
@@ -86,10 +86,8 @@ class Outcome:
     """Records of the window that were on the cluster before."""
     cause: str = ""
     """Why it is not plainly shipped, in one paragraph."""
-    covers_from: int | None = None
-    """Begin of the first earlier window of which the run found or made everything complete; None: it passed no gate."""
-    uncovered: tuple[str, ...] = ()
-    """START/END of windows in that time of which something is not there."""
+    look: Look | None = None
+    """What the run looked at, and what it left; None: it did not come so far."""
     sent: SentRecords | None = None
     """None: no ship began."""
 
@@ -119,7 +117,6 @@ def _outcome(report: RunReport, account: Account, judged: Verdict, deliver_withi
     if state == SHIPPED and deliver_within is not None and ended > _seconds(report.window_end) + deliver_within:
         state, cause = LATE, "It was delivered later than `schedule.deliver_within` after the window's end."
     own = report.plan.own_files if report.plan else []
-    covered = _covered(report, account) if state in THERE else None
     return Outcome(
         pipeline=report.pipeline,
         cluster=account.cluster,
@@ -134,8 +131,7 @@ def _outcome(report: RunReport, account: Account, judged: Verdict, deliver_withi
         records=account.delivered,
         there=account.before,
         cause=cause,
-        covers_from=_seconds(covered.start) if covered else None,
-        uncovered=tuple(one.window for one in covered.uncovered) if covered else (),
+        look=_look(report, account, passed=state in THERE),
         sent=_sent(account),
     )
 
@@ -184,15 +180,16 @@ def _source_closed(report: RunReport) -> bool:
     return gate is not None and gate.status == "failed" and any(c.severity == "block" and not c.passed for c in gate.checks)
 
 
-def _covered(report: RunReport, account: Account) -> Coverage | None:
-    """What is complete when the cluster's gate has passed."""
+def _look(report: RunReport, account: Account, *, passed: bool) -> Look | None:
+    if not passed:
+        return Look(lacking(report.plan, account.cluster), passed) if report.plan else None
     if account.gate is None or account.gate.status == "failed":
         return None
     if account.gate.coverage:
-        return account.gate.coverage
+        return Look(account.gate.coverage, passed)
     if report.plan:
-        return coverage(report.plan, account.cluster, when_empty_fails=False)
-    return Coverage(start=report.window_start, end=report.window_end)
+        return Look(coverage(report.plan, account.cluster, when_empty_fails=False), passed)
+    return Look(Coverage(start=report.window_start, end=report.window_end), passed)
 
 
 def _seconds(at: dt.datetime) -> int:

@@ -1,8 +1,8 @@
 """Topics as a ``read_committed`` consumer sees them: how many lines, and what their values hash to.
 
 It judges the producer, so it shares no code with it: beside ``shipper.kafka`` the only one that imports
-``confluent_kafka``, and it imports nothing of ``shipper`` but the config and the errors. What a record means it takes from
-docs/consumer-contract.md, as any consumer has to.
+``confluent_kafka``, and it imports nothing of ``shipper`` but the config, the errors and what librdkafka complains of. What a record means it
+takes from docs/consumer-contract.md, as any consumer has to.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from xxhash import xxh64_intdigest
 
+from shipper.complaints import ClientLog, Complaints
 from shipper.config.cluster import Cluster, client_settings, refused, revealed
 from shipper.config.records import LINES_HEADER
 from shipper.errors import ClusterError, OutcomeUnknown
@@ -117,12 +118,14 @@ class ReadBack:
         self._name = cluster.name
         self._connection = {"client.id": "shipper-readback", **client_settings(cluster)}
         self._timeout = timeout_seconds
+        self._complaints = Complaints(lambda: self._admin.poll(0))
         self._admin = self._made(AdminClient)
 
     def _made(self, kind: Callable[..., C], ours: Mapping[str, Any] | None = None) -> C:
         """A client. What is ours holds whatever the user sets: it judges. Raises WrongProperties."""
         try:
-            return kind({**revealed(self._connection), **(ours or {})}, logger=log)
+            ours = {"error_cb": self._complaints.hear, **(ours or {})}
+            return kind({**revealed(self._connection), **ours}, logger=ClientLog(debug="debug" in self._connection))
         except (KafkaException, TypeError, ValueError) as error:
             fault = error.args[0] if error.args else error
             # The original holds values, and a traceback would show it.
@@ -141,7 +144,7 @@ class ReadBack:
         try:
             known = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
-            raise ClusterError(f"cluster {self._name}: topics cannot be listed: {error.args[0].str()}") from error
+            raise self._failed("topics cannot be listed", error.args[0]) from error
         places = [(name, number) for name, topic in known.items() if wanted(name) for number in sorted(topic.partitions)]
         offsets = self._offsets(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         found: dict[str, list[int]] = {}
@@ -168,8 +171,8 @@ class ReadBack:
                     found[where.topic, where.partition] = int(future.result().offset)
                 except KafkaException as error:
                     fault = error.args[0]
-                    if fault.name() not in _NO_LEADER_YET:
-                        raise ClusterError(f"cluster {self._name}: {where.topic}-{where.partition}: {fault.str()}") from error
+                    if fault.name() not in _NO_LEADER_YET or self._complaints.final:
+                        raise self._failed(f"{where.topic}-{where.partition}", fault) from error
                     if time.monotonic() > deadline:
                         found[where.topic, where.partition] = UNKNOWN
             if len(found) < len(places):
@@ -214,8 +217,11 @@ class ReadBack:
         """An end of partition is reported at the last stable offset: behind the span's end, or at a transaction that is still open,
         and then again when that has ended."""
         heard_at = time.monotonic()
+        self._complaints.forget()
         while waiting:
             messages = _answer(consumer)
+            if messages:
+                self._complaints.forget()
             for place, run in _runs(filterfalse(Message.error, messages)):
                 heard_at = time.monotonic()
                 if place not in waiting:
@@ -231,12 +237,23 @@ class ReadBack:
                 place = self._end_of_partition(event)
                 if place in waiting and int(event.offset() or 0) >= waiting[place].end:
                     del waiting[place]
+            where = ", ".join(f"{topic}-{number}" for topic, number in sorted(waiting)[:5])
+            if waiting and (refused := self._complaints.final):
+                raise ClusterError(f"cluster {self._name}: {where} could not be read to the end: {self._remedied(refused.text)}")
             if waiting and time.monotonic() - heard_at > patience:
-                where = ", ".join(f"{topic}-{number}" for topic, number in sorted(waiting)[:5])
+                heard = f" ({last})" if (last := self._complaints.last) else ""
                 raise OutcomeUnknown(
                     f"cluster {self._name}: {where} could not be read to the end: nothing came for {patience:g} s. A transaction may be "
-                    "open there, which holds back every read_committed consumer until its timeout; or the brokers do not answer"
+                    f"open there, which holds back every read_committed consumer until its timeout; or the brokers do not answer{heard}"
                 )
+
+    def _failed(self, what: str, fault: KafkaError) -> ClusterError:
+        """Return the error for ``fault``, with its cause: wrong credentials look like silence to whoever waits for an answer."""
+        text = self._complaints.explain(fault.name(), fault.str())
+        return ClusterError(f"cluster {self._name}: {what}: {self._remedied(text) if self._complaints.final else text}")
+
+    def _remedied(self, text: str) -> str:
+        return f"{text}. Correct the login in clusters/{self._name}.yaml, then clear this gate or run the window again."
 
     def _end_of_partition(self, event: Message) -> PartitionId:
         """Raises ClusterError for anything that is an error indeed."""

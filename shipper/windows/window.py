@@ -10,7 +10,7 @@ from shipper.config.rules import step_seconds
 from shipper.errors import WindowError
 
 _PLACEHOLDER = re.compile(r"\{(window_start|window_end):([^}]*)\}")
-_MAX_FOLDERS = 100_000
+MAX_FOLDERS = 100_000
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -64,25 +64,26 @@ def source_root(pattern: str) -> str:
     return "" if folder.endswith("://") else folder
 
 
-def source_paths(pattern: str, window: Window) -> list[str]:
+def source_paths(pattern: str, window: Window, end: dt.datetime | None = None) -> list[str]:
     """The folders or globs that ``pattern`` names for ``window``, in time order, each once.
 
     ``{window_start:%Y/%m/%d/%H}`` is filled in for every hour that the window touches, since hours are the finest unit
     in it; so a backfill over one wide window reads every folder that the hourly runs would have read.
-    ``{window_end:…}`` is the window's end. Raises WindowError beyond 100,000 folders, and ValueError for a pattern that
-    ``validate`` would have refused.
+    ``{window_end:…}`` is ``end``, by default the window's: of a window of several ticks see
+    :class:`shipper.windows.folders.TickFolders`. Raises WindowError beyond 100,000 folders, and ValueError for a pattern
+    that ``validate`` would have refused.
     """
     starts = [fmt for name, fmt in _PLACEHOLDER.findall(pattern) if name == "window_start"]
     moments = [window.start]
     if starts:
         step = dt.timedelta(seconds=min(step_seconds(fmt) for fmt in starts))
-        if (window.end - window.start) / step > _MAX_FOLDERS:
-            raise WindowError(f"window {window} names more than {_MAX_FOLDERS} folders of {pattern}; use a shorter one")
+        if (window.end - window.start) / step > MAX_FOLDERS:
+            raise WindowError(f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a shorter one")
         first = _EPOCH + (window.start - _EPOCH) // step * step
         count = -((first - window.end) // step)
         moments = [first + i * step for i in range(count)]
 
     def fill(moment: dt.datetime) -> str:
-        return _PLACEHOLDER.sub(lambda m: (moment if m[1] == "window_start" else window.end).strftime(m[2]), pattern)
+        return _PLACEHOLDER.sub(lambda m: (moment if m[1] == "window_start" else end or window.end).strftime(m[2]), pattern)
 
     return list(dict.fromkeys(fill(moment) for moment in moments))

@@ -4,6 +4,7 @@ larger than their topic's limit."""
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,9 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.config.records import TOO_LARGE, TOO_MANY_TOPICS, UNENCODABLE, UNPARSEABLE, UNREADABLE, UNROUTABLE
+from shipper.config.records import (
+    TIMESTAMP,
+    TOO_LARGE,
+    TOO_MANY_TOPICS,
+    UNENCODABLE,
+    UNPARSEABLE,
+    UNREADABLE,
+    UNROUTABLE,
+    WITHOUT_KEY,
+)
 from shipper.errors import RecordUnshippable
-from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, TopicLimits
+from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, TopicLimit, TopicLimits
 from shipper.types import SplitId
 from shipper.worker.cut import SplitSlice
 from shipper.worker.marks import TOO_LONG
@@ -33,6 +43,10 @@ _REASONS = {TOO_LONG: TOO_LARGE, UNREADABLE_FILE: UNREADABLE}
 _SMALL_BYTES = 1_000
 _FEW_NAMES = 32
 _BATCH_HEADER_BYTES = 61
+#: By so much the clocks of this machine and of the brokers may differ.
+_CLOCKS_DIFFER_MS = 10_000
+_MARGIN_SHARE = 0.1
+"""Of a bound on times: no margin is larger."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +83,31 @@ class Assignment:
         return self._rejected_by_topic.get(topic, [])
 
 
+class TimeBounds(NamedTuple):
+    """Milliseconds since the epoch, both included."""
+
+    first: float
+    last: float
+
+
 class RecordLimits:
     """Which rows the topics take. Topics that were not known before reading are asked for when a row could be too large for one."""
 
     def __init__(
-        self, compression: str, topics: TopicLimits, *, listed: Container[str] = (), max_topics: float = math.inf
+        self,
+        compression: str,
+        topics: TopicLimits,
+        *,
+        listed: Container[str] = (),
+        max_topics: float = math.inf,
+        seconds: float = 0.0,
     ) -> None:
-        """``listed``, ``max_topics``: as in the order."""
+        """``listed``, ``max_topics``: as in the order; ``seconds``: how long a record may wait until it is sent."""
         self.compression = compression
         self._topics = topics
         self._listed = listed
         self._max_topics = max_topics
+        self._wait_ms = seconds * 1000 + _CLOCKS_DIFFER_MS
         self._met: set[str] = set()
         """Topics that came from lines."""
 
@@ -104,6 +132,16 @@ class RecordLimits:
         """Asks for those that are not known, all at once."""
         self._topics.learn(topics)
 
+    def limit(self, topic: str) -> TopicLimit:
+        return self._topics.limit(topic)
+
+    def times(self, topic: str, now_ms: float) -> TimeBounds:
+        """Return the times that a record may have, so that the topic takes the record whenever it is sent."""
+        limit = self.limit(topic)
+        waits = min(self._wait_ms, limit.max_age_ms * _MARGIN_SHARE)
+        differs = min(_CLOCKS_DIFFER_MS, limit.max_ahead_ms * _MARGIN_SHARE)
+        return TimeBounds(max(1, now_ms - limit.max_age_ms + waits), now_ms + limit.max_ahead_ms - differs)
+
     @cached_property
     def _codec(self) -> pa.Codec | None:
         return None if self.compression == "none" else pa.Codec(self.compression)
@@ -120,7 +158,6 @@ class RecordLimits:
 
 
 def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignment:
-    """Raises RecordUnshippable for the first record that cannot be shipped if there is no quarantine."""
     found = Assignment()
     table, marked = part.table, part.marked
     names, codes = topics_of(table, order.topics)
@@ -140,13 +177,14 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
         free[nowhere] = False
     beyond: set[int] = set() if order.topics else limits.beyond(names)
     large = _large(table, names, limits) if order.quarantine is not None else _NO_ROWS  # else a lane finds them
+    misfits = _Misfits(table, names, limits)
     for code, rows in _of_each(names, codes, free):
         if code in beyond and rows is not None:
             found.rejected.append(Rejection(TOO_MANY_TOPICS, names[code], rows))
-        else:
-            found.shares[names[code]] = _fitting(found, names[code], rows, large, table, limits)
-    if found.rejected and order.quarantine is None:
-        raise _unshippable(found.rejected, order.splits[part.split].id, part.first)
+            continue
+        for reason, wrong in misfits.of(names[code]):
+            rows = _without(found, names[code], rows, wrong, reason, table)
+        found.shares[names[code]] = _fitting(found, names[code], rows, large, table, limits)
     return found
 
 
@@ -238,10 +276,38 @@ def _fitting(found: Assignment, topic: str, rows: Rows | None, large: Rows, tabl
     """``rows`` without those that are too large for ``topic``, which are rejected."""
     mine = large if rows is None else np.intersect1d(large, rows, assume_unique=True)
     too_large = np.array([row for row in mine if not limits.fits(topic, _record(table, row))], np.int64)
-    if len(too_large) == 0:
+    return _without(found, topic, rows, too_large, TOO_LARGE, table)
+
+
+def _without(found: Assignment, topic: str, rows: Rows | None, wrong: Rows, reason: str, table: pa.Table) -> Rows | None:
+    """``rows`` without those of ``wrong``, which are rejected."""
+    wrong = wrong if rows is None else np.intersect1d(wrong, rows, assume_unique=True)
+    if len(wrong) == 0:
         return rows
-    found.rejected.append(Rejection(TOO_LARGE, topic, too_large))
-    return np.setdiff1d(np.arange(len(table)) if rows is None else rows, too_large, assume_unique=True)
+    found.rejected.append(Rejection(reason, topic, wrong))
+    return np.setdiff1d(np.arange(len(table)) if rows is None else rows, wrong, assume_unique=True)
+
+
+class _Misfits:
+    """Rows of a slice whose time, or missing key, some topics do not take."""
+
+    def __init__(self, table: pa.Table, names: Collection[str], limits: RecordLimits) -> None:
+        self._limits = limits
+        self._now_ms = time.time() * 1000
+        columns = {name: table.column(name) for name in ("timestamp", "key") if name in table.schema.names}
+        times, keys = columns.get("timestamp"), columns.get("key")
+        self._times = None if times is None else times.fill_null(int(self._now_ms)).to_numpy()
+        self._keyless = np.flatnonzero(keys.is_null().to_numpy()) if keys is not None and keys.null_count else _NO_ROWS
+        if self._times is not None or len(self._keyless):
+            limits.learn(names)
+
+    def of(self, topic: str) -> Iterator[tuple[str, Rows]]:
+        """Yield a reason and its rows."""
+        if self._times is not None and self._limits.limit(topic).takes_times:
+            first, last = self._limits.times(topic, self._now_ms)
+            yield TIMESTAMP, np.flatnonzero((self._times < first) | (self._times > last))
+        if len(self._keyless) and self._limits.limit(topic).needs_key:
+            yield WITHOUT_KEY, self._keyless
 
 
 def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
@@ -266,6 +332,11 @@ _WHY = {
     "allows. Nothing of its chunk was sent; use coalesce(…) in `records.columns`, or a `when`, or name a topic for such records in `quarantine`.",
     TOO_MANY_TOPICS: "its topic is one more than `limits.max_topics` allows. Nothing of its chunk was sent; look at what the route's column "
     "holds, make `matching` narrower or raise the limit, or name a topic for such records in `quarantine`.",
+    TIMESTAMP: "its time, by `records.timestamp`, is one that topic {topic} refuses (message.timestamp.before.max.ms, "
+    "message.timestamp.after.max.ms), would delete at once (retention.ms), or that no Kafka record can have (1970-01-01 and before). "
+    "Nothing of its chunk was sent; correct `records.timestamp`, give the topic wider bounds, or name a topic for such records in `quarantine`.",
+    WITHOUT_KEY: "it has no key, by `records.key`, and topic {topic} is compacted and takes none without. Nothing of its chunk was sent; "
+    "use coalesce(…) in `records.key`, or name a topic for such records in `quarantine`.",
     UNPARSEABLE: "it cannot be parsed as `records.parse` says. Nothing of its chunk was sent; correct `records.parse`, take such lines "
     "out with `records.drop`, or name a topic for them in `quarantine`.",
     UNENCODABLE: "its value does not fit `records.avro.schema`. Nothing of its chunk was sent; `shipper preview` says which field it is; "
@@ -273,9 +344,9 @@ _WHY = {
 }
 
 
-def _unshippable(rejected: list[Rejection], split: SplitId, first_ordinal: int) -> RecordUnshippable:
+def unshippable(rejected: Sequence[Rejection], split: SplitId, first_ordinal: int) -> RecordUnshippable:
+    """Return the error for the first of ``rejected``. ``first_ordinal``: of the slice."""
     first = min(rejected, key=lambda rejection: int(rejection.rows[0]))
     where = f"{split.file.path} (split at byte {split.start}), record {first_ordinal + int(first.rows[0]) + 1}"
-    return RecordUnshippable(
-        f"{where}: {_WHY.get(first.reason, f'it fails the check {first.reason}, and there is no `quarantine`.')}"
-    )
+    why = _WHY.get(first.reason, f"it fails the check {first.reason}, and there is no `quarantine`.")
+    return RecordUnshippable(f"{where}: {why.replace('{topic}', str(first.topic))}")

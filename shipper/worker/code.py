@@ -9,7 +9,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
 #: What tasks run of shipper.
-_PARTS = ("errors.py", "types.py", "config/*.py", "kafka/*.py", "ledger/*.py", "worker/*.py")
+_PARTS = ("complaints.py", "errors.py", "types.py", "config/*.py", "kafka/*.py", "ledger/*.py", "worker/*.py")
 
 
 @functools.cache

@@ -43,6 +43,8 @@ log = logging.getLogger("shipper.lane")
 
 _ABORT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
+#: What librdkafka says of records that failed a check of the broker, and of those beside them.
+_INVALID = ("INVALID_RECORD", "_INVALID_DIFFERENT_RECORD")
 
 
 class LaneState(Enum):
@@ -385,6 +387,7 @@ class Lane(threading.Thread):
 
     def _judge(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Returns if another try makes sense."""
+        fault = self._with_cause(fault)
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
         ruling = ruling_on(fault.name)
         why = f"{fault} ({ruling.reason})"
@@ -406,6 +409,13 @@ class Lane(threading.Thread):
                 f"{labels}: not delivered within {self._options.deadline_seconds:g} s (`delivery.metadata_wait`): {why}. "
                 "Run again when the cluster is well: only what is left will be sent."
             ) from fault
+
+    def _with_cause(self, fault: KafkaFault) -> KafkaFault:
+        """Of a batch with several records that a topic refuses, librdkafka says INVALID_RECORD, whatever the broker found wrong with them: their keys
+        are missing, or their times are wrong."""
+        if fault.name not in _INVALID or fault.topic is None or self._options.limits.limit_by_now(fault.topic).needs_key:
+            return fault
+        return KafkaFault("INVALID_TIMESTAMP", fault.text, topic=fault.topic, value=fault.value)
 
     def _smaller_batches(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
         """Half the batch, until it is so small that it always fits; then a record must be too large, and is looked for."""

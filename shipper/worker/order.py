@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shipper.kafka.limits import TopicLimit
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.intervals import Interval
 from shipper.types import Header, SplitId
@@ -74,8 +75,8 @@ class ShipOrder:
     """Offset in the ledger's chunk partition up to which ``OrderedSplit.there`` is true."""
     ledger_topic: str
     settings: LaneSettings
-    limits: Mapping[str, int]
-    """Topic → max.message.bytes, as far as the driver knows."""
+    limits: Mapping[str, TopicLimit]
+    """Topic → what it takes, as far as the driver knows."""
     lanes: int
     """Of each task."""
     batch_bytes: int

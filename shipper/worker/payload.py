@@ -27,10 +27,12 @@ from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
 from shipper.types import Header
 from shipper.worker.assign import Rejection, Rows
 from shipper.worker.cut import SplitSlice
-from shipper.worker.order import OrderedSplit, ShipOrder
+from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 
 UTF8_BOM = b"\xef\xbb\xbf"
 _SEPARATOR = b"\n"
+#: Key and headers that a record in quarantine keeps, together. The value may have as much as the topic takes, nearly.
+_MOST_BESIDE_BYTES = 16_384
 _UINT64 = 1 << 64
 
 #: Adds to a ledger record what is known only when it is written.
@@ -155,7 +157,7 @@ class SlicePayload:
             keys=None if keys is None else LazyColumn(keys),
             some_without_key=keys is None or keys.null_count > 0,
             headers=LazyColumn(table.column("headers"), _header_pairs) if "headers" in names else None,
-            # librdkafka reads 0 as "now"
+            # librdkafka reads 0 as "now"; a record that has this time is not shipped
             timestamps_ms=LazyColumn(table.column("timestamp").fill_null(0)) if "timestamp" in names else None,
         )
 
@@ -176,11 +178,12 @@ class SlicePayload:
             part = in_order[start : start + MOST_RUNS]
             ordinals = rows[part] + self._part.first
             of_rows = [rejected[group] for group in groups[part]]
-            whole = self._part.table.column("value").take(pa.array(rows[part])).to_pylist()
-            values = [
-                _kept(_as_read(value, self._split, ordinal), quarantine.keep_bytes)
-                for value, ordinal in zip(whole, ordinals, strict=True)
+            taken = self._part.table.take(pa.array(rows[part]))
+            whole = [
+                _as_read(value, self._split, ordinal)
+                for value, ordinal in zip(taken.column("value").to_pylist(), ordinals, strict=True)
             ]
+            values = [_kept(value, quarantine.keep_bytes) for value in whole]
             entry = replace(
                 self._nothing,
                 last=int(ordinals[-1]) + 1,
@@ -190,14 +193,28 @@ class SlicePayload:
                 reasons=dict(Counter(rejection.reason for rejection in of_rows)),
                 ordinals=encode_ordinals(runs(ordinals)),
             )
-            headers = [self._quarantine_headers(why, int(ordinal)) for why, ordinal in zip(of_rows, ordinals, strict=True)]
+            marked = {row for of_mark in self._part.marked.values() for row in of_mark}
+            of_part = [row in marked for row in rows[part].tolist()]
+            cut = [value != kept for value, kept in zip(whole, values, strict=True)]
+            headers = [
+                self._quarantine_headers(quarantine, *of_row)
+                for of_row in zip(of_rows, ordinals.tolist(), of_part, cut, *_beside(taken, self._split.headers), strict=True)
+            ]
             yield self._chunk(quarantine.topic, int(ordinals[0]), entry, values, headers=headers)
 
-    def _quarantine_headers(self, rejection: Rejection, ordinal: int) -> list[Header]:
+    def _quarantine_headers(
+        self, quarantine: QuarantineOrder, rejection: Rejection, ordinal: int, of_part: bool, cut: bool,
+        key: bytes | None, own: Sequence[Header], timestamp_ms: int | None,
+    ) -> list[Header]:  # fmt: skip
+        """``of_part``: Spark saw only a part of the record, and made key, headers and time of it."""
+        sizes = [len(key or b""), *(len(value) for _, value in own)]
+        if of_part or max(sizes) > quarantine.keep_bytes or sum(sizes) > _MOST_BESIDE_BYTES:
+            cut, key, own = True, None, ()
         split = self._split.id
         headers = QuarantineHeaders(
-            self._order.pipeline, split.file.path, split.start, ordinal + 1, rejection.reason, self._order.run_id, rejection.topic
-        )
+            self._order.pipeline, split.file.path, split.start, ordinal + 1, rejection.reason, self._order.run_id, rejection.topic,
+            cut, key, None if of_part else timestamp_ms, tuple(own),
+        )  # fmt: skip
         return headers.encode()
 
     def dropped(self, first: int, end: int, filtered: dict[str, int]) -> Chunk:
@@ -243,6 +260,15 @@ def runs(ordinals: Rows) -> Iterator[Interval]:
 
 def _as_read(value: bytes | None, split: OrderedSplit, ordinal: int) -> bytes | None:
     return UTF8_BOM + (value or b"") if split.bom and ordinal == 0 else value
+
+
+def _beside(rows: pa.Table, of_file: Sequence[Header]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return each row's key, headers and time. ``of_file``: headers where rows have none of their own."""
+    key, headers, timestamp = (
+        rows.column(name).to_pylist() if name in rows.schema.names else None for name in ("key", "headers", "timestamp")
+    )
+    nothing = [None] * len(rows)
+    return key or nothing, [of_file] * len(rows) if headers is None else list(map(_header_pairs, headers)), timestamp or nothing
 
 
 def _kept(value: bytes | None, keep_bytes: int) -> bytes | None:

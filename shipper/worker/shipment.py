@@ -16,7 +16,7 @@ from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet
 from shipper.ledger.log import Committed
 from shipper.ledger.records import spark_hash
 from shipper.types import Decided, SplitId
-from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign
+from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign, unshippable
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, ShipOrder
 from shipper.worker.payload import UTF8_BOM, AtCommit, Chunk, SlicePayload
@@ -129,7 +129,10 @@ class TaskShipment:
             return
         payload = SlicePayload(part, self._order, lambda topic: self._there.home(split.id, topic), self._at_commit)
         shipment = _SliceShipment(part, split, payload, self._there, self._receipt)
-        for chunk in shipment.missing(assign(part, self._order, self._limits) if part.rows else Assignment()):
+        found = assign(part, self._order, self._limits) if part.rows else Assignment()
+        if self._order.quarantine is None:
+            shipment.refuse(found.rejected)
+        for chunk in shipment.missing(found):
             lane = None if chunk.sequence is None else chunk.sequence % self._order.lanes
             self._transactions.setdefault(lane, _Transaction()).add(chunk)
             now = time.monotonic()
@@ -165,6 +168,19 @@ class _SliceShipment:
         self._ends = False
         quarantines = {topic: self._rows_in(topic) for topic in there.quarantines(self._split.id)}
         self._in_quarantine = {topic: rows for topic, rows in quarantines.items() if rows.any()}
+
+    def refuse(self, rejected: Sequence[Rejection]) -> None:
+        """Raise RecordUnshippable for the first record that can go nowhere. One that is on the cluster since an earlier run may have become such a
+        record meanwhile, as its time has aged or a limit was lowered."""
+        left = [replace(rejection, rows=rows) for rejection in rejected if len(rows := self._not_there(rejection))]
+        if left:
+            raise unshippable(left, self._split.id, self._part.first)
+
+    def _not_there(self, rejection: Rejection) -> Rows:
+        rows = rejection.rows
+        for there in (*self._in_quarantine.values(), *([self._rows_in(rejection.topic)] if rejection.topic is not None else [])):
+            rows = rows[~there[rows]]
+        return rows
 
     def missing(self, found: Assignment) -> Iterator[Chunk]:
         self._mine.records += self._part.rows

@@ -94,7 +94,9 @@ def ship_task(
     limits = TopicLimits(order.limits, client.limits)
     receipt = Receipt(task, tries_before, first_at=time.time())
     lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
-    fitting = RecordLimits(order.settings.compression, limits, listed=order.listed, max_topics=order.max_topics)
+    fitting = RecordLimits(
+        order.settings.compression, limits, listed=order.listed, max_topics=order.max_topics, seconds=order.deadline_seconds
+    )
     shipment = TaskShipment(order, fitting, receipt, submit=lanes.pool.submit, at_commit=lanes.at_commit)
     try:
         depth = max(1, min(4, _MOST_PREFETCHED_BYTES // order.chunk_size_bytes))

@@ -65,13 +65,13 @@ class SourceView:
         return sample_ranges(files, gates.sample_files, gates.sample_piece_bytes, cut_bytes)
 
     def measure(self, scope: Literal["sample", "full"], figures: Mapping[str, str]) -> dict[str, Any]:
-        """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot be read if the pipeline wants all or nothing;
-        else they have the lines that could be read, and the ship will say so."""
+        """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot be read if the pipeline wants all or nothing,
+        or if nothing else was read; else they have the lines that could be read, and the ship will say so."""
         aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
         with self._scanning(), self._lines(scope) as lines:
             found: dict[str, Any] = gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
         bad = [file for file in self.plan.files if file.left and file.problem]
-        if bad and self.pipeline.source.on_unreadable == "fail":
+        if bad and (self.pipeline.source.on_unreadable == "fail" or not found.get("rows")):
             raise SourceError(unreadable(bad))
         return found
 

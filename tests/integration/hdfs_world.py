@@ -71,6 +71,9 @@ class HdfsFiles:
     def set_modified(self, path: str, seconds: float) -> None:
         self._fs.setTimes(self._path(path), round(seconds * 1000), -1)
 
+    def allow(self, path: str, mode: int) -> None:
+        self._fs.setPermission(self._path(path), self._jvm.org.apache.hadoop.fs.permission.FsPermission(str(oct(mode)[2:])))
+
     def delete(self, path: str) -> None:
         self._fs.delete(self._path(path), True)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -139,6 +140,25 @@ def test_an_unreadable_file_is_named_and_the_others_are_shipped(world):
     says = r"1 file cannot be read: \S*secret\.log: no permission to read it"
     world.fails(code=1, says=says, prefix=as_an_ordinary_user())
     assert world.read() == lines_of(b"one\n")
+
+
+def test_a_file_that_was_denied_is_no_unreadable_one_and_is_shipped_when_the_right_is_there(world):
+    secret = world.write_log("secret.log", b"x\n")
+    secret.chmod(0)
+    world.client.create_topics({world.topic("-q"): 1}, replication_factor=1)
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"},
+        quarantine={"topic": world.topic("-q"), "max_rate": 1.0},
+    )
+    says = r"1 file cannot be read: \S*secret\.log: no permission to read it.* Run the window again"
+    world.fails(code=1, says=says, prefix=as_an_ordinary_user())
+    assert (world.read(), world.read("-q")) == (lines_of(b"one\n"), lines_of())
+    secret.chmod(0o644)
+    world.write_log("b.log.part", b"half\n")
+    done = world.shipper("run", world.name, "--window", WINDOW)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert re.search(r"WARNING\s.*b\.log\.part: still being written", " ".join(done.stderr.split()))
+    assert world.read() == lines_of(b"one\n", b"x\n")
 
 
 def as_an_ordinary_user():

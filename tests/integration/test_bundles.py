@@ -55,7 +55,7 @@ def test_every_line_arrives_in_few_records_with_the_headers_that_it_would_have_a
     assert lines_in(alone) == expected
 
     world.write_pipeline(source=source, records={**records, "bundle": {"max_bytes": "4kB"}})
-    account = world.run("--reship")
+    account = world.run("--reship", "--reason", "another transform")
 
     found = [record for record in read_records(world.bootstrap, world.topic()) if record.headers[0][0] == "shipper-lines"]
     assert lines_in(found) == expected

@@ -55,7 +55,7 @@ class HdfsWorld(World):
         return PlanResult.model_validate_json(done.stdout)
 
     def left_out(self) -> dict[str, str]:
-        return {found.path.rpartition("/")[2]: found.reason for found in self.plan().left_out}
+        return {found.path.rpartition("/")[2]: found.reason for found in self.plan().left_out if found.warns}
 
 
 @pytest.fixture
@@ -94,6 +94,8 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
         "copied.log._COPYING_": "still being written, by its name",
         "x.tmp": "still being written, by its name",
     }
+    unseen = Counter({found.code: found.count for found in world.plan().left_out if not found.warns})
+    assert unseen == {"hidden": 2, "hidden-folder": 1}, "of _SUCCESS, .hidden.log and _temporary"
     world.run()
     writer.write(b"o\n")
     writer.close()
@@ -104,6 +106,21 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
         contents["many blocks.log"], numbered("packed", 0, 2_000), numbered("cut", 0, 3_000), b"a name\n", b"one\ntwo\n"
     )
     assert world.read() == expected + lines_of(again + b"more of it\n")
+
+
+def test_a_file_that_was_denied_is_shipped_when_the_right_is_there(world: HdfsWorld):
+    """Whoever started the NameNode may read everything; another user may not."""
+    world.put("a.log", b"one\n")
+    world.put("secret.log", b"two\n")
+    secret = f"{world.folder}/secret.log"
+    world.files.allow(secret, 0o600)
+    world.source(on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0})
+    done = world.shipper("run", world.name, "--window", WINDOW, prefix=["env", "HADOOP_USER_NAME=reader"])
+    assert (done.returncode, world.read(), world.read(".q")) == (1, lines_of(b"one\n"), lines_of())
+    assert secret in done.stderr
+    world.files.allow(secret, 0o644)
+    world.run()
+    assert (world.read(), world.read(".q")) == (lines_of(b"one\n", b"two\n"), lines_of())
 
 
 def test_a_table_of_many_blocks_is_read_piece_by_piece_and_each_row_is_there_once(world: HdfsWorld, tmp_path):

@@ -266,7 +266,7 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
 
     again = world.run()
     assert (again["delivered"], again["before"]) == (0, 3)
-    assert world.run("--reship")["delivered"] == 3
+    assert world.run("--reship", "--reason", "another transform")["delivered"] == 3
     assert world.run()["delivered"] == 0
     assert world.read() == Counter({b"one": 2, b"two": 2, b"three": 2})
 

@@ -31,7 +31,7 @@ from shipper_tools.dev.kafka_tools import run_kafka_tool
 
 from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicMissing
 from shipper.kafka.connection import KafkaFault
-from shipper.kafka.limits import TopicLimits
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.topics import TopicState
 from shipper.types import Decided
 from shipper.worker import parking
@@ -232,7 +232,7 @@ def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
     ledger.client.create_topics({"small": 1}, {"max.message.bytes": "20000"}, 1)
     noise = [os.urandom(1000) for _ in range(300)]
     sent = Chunk("small", noise, 300_000, b"small", lambda p, topic_id: b"", "noise")
-    options = ledger.options(batch=200_000, limits=TopicLimits({"small": 20_000}))
+    options = ledger.options(batch=200_000, limits=TopicLimits({"small": TopicLimit(20_000)}))
     with Pool(options, ["halved.0"], ledger.keys) as pool:
         pool.open()
         pool.submit([sent])
@@ -248,7 +248,7 @@ def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
 def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: Ledger) -> None:
     ledger.client.create_topics({"tiny": 1}, {"max.message.bytes": "20000"}, 1)
     values = [os.urandom(1000) for _ in range(50)] + [os.urandom(30_000)] + [os.urandom(1000) for _ in range(50)]
-    options = ledger.options(batch=200_000, limits=TopicLimits({"tiny": 20_000}))
+    options = ledger.options(batch=200_000, limits=TopicLimits({"tiny": TopicLimit(20_000)}))
     with Pool(options, ["large.0"], ledger.keys) as pool:
         pool.open()
         pool.submit([Chunk("tiny", values, 130_000, b"tiny", lambda p, topic_id: b"", "noise")])
@@ -263,7 +263,7 @@ def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(broker: K
     the old one all the same, and none of their records is too large."""
     ledger.create(shrinking=4)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    limits = TopicLimits({"shrinking": 1_048_588}, ledger.client.limits)
+    limits = TopicLimits({"shrinking": TopicLimit()}, ledger.client.limits)
     expected: Counter[bytes] = Counter()
     with Pool(ledger.options(batch=500_000, limits=limits), [f"shrinking.{n}" for n in range(6)], ledger.keys) as pool:
         pool.open(["shrinking"])

@@ -10,7 +10,7 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import Sample, preflight
 from shipper.errors import NoSuchPartition, RecordTooLarge, TopicMissing
-from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.worker.payload import Chunk
 
 from .committed import read_committed
@@ -48,7 +48,7 @@ def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_s
     ):
         preflight(ledger.client, ledger.cluster, refused, Sample())
     taken = Pipeline.model_validate(spec | {"delivery": {"partitions": [0]}})
-    assert preflight(ledger.client, ledger.cluster, taken, Sample()).limits == dict.fromkeys(("five", "one"), DEFAULT_LIMIT_BYTES)
+    assert preflight(ledger.client, ledger.cluster, taken, Sample()).limits == dict.fromkeys(("five", "one"), TopicLimit())
 
 
 def test_a_watcher_of_topics_that_breaks_ends_the_pool_with_the_cause(ledger: Ledger) -> None:
@@ -111,9 +111,7 @@ def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledge
     for topic in ("unknown", "refuses"):
         ledger.client.create_topics({topic: 1}, {"max.message.bytes": "20000"}, 1)
     noise = [os.urandom(1000) for _ in range(300)]
-    limits = TopicLimits(
-        ask=lambda topics: {t: facts.max_message_bytes for t, facts in ledger.client.facts(list(topics)).items()}
-    )
+    limits = TopicLimits(ask=lambda topics: {t: facts.limit for t, facts in ledger.client.facts(list(topics)).items()})
     with Pool(ledger.options(batch=200_000, limits=limits), ["asked.0"], ledger.keys) as pool:
         pool.open()
         pool.submit([Chunk("unknown", noise, 300_000, b"unknown", lambda p, topic_id: b"", "noise")])
@@ -129,7 +127,7 @@ def test_a_limit_that_is_lowered_meanwhile_is_asked_for_again(ledger: Ledger) ->
     ledger.client.create_topics({"lowered": 1}, {"max.message.bytes": "20000"}, 1)
     noise = [os.urandom(1000) for _ in range(100)]
     limits = TopicLimits(
-        {"lowered": 50_000}, lambda topics: {t: facts.max_message_bytes for t, facts in ledger.client.facts(list(topics)).items()}
+        {"lowered": TopicLimit(50_000)}, lambda topics: {t: facts.limit for t, facts in ledger.client.facts(list(topics)).items()}
     )
     with Pool(ledger.options(batch=100_000, limits=limits), ["lowered.0"], ledger.keys) as pool:
         pool.open()

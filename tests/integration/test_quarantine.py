@@ -6,6 +6,7 @@ import json
 import random
 import signal
 import subprocess
+import time
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -105,6 +106,7 @@ def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees
         headers = dict(record.headers)
         name = "bom.log" if record.value.startswith(BOM) else "many.log"
         content = (world.logs / name).read_bytes()
+        assert headers.pop("shipper-cut") == (b"true" if len(whole[record.value]) > 20 else b"false")
         start = int(headers.pop("shipper-split"))
         split = content[0 if start == 0 else content.index(b"\n", start) + 1 :].split(b"\n")
         assert split[int(headers.pop("shipper-record")) - 1] == whole[record.value]
@@ -173,20 +175,22 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
     assert "Nothing was sent" in " ".join(refused.stderr.split())
 
     by_value = {record.get("value"): record for record in records}
-    changes = {"no such line": {"value": "a 200 repaired é"}, "nobody 200 has no to": {"value_base64": "//8=", "key": "k"}}
+    changes = {
+        "no such line": {"value": "a 200 repaired é"},
+        "nobody 200 has no to": {"value_base64": "YSAyMDAg//8=", "key": "k"},
+    }
     repaired = [
         by_value[value] | {"topic": world.topic("-a"), "cut": False, "value": None} | change for value, change in changes.items()
     ]
     path.write_text("\n".join(map(json.dumps, repaired[:1])))
     assert "1 records sent, 0 were sent before" in quarantine(world, "replay", world.name, str(path)).stdout
-    repaired[0]["value"] = "edited once more"
     path.write_text("\n".join(map(json.dumps, repaired)))
     second = quarantine(world, "replay", world.name, str(path))
     assert "1 records sent, 1 were sent before" in second.stdout, second.stderr
     assert "skipped: file:" in second.stderr
-    assert world.read("-a") + world.read("-errors") == shipped + Counter(["a 200 repaired é".encode(), b"\xff\xff"])
+    assert world.read("-a") + world.read("-errors") == shipped + Counter(["a 200 repaired é".encode(), b"a 200 \xff\xff"])
     [with_key] = [record for record in read_records(world.bootstrap, world.topic("-a")) if record.key]
-    assert (with_key.key, with_key.value) == (b"k", b"\xff\xff")
+    assert (with_key.key, with_key.value) == (b"k", b"a 200 \xff\xff")
 
     assert len(quarantine(world, "show", world.name, "--json").stdout.splitlines()) == bad - 2
     assert len(quarantine(world, "show", world.name, "--json", "--replayed").stdout.splitlines()) == bad
@@ -207,6 +211,88 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
     assert shown.returncode == 1
     assert "many.log (split at byte" in " ".join(shown.stderr.split())
     assert "has other values than were put there, by the ledger's checksum" in " ".join(shown.stderr.split())
+
+
+def shown(world: World, *arguments: str) -> dict[str, dict[str, Any]]:
+    """What `show --json` writes, by the beginning of the value."""
+    found = [json.loads(line) for line in quarantine(world, "show", world.name, "--json", *arguments).stdout.splitlines()]
+    return {record["value"][:6]: record for record in found}
+
+
+def replay_of(world: World, *records: dict[str, Any], code: int = 0) -> dict[str, Any]:
+    path = world.root / "repaired.jsonl"
+    path.write_text("\n".join(map(json.dumps, records)))
+    done = quarantine(world, "replay", world.name, str(path), "--json")
+    assert done.returncode == code, done.stderr[-4000:]
+    return json.loads(done.stdout) if code == 0 else {"said": " ".join(done.stderr.split())}
+
+
+def test_a_replay_sends_the_record_that_would_have_been_shipped_or_says_why_not(make_world):
+    world = make_world(topics={"-a": 3, "-q": 1})
+    spec = {
+        "topic": None,
+        "records": {
+            "parse": {"regex": r"^(?<user>\w+) (?<target>\w+) (?<at>\d+)"},
+            "redact": ["email"],
+            "key": "user",
+            "headers": {"target": "target", "mail": "regexp_extract(value, ' ([^ @]++@[^ ]++)', 1)"},
+            "timestamp": "timestamp_millis(cast(at AS bigint))",
+        },
+        "routes": [{"topic": f"{world.name}-{{target}}", "topics": [world.topic("-a")]}],
+    }
+    now = int(time.time() * 1000)
+    lines = [
+        b"ann a %d x" % now,
+        b"bob zzz %d joe@example.com" % now,
+        b"broken",
+        b"cut " + b"y" * 60_000,
+        b"max " + b"z" * 1_200_000,
+    ]
+    world.write_log("a.log", b"\n".join(lines) + b"\n")
+    world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "300B"})
+    world.run()
+
+    # What was cut is known by the record, whatever is kept of others by now.
+    world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "400kB"})
+    found = shown(world)
+    assert {value: record["cut"] for value, record in found.items()} == {
+        "bob zz": False,
+        "broken": False,
+        "cut yy": True,
+        "": True,
+    }
+    for value in ("cut yy", ""):
+        refused = replay_of(world, found[value] | {"topic": world.topic("-a")}, code=2)
+        assert f"record {found[value]['record']}" in refused["said"]
+
+    # A record that is as broken as it was would go to quarantine again.
+    broken = found["broken"] | {"topic": world.topic("-a")}
+    assert "unparseable" in replay_of(world, broken, code=2)["said"]
+    assert world.read("-a") == Counter(lines[:1])
+
+    bob = found["bob zz"]
+    assert (bob["key"], bob["timestamp_ms"], bob["headers"]) == ("bob", now, {"target": "zzz", "mail": "[email]"})
+    wrong = broken | {"value": f"eve a {now} wrong"}
+    sent = replay_of(world, bob | {"topic": world.topic("-a"), "value": f"bob a {now} zed@example.com"}, wrong)
+    assert (len(sent["sent"]), sent["corrected"], sent["skipped"]) == (2, [], [])
+    again = replay_of(world, wrong)
+    assert (again["sent"], again["corrected"], len(again["skipped"])) == ([], [], 1)
+
+    # A better repair is sent as well, once.
+    better = broken | {"value": f"eve a {now} right", "key": "eve"}
+    assert [record["record"] for record in replay_of(world, better)["corrected"]] == [broken["record"]]
+    assert replay_of(world, better)["sent"] == []
+    records = {record.value: record for record in read_records(world.bootstrap, world.topic("-a"))}
+    assert set(records) == {
+        lines[0],
+        *(f"{text % now}".encode() for text in ("bob a %d [email]", "eve a %d wrong", "eve a %d right")),
+    }
+    arrived = records[b"bob a %d [email]" % now]
+    assert (arrived.key, arrived.timestamp_ms) == (b"bob", now)
+    assert dict(arrived.headers) == {"target": b"zzz", "mail": b"[email]"}
+    assert records[b"eve a %d right" % now].key == b"eve"
+    assert world.run()["read"] == 0
+    assert world.shipper("ledger", "verify", world.name).returncode == 0
 
 
 def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name(make_world):

@@ -12,6 +12,7 @@ from collections import Counter
 import pytest
 from shipper_tools.dev.console_consumer import read_records, read_topic
 
+from shipper.report.replays import find_replay
 from shipper.report.results import RunReport
 
 from .world import World, account_of
@@ -66,8 +67,11 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
     assert {dict(record.headers)["shipper-replay-reason"] for record in records} == {b"lost"}
     assert {dict(record.headers)["shipper-replay-file"].rpartition(b"/")[2] for record in records} == {b"a.log", b"b.log"}
 
-    account, same = again(world, "--id", id)
+    account, same = again(world, "--id", id, "--rate", "9MB/s")
     assert (same, account["delivered"], account["before"]) == (id, 0, 600)
+    kept = find_replay(str(world.root / "runs"), world.name, id)
+    assert kept is not None
+    assert kept.rate_limit == 9_000_000, "the rate may change from one try to the next: it decides nothing of what is sent"
     assert len(read_topic(world.bootstrap, other)) == 600
     assert "says already what is replayed" in again(world, "--id", id, "--reason", "x", code=2)[1]
     assert world.read() == before, "the pipeline's own topics are as they were"

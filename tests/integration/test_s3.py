@@ -100,8 +100,11 @@ def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) 
     for name, content in contents.items():
         bucket.put(name, content)
     bucket.put("packed.log.gz", gzip.compress(lines(3000, "packed"), mtime=0))
-    bucket.put("_SUCCESS", b"")
+    for name in ("_SUCCESS", "_temporary/0/part.log", "deep/.staging/part.log"):
+        bucket.put(name, b"not a log\n")
     bucket.write_pipeline(recursive=True)
+    planned = json.loads(bucket.world.shipper("plan", bucket.world.name, "--window", WINDOW, "--json").stdout)
+    assert [(row["code"], row["count"]) for row in planned["left_out"]] == [("hidden", 2), ("hidden", 1)]
 
     account = bucket.world.run()
     again = bucket.world.run()

@@ -10,11 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from shipper_tools.dev.secured_kafka import SecuredKafka
+
+from shipper.config.cluster import Cluster
+from shipper.errors import ClusterRefuses, ShipperError
+from shipper.kafka.client import ClusterClient
+from shipper.verify.readback import OffsetRange, ReadBack, take_records
 
 from .world import WINDOW, World, lines_of
 
@@ -26,7 +32,7 @@ CANARY = b"canary-"
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}) as kafka:
+    with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}, listeners=("SECURE", "TLS")) as kafka:
         yield kafka
 
 
@@ -138,6 +144,84 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(w
     planted = world.root / "planted"
     planted.write_bytes(b"x" + CANARY)
     assert watched.files_with_canaries() == [str(planted)], "the search finds what is there"
+
+
+SASL_ON_OPEN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+
+
+def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(secured: SecuredKafka) -> None:
+    """librdkafka tells the error callback alone; the calls time out."""
+    properties = secured.properties("shipper", WRONG)
+    cluster = Cluster.model_validate({"cluster": "c", "bootstrap": secured.bootstrap, "properties": properties})
+
+    def client() -> ClusterClient:
+        return ClusterClient(cluster, 2)
+
+    questions: dict[str, Callable[[], object]] = {
+        "topics": lambda: client().topics(),
+        "facts": lambda: client().facts(["t"]),
+        "rtt": lambda: client().rtt_seconds("t"),
+        "create": lambda: client().create_topics({"t": 1}),
+        "end": lambda: client().end_offset("t", 0),
+        "log": lambda: client().log_facts("t"),
+        "ids": lambda: client().topic_ids("t"),
+        "present ids": lambda: client().present_ids(["t"]),
+        "transactions": lambda: client().has_transactions("t", "id"),
+        "read": lambda: client().read("t", 0, 0, wait_seconds=2),
+        "look": lambda: client().read("t", 0, 0, wait_seconds=None),
+        "append": lambda: client().append("t", 0, [(b"k", b"v")]),
+        "ends to read back": lambda: ReadBack(cluster, 2).ends(lambda topic: True),
+        "starts to read back": lambda: ReadBack(cluster, 2).starts([("t", 0)]),
+        "read back": lambda: ReadBack(cluster, 2).read({("t", 0): OffsetRange(0, 1)}, lambda topic: take_records, 2),
+    }
+
+    def answer(question: Callable[[], object]) -> str:
+        try:
+            return repr(question())
+        except ShipperError as error:
+            return error.message
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = dict(zip(questions, pool.map(answer, questions.values()), strict=True))
+    assert {name: said for name, said in answers.items() if "uthentication" not in said} == {}
+
+
+def test_a_login_at_a_listener_without_one_is_not_called_a_wrong_password(secured: SecuredKafka) -> None:
+    for bootstrap, properties in (
+        (secured.server.bootstrap, SASL_ON_OPEN),
+        (secured.at("TLS"), secured.properties("shipper", PASSWORD)),
+    ):
+        cluster = Cluster.model_validate({"cluster": "c", "bootstrap": bootstrap, "properties": properties})
+        with pytest.raises(ClusterRefuses, match="offers no SASL"):
+            ClusterClient(cluster).topics()
+
+
+@pytest.mark.long
+def test_a_password_that_is_rotated_during_a_run_is_named_by_the_gate(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with SecuredKafka(tmp_path_factory.mktemp("rotated"), {"shipper": PASSWORD}) as rotated:
+        world = World(tmp_path / "world", rotated.server.bootstrap)
+        watched = Watched(world)
+        watched.write_cluster("local", rotated.bootstrap, **rotated.properties("shipper", PASSWORD))
+        gate = {"delivery": [{"check": "sum_closes"}, {"check": "read_back", "mode": "full"}]}
+        world.write_pipeline(gates=gate, delivery={"rate_limit": "200kB/s", "lease": "2s"})
+        world.write_log("a.log", os.urandom(1_500_000).hex(" ", -60).replace(" ", "\n").encode())
+        run = watched.start("--json")
+        deadline = time.monotonic() + 200
+        while not any(world.client.end_offset(world.topic(), number) for number in range(3)):
+            assert run.poll() is None, run.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        rotated.set_password("shipper", "another")
+        out, err = run.communicate(timeout=300)
+    report = json.loads(out)
+    assert run.returncode == 1
+    assert report["status"] == "failed"
+    (closed,) = [check for gate in report["delivery_gates"] for check in gate["checks"] if not check["passed"]]
+    assert closed["check"] == "read_back"
+    assert "uthentication" in json.dumps(closed)
+    assert "uthentication" in report["error"], err.decode()[-4000:]
 
 
 @pytest.mark.long

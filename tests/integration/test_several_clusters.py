@@ -9,7 +9,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -171,6 +171,28 @@ def test_a_dead_a_narrow_and_a_throttled_cluster_cost_the_fourth_nothing(tmp_pat
     assert there == (near.ends(world.topic()), throttled.ends(world.topic()))
 
 
+def raw_lines(said: Iterable[str]) -> list[str]:
+    """Those of librdkafka's log and of Spark's."""
+    return [line for line in said if re.search(r"\[thrd:|\b(FAIL|TXNERR|METADATAUPDATE|REQTMOUT) |^\d\d:\d\d:\d\d ERROR ", line)]
+
+
+@pytest.mark.cold
+def test_a_cluster_that_the_plan_found_dead_is_not_waited_for_as_long_again_and_floods_no_terminal(
+    tmp_path: Path, kafka: KafkaServer
+) -> None:
+    world = World(tmp_path, kafka.bootstrap)
+    nobody = json.dumps({"cluster": "nobody", "bootstrap": f"127.0.0.1:{free_port()}"})
+    (world.root / "config" / "clusters" / "nobody.yaml").write_text(nobody)
+    world.write_pipeline(clusters=["nobody", "local"])
+    world.write_log("a.log", b"one\ntwo\n")
+    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
+    report = RunReport.model_validate_json(done.stdout)
+    ships = {ship.cluster: ship for ship in report.ships}
+    assert (done.returncode, ships["local"].delivered, ships["nobody"].status) == (1, 2, "failed")
+    assert (ships["nobody"].finished_at - ships["nobody"].started_at).total_seconds() < 10
+    assert raw_lines(done.stderr.splitlines()) == []
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("targets", [("dying", "near")], indirect=True)
 def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(tmp_path: Path, targets: dict[str, Target]) -> None:
@@ -202,6 +224,7 @@ def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(tmp_path: 
     assert not found["dying"].final, "another run may do it"
     assert took < 110, "20 s of waiting, a transaction's timeout, and what it takes to hear nothing of lease and ledger"
     assert found["near"].delivered == expected.total()
+    assert raw_lines(ship.lines) == []
 
     dying.link.shape(bytes_per_second=0)
     dying.server.start()

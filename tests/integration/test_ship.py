@@ -114,7 +114,7 @@ def test_a_complete_file_is_done_under_any_transform_until_the_run_says_reship(m
     assert world.run()["delivered"] == 0
     assert "1 file was shipped whole before" in next(world.root.glob(f"runs/**/{max(run_ids(world))}/report.html")).read_text()
     assert world.read() == Counter([b"one", b"two"])
-    assert world.run("--reship")["delivered"] == 2
+    assert world.run("--reship", "--reason", "another transform")["delivered"] == 2
     assert world.read() == Counter([b"one", b"two", b"ONE", b"TWO"])
     assert world.run()["delivered"] == 0
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.secured_kafka import SecuredKafka
 from shipper_tools.dev.spark import SparkServer
 
@@ -287,6 +290,56 @@ def test_an_archive_brings_tasks_their_python_wherever_executors_are(tmp_path: P
             assert not [path for path in libraries if path.startswith((sys.prefix, sys.base_prefix))], (
                 "something of the driver's environment"
             )
+
+
+def findings(world: World) -> dict[str, tuple[str, str]]:
+    """What ``shipper doctor`` says of each check: its status, and what to do."""
+    done = world.shipper("doctor", world.name, "--limit", "240", "--json")
+    return {found["check"]: (found["status"], found["remedy"]) for found in json.loads(done.stdout)["findings"]}
+
+
+@pytest.fixture
+def without_python(tmp_path: Path, kafka: KafkaServer) -> Iterator[World]:
+    """On a cluster where no task finds a Python: the archive holds none. Where it was forgotten Spark says the same of the driver's path."""
+    with tarfile.open(tmp_path / "empty.tar.gz", "w:gz") as archive:
+        archive.add(__file__, "x")
+    world = World(tmp_path / "world", kafka.bootstrap)
+    world.write_log("a.log", b"one\n")
+    bare = _BARE | {"PATH": _path_with_java()}
+    with SparkServer(tmp_path / "spark", workers=1, environment=bare, die_with_parent=True) as spark:
+        on_cluster(world, spark, rate=None, archive=str(tmp_path / "empty.tar.gz"))
+        yield world
+
+
+@pytest.mark.long
+def test_executors_without_a_python_are_named_with_the_remedy(without_python: World) -> None:
+    said = without_python.fails(code=1, says="executors have no Python.*`runner.archive`")
+    assert not re.search(r"^\d\d:\d\d:\d\d ERROR |^Traceback", said, re.MULTILINE)
+    assert without_python.nothing_was_sent()
+
+
+@pytest.mark.long
+def test_doctor_asks_an_executor_what_it_runs(without_python: World) -> None:
+    status, remedy = findings(without_python)["executors"]
+    assert status == "failed"
+    assert "`runner.archive`" in remedy
+
+
+def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once(tmp_path: Path, kafka: KafkaServer) -> None:
+    world = World(tmp_path / "world", kafka.bootstrap)
+    world.write_log("a.log", b"one\n")
+    world.write_pipeline(runner={"kind": "standalone", "master": f"spark://127.0.0.1:{free_port()}"})
+    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
+    report = RunReport.model_validate_json(done.stdout)
+    assert (done.returncode, report.gate_source and report.gate_source.status) == (1, "failed")
+    assert "no Spark master answers" in (report.error or "")
+    assert report.gate_source is not None
+    assert report.gate_source.phases["starting Spark"] < 30
+    assert findings(world)["Spark's cluster"][0] == "failed"
+    world.write_pipeline(
+        runner={"kind": "standalone", "master": "spark://127.0.0.1:1", "archive": str(tmp_path / "forgotten.tar.gz")}
+    )
+    world.fails(code=1, says="forgotten.tar.gz is not there: make it with `shipper environment pack")
 
 
 def _path_with_java() -> str:

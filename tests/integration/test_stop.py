@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
-from shipper.report.results import ShipResult
+from shipper.report.results import RunReport, ShipResult
+from shipper.runner import oom_kills
 
 from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
+OOM_KILLS = oom_kills()
 _ENDS_WITHIN_SECONDS = 60
 """Seconds on an idle machine; a hang would be minutes."""
 
@@ -199,7 +201,15 @@ def test_a_killed_driver_leaves_no_java(world: World) -> None:
     run.process.wait(_ENDS_WITHIN_SECONDS)
     wait_until(lambda: run.alive() == [], _ENDS_WITHIN_SECONDS)
     assert run.process.returncode == 1
-    assert "the run was killed (SIGKILL), most likely by the kernel because memory ran out" in run.said()
+    assert "the run was killed (SIGKILL)" in run.said()
+    assert oom_kills() != OOM_KILLS or "not by the kernel for want of memory" in run.said()
+    [report] = [
+        RunReport.model_validate_json(path.read_text())
+        for path in world.root.glob("runs/**/report.json")
+        if path.parent.name != "attempts"
+    ]
+    assert (report.status, report.plan is not None, report.ships) == ("failed", True, [])
+    assert str(report.first_cause).startswith("step ship:")
     assert "Traceback" not in run.said()
     slow(world, lease_wait="120s", rate_limit="100MB/s")  # its lease has to lapse: nobody was left to release it
     world.run()

@@ -258,6 +258,11 @@ def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_
     assert csv_rows(spark, path, Csv(quote=None))[0] == [{"a": "1", "b": '"2'}]
     path.write_bytes(b"a,b\n" + b"x" * 3000 + b",1\n3,4\n")
     assert csv_rows(spark, path, max_line=1000)[0] == [TOO_LONG, {"a": "3", "b": "4"}]
+    hidden = b"".join(b"%d,x\n" % n for n in range(10_000))
+    path.write_bytes(b'a,b\n1,2\n3,"4\n' + hidden)
+    rows, report = csv_rows(spark, path, max_line=1000)
+    assert rows == [{"a": "1", "b": "2"}, TOO_LONG], "one stray quote makes one row of all that follow"
+    assert len(hidden) <= report.long_bytes <= 1.2 * len(hidden), "how much it hides is told"
     for content, says in ((b"a,b,a\n1,2,3\n", "names field 3 as another one"), (b'"a"b\n1\n', "not well quoted")):
         path.write_bytes(content)
         rows, report = csv_rows(spark, path)
@@ -267,9 +272,64 @@ def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_
         path.write_bytes(content)
         rows, report = csv_rows(spark, path)
         assert (rows, report.stored, report.problem) == ([], len(content), "")
-    path.write_bytes(b"a\n\xff\xe9\n")
-    (row,), _ = read(spark, [planned(path)], limits=framed(Framing("csv")))
-    assert row[0] == b'{"a":"\xff\xe9"}', "what is no UTF-8 stays as it is"
+
+
+def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_changed(spark, tmp_path):
+    path = tmp_path / "a.csv"
+    text = 'id,naïve\r\n1,José\n2,"Zoë, ""x""\né"\n' + "3,\U0001f600ж\n" * 30_000
+    expected = [{"id": "1", "naïve": "José"}, {"id": "2", "naïve": 'Zoë, "x"\né'}] + [
+        {"id": "3", "naïve": "\U0001f600ж"}
+    ] * 30_000
+    for encoding in ("UTF-8", "UTF-16", "UTF-16LE", "UTF-32", "GB18030"):
+        path.write_bytes(("\ufeff" if encoding == "UTF-16LE" else "").encode(encoding) + text.encode(encoding))
+        rows, report = csv_rows(spark, path, Csv(encoding=encoding))
+        assert rows == expected, encoding
+        assert (report.stored, report.problem) == (path.stat().st_size, "")
+    path.write_bytes(gzip.compress(b"id,na\xefve\n1,Jos\xe9\n"))
+    assert csv_rows(spark, path, Csv(encoding="windows-1252"))[0] == [{"id": "1", "naïve": "José"}]
+
+    rows, report = csv_rows(spark, path)
+    assert (rows, "`source.csv.encoding`" in report.problem) == ([BROKEN], True), "the names themselves are no UTF-8"
+    path.write_bytes(b"id,name\n1,Jos\xe9\n2,caf\xc3\xa9\n3,\xc3\n4,\xed\xa0\x80\xc0\x80\xf8\n5,\xf4\x90\x80\x80,\n")
+    rows, _ = read(spark, [planned(path)], limits=framed(Framing("csv")))
+    assert all(value.isascii() or value.decode() for value, _, _ in rows), "all records are UTF-8"
+    found = [json.loads(value) for value, _, _ in rows]
+    assert found[1] == {"id": "2", "name": "café"}
+    assert [row[1].encode("utf-8", "surrogateescape") for row in found if isinstance(row, list)] == [
+        b"Jos\xe9", b"\xc3", b"\xed\xa0\x80\xc0\x80\xf8", b"\xf4\x90\x80\x80",
+    ]  # fmt: skip
+    path.write_bytes(b"id,name\n1,\x81\x40\n2,\x81\n")
+    rows, _ = csv_rows(spark, path, Csv(encoding="Shift_JIS"))
+    assert rows == [{"id": "1", "name": "\u3000"}, ["2", "\udcff"]]
+    rows, report = csv_rows(spark, path, Csv(encoding="no-such"))
+    assert (rows, "no encoding no-such" in report.problem) == ([BROKEN], True)
+
+
+def test_a_pattern_that_needs_more_stack_than_there_is_fails_its_file_alone(spark, tmp_path):
+    """An error of the JVM in the reader would end the driver, on each try."""
+    paths = [tmp_path / "a.log", tmp_path / "b.log"]
+    paths[0].write_bytes(b"x\n" + b"ab" * 400_000 + b"c\n")
+    paths[1].write_bytes(b"ab\n")
+    rows, reports = read(spark, [planned(path) for path in paths], limits=framed(Framing("starts_with", "(a|b)+c")))
+    assert [(value, mark) for value, mark, _ in rows] == [(None, BROKEN), (b"ab", None)]
+    assert "`records.starts_with`" in reports[0].problem
+
+
+def test_bytes_behind_a_gzip_file_are_told_from_a_file_that_is_cut_off(spark, tmp_path):
+    path = tmp_path / "a.log"
+    whole = gzip.compress(b"one\n")
+    for behind, says in ((b"x", "behind"), (b"\0" * 512, "behind"), (whole[:5], "end"), (whole, "")):
+        path.write_bytes(whole + behind)
+        _, (report,) = read(spark, [planned(path)])
+        assert (says in report.problem, bool(report.problem)) == (True, bool(says)), report.problem
+        assert ("behind" in report.problem) == (says == "behind")
+
+
+def test_a_parquet_file_with_a_codec_that_is_not_there_is_refused_by_name(spark, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(numbered(100), path, compression="brotli")
+    rows, (report,) = read(spark, [table(path)])
+    assert ([mark for _, mark, _ in rows], "packed with brotli" in report.problem) == ([BROKEN], True)
 
 
 # Records of several lines, and whole files

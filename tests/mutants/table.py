@@ -17,6 +17,7 @@ _INVALIDATION = "Of several invalidations of a file"
 _ATTEMPT_KEY = "An attempt's key holds its generation"
 _LEDGER_FORMAT = "A ledger of another format"
 _LOWERED = "A batch that a topic refuses"
+_TIMES = "A record's time and key are held against its topic's bounds"
 _THROTTLED = "A lane that a broker throttles"
 _TOPIC_ID = "A chunk names the topic's id"
 _ORDINALS = "A split's ordinals depend on its bytes alone"
@@ -248,6 +249,22 @@ MUTANTS = (
         "self._options.limits.surely_by_now(topic) >= self._built_by.get(topic, math.inf)",
         "self._options.limits.surely_by_now(topic) >= self._options.limits.surely(topic)",
         "tests/integration/test_pool.py::test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane",
+    ),
+    Mutant(
+        "old-times-sent",
+        _TIMES,
+        "shipper/worker/assign.py",
+        "(self._times < first) | (self._times > last)",
+        "self._times > last",
+        "tests/integration/test_record_times.py::test_a_record_whose_time_the_topic_refuses_goes_to_quarantine_and_the_others_are_shipped",
+    ),
+    Mutant(
+        "no-margin-for-a-wait",
+        _TIMES,
+        "shipper/worker/assign.py",
+        "max(1, now_ms - limit.max_age_ms + waits)",
+        "max(1, now_ms - limit.max_age_ms)",
+        "tests/unit/test_topic_settings.py::test_a_record_may_wait_for_its_topic_and_is_still_taken_then",
     ),
     Mutant(
         "throttling-not-heard",

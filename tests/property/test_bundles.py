@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shipper_tools.dev.console_consumer import unbundle
 
 from shipper.config.records import LINES_HEADER
-from shipper.kafka.limits import TopicLimits
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.types import FileId, SplitId
 from shipper.worker.assign import RecordLimits
@@ -90,7 +90,7 @@ def cut(lines: list[bytes], given: ShipOrder) -> tuple[Receipt, list[Chunk]]:
         "checksum": pa.array([xxhash.xxh64_intdigest(line, 42) for line in lines] + [0], pa.uint64()).view(pa.int64()),
     }
     receipt, chunks = Receipt(0), list[Chunk]()
-    limits = RecordLimits("none", TopicLimits({"t": 1_000_000}))
+    limits = RecordLimits("none", TopicLimits({"t": TopicLimit(1_000_000)}))
     shipment = TaskShipment(given, limits, receipt, submit=chunks.extend, at_commit=lambda value: value)
     for part in split_slices(iter([pa.record_batch(columns)]), given.chunk_size_bytes, {7}):
         shipment.ship(part)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.kafka.limits import TopicLimits
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.fold import Chunks
 from shipper.ledger.intervals import IntervalSet, decode_ordinals, encode_ordinals
@@ -86,7 +86,7 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
         }
     )
     order = ShipOrder(
-        "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), dict.fromkeys(TOPICS, limit + 2048), lanes=1,
+        "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), dict.fromkeys(TOPICS, TopicLimit(limit + 2048)), lanes=1,
         batch_bytes=100, chunk_size_bytes=piece, deadline_seconds=1, topics=TOPICS, splits={7: cluster.split()}, rules=("rule",),
         reasons=("check",), quarantine=QuarantineOrder(quarantine, 100),
     )  # fmt: skip

@@ -48,6 +48,8 @@ def asked(**options: Any) -> JobOptions:
         ({"skip_checks": ("rows",), "skip_reason": " "}, "say why in `skip_reason`"),
         ({"skip_reason": "because"}, "none is"),
         ({"reship_reason": "because"}, "`reship` is off"),
+        ({"reship": True}, "say why in `reship_reason`"),
+        ({"reship": True, "reship_reason": "  "}, "say why in `reship_reason`"),
         ({"rate_limit": "5MB"}, "'5MB': a rate has a unit"),
         ({"rate_limit": "0B/s"}, "never ends"),
         ({"plan_only": True, "rate_limit": "5MB/s"}, "`rate_limit` changes nothing"),

@@ -8,16 +8,20 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from shipper.cli.console import Terminal, table
+from shipper.cli.main import app
 from shipper.cli.run_options import new_job
-from shipper.cli.show import show_plan, show_run
+from shipper.cli.show import show_cause, show_plan, show_run
 from shipper.errors import StepResultError, UsageError
-from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
+from shipper.report.message import details, message
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import DeliveryGateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
 
@@ -74,6 +78,7 @@ def test_faults_have_their_places_as_data_too(config: Path) -> None:
     ("arguments", "says"),
     [
         (("run", "--json"), "Missing argument"),
+        (("run", "web", "--window", "2026-11-01/2026-11-02", "--reship", "--json"), "say why in --reason"),
         (("run", "web", "--json"), "which window? Give --window START/END, or --last"),
         (("plan", "web", "--last", "--json"), "has no `schedule`"),
         (("gates", "web", "--last", "--window", "2026-11-01/2026-11-02", "--json"), "contradict each other"),
@@ -110,6 +115,27 @@ def test_pipelines_are_listed_with_what_is_there(config: Path) -> None:
     (config / "pipelines" / "sad.yaml").write_text("pipeline: sad\n")
     done = shipper("list", "--config", str(config))
     assert (done.returncode, "sad.yaml" in done.stderr, "web" in done.stdout) == (2, True, True)
+
+
+def test_every_command_that_the_help_lists_exists() -> None:
+    group = typer.main.get_command(app)
+    with typer.Context(group) as context:
+        names = group.list_commands(context)
+        assert [group.get_command(context, name).name for name in names] == names
+
+
+def test_validate_counts_as_right_only_what_has_no_fault(config: Path) -> None:
+    (config / "pipelines" / "sql.yaml").write_text(
+        "pipeline: sql\nsource: logs\ntopic: t\nclusters: [near]\nrecords: {key: nosuch(value)}\n"
+    )
+    (config / "clusters" / "far.yaml").write_text(
+        "cluster: far\nbootstrap: 127.0.0.1:9092\nproperties: {socket.timeout.ms: -1}\n"
+    )
+    done = shipper("validate", "--json", "--config", str(config))
+    found = json.loads(done.stdout)
+    assert done.returncode == 2
+    assert {Path(place["file"]).stem for place in found["places"]} == {"sql", "far"}
+    assert (found["pipelines"], found["clusters"]) == (["web"], ["near"])
 
 
 def test_it_says_its_version() -> None:
@@ -180,6 +206,24 @@ def test_no_rate_is_made_of_a_tenth_of_a_second(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert "near: 50 records sent; 0 were there before." in said
     assert "far: 50 records sent in 10s: 5 records/s;" in said
+
+
+def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = LeftOut(path="/logs/a.log", reason="may still be written", warns=True)
+    unwanted = LeftOut(path="/logs/a.zip", reason="does not match include")
+    plan = PlanResult(**TIMES, source="/logs", left_out=[unwanted, waits])
+    assert [(waits.path in line, waits.reason in line) for line in details(plan)] == [(True, True), (False, False)]
+    assert unwanted.path in details(plan)[1]
+    run = RunReport(**TIMES, plan=plan)
+    assert message(run).ending == "warning"
+    for show in (partial(show_run, run, Terminal()), partial(show_cause, run)):
+        show(Terminal(stderr=True))
+        said = " ".join(capsys.readouterr().err.split())
+        assert "WARNING" in said
+        assert waits.path in said
+        assert waits.reason in said
+    show_cause(RunReport(**TIMES, plan=PlanResult(**TIMES, source="/logs", left_out=[unwanted])), Terminal(stderr=True))
+    assert waits.path not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("run_id", ["../../etc", "a/b", "", ".", "..", "a..b", "x\n"])

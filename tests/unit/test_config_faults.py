@@ -61,10 +61,16 @@ def pipeline(more: str) -> str:
             id="unknown key like no other",
         ),
         pytest.param(
+            RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: ['*.log', '*.gz']}"),
+            "2:19: source.include: found a list; expected one glob. Several belong at the end of `path`, as in `logs/web/{*.log,*.gz}`",
+            id="a list of globs",
+        ),
+        pytest.param(pipeline("owner: [a, b]\n"), "5:1: owner: found a list; expected one text", id="a list for a text"),
+        pytest.param(
             RIGHT.replace("source: s3a://logs/web/", "source: {path: x, settle_seconds: 10m}"),
             "2:19: source.settle_seconds: unknown key; did you mean 'settle'? "
-            "allowed: path, s3, include, window_by, recursive, format, codec, csv, settle, split_size, lookback, on_replaced, on_unreadable, "
-            "when_empty, formerly",
+            "allowed: path, s3, include, window_by, recursive, format, codec, csv, settle, split_size, lookback, on_replaced, on_renamed, "
+            "on_unreadable, when_empty, formerly",
             id="name in code for the key",
         ),
         pytest.param(
@@ -602,6 +608,13 @@ def test_a_bootstrap_that_is_none_is_refused(bootstrap: str, why: str) -> None:
     assert len(found) == 1
     assert found[0].startswith("2:12: bootstrap: ")
     assert why in found[0]
+
+
+def test_bootstrap_may_be_a_list(config: Path) -> None:
+    listed = LOCAL.replace("127.0.0.1:9092", "['127.0.0.1:9092', '127.0.0.1:9093']")
+    assert faults_of(listed, "local", "clusters") == []
+    assert load_cluster(config, "local").bootstrap == "127.0.0.1:9092,127.0.0.1:9093"
+    assert faults_of(listed.replace(":9093", ""), "local", "clusters") != []
 
 
 @pytest.mark.parametrize("bootstrap", ["[::1]:9092", "kafka-1.example:9092, kafka-2:1", "10.0.0.1:9092"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from shipper.config import Pipeline, load_all, load_cluster, load_pipeline, resolve_uri
 from shipper.config.rules import check_cron, check_source_placeholders, legal_topic, suggestion
+from shipper.errors import ConfigError
 
 PROJECT = Path(__file__).resolve().parents[2]
 SHORTEST = """\
@@ -247,3 +249,30 @@ def test_suggestions_are_close_and_short() -> None:
     assert suggestion("x", ["chunk_size"], "there are") == "; there are: chunk_size"
     assert suggestion("x", []) == ""
     assert suggestion("x", [f"pipeline-{n}" for n in range(25)]).endswith("pipeline-19, … (5 more)")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("s3://logs/web/", "write `s3a://`"),
+        ("s3n://logs/web/", "write `s3a://`"),
+        ("S3A://logs/web/", "write `s3a://`"),
+        ("webhdfs://nn:9870/logs/", "write `hdfs://`"),
+        ("http://host/a.log", "copy the files"),
+        ("https://host/logs/", "copy the files"),
+        ("gs://logs/", "copy the files"),
+        ("abfs://logs@account/", "copy the files"),
+        ("~/logs/", "`~` is not expanded"),
+        ("logs/{{ ds }}/", "window_start"),
+    ],
+)
+def test_a_source_that_no_test_covers_is_refused_with_the_right_one(config, path, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load(config, SHORTEST.replace("s3a://logs/web/{window_start:%Y/%m/%d/%H}/", f"'{path}'"))
+
+
+@pytest.mark.parametrize(
+    "path", ["s3a://logs/web/", "hdfs://nn/logs/", "viewfs://c/logs/", "file:/logs/", "file:///logs/", "/logs", "logs/~x/"]
+)
+def test_a_source_that_tests_cover_is_taken(config, path):
+    assert load(config, SHORTEST.replace("s3a://logs/web/{window_start:%Y/%m/%d/%H}/", f"'{path}'")).source.path == path

@@ -1,8 +1,10 @@
 import datetime as dt
+import re
+from pathlib import Path
 
 import pytest
 
-from shipper.driver.files import ListedFile, select, split_hash, split_starts
+from shipper.driver.files import REASONS, ListedFile, select, split_hash, split_starts
 from shipper.types import FileId
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -34,14 +36,33 @@ def test_the_hash_is_sparks():
     assert split_hash("file:/tmp/exp/files/bom.log", file, 0) == -1905928673698259363
 
 
-def test_young_unfinished_and_unwanted_files_are_left_out_with_the_reason():
-    files = [listed("b.log"), listed("a.log"), listed("new.log", 10), listed("x.log._COPYING_"), listed("c.txt")]
+def test_young_unfinished_and_open_files_are_left_out_with_the_reason():
+    files = [listed("b.log"), listed("a.log"), listed("new.log", 10), listed("x.log._COPYING_"), listed("pipe", left="special")]
     files += [listed("old.log", open=True), listed("new open.log", 10, open=True), listed("open.log.tmp", open=True)]
-    taken, left_out = select(files, include="*.log*", settle_seconds=60, now=NOW)
+    files += [listed("ahead.log", -1), listed("far ahead.log", -1e14)]
+    taken, left_out = select(files, settle_seconds=60, now=NOW)
     assert [file.name for file in taken] == ["a.log", "b.log"]
-    reasons = {found.file.name: found.reason for found in left_out}
-    assert "may still be written" in reasons["new.log"]
-    assert "being written" in reasons["x.log._COPYING_"]
-    assert "include" in reasons["c.txt"]
-    assert reasons["old.log"] == reasons["new open.log"] == "open for writing, says HDFS", "of which age says nothing"
-    assert "by its name" in reasons["open.log.tmp"]
+    codes = {found.file.name: found.code for found in left_out}
+    assert codes == {
+        "new.log": "unsettled",
+        "x.log._COPYING_": "unfinished",
+        "pipe": "special",
+        "old.log": "open",
+        "new open.log": "open",
+        "open.log.tmp": "unfinished",
+        "ahead.log": "future",
+        "far ahead.log": "future",
+    }, "of what is open age says nothing"
+    assert all(found.reason for found in left_out)
+
+
+def test_the_table_of_reasons_in_the_docs_is_the_one_in_the_code():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "left-out.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| (yes|no) \|$", text, re.MULTILINE))
+    assert rows == {code: "yes" if reason.warns else "no" for code, reason in REASONS.items()}
+
+
+def test_the_lister_has_no_reason_of_its_own():
+    java = (Path(__file__).resolve().parents[2] / "jvm" / "shipper" / "lines" / "Entries.java").read_text()
+    codes = set(re.findall(r'"([a-z]+(?:-[a-z]+)*)"', java)) - {"file", "s3a"}
+    assert codes == REASONS.keys() - {"open", "unsettled", "future", "doubtful"}

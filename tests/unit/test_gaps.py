@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 from shipper_tools.samples.reports import shipped
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from shipper.cli.gaps import LedgerHeld
 from shipper.cli.main import app
 from shipper.config.pipeline import Pipeline
 from shipper.ledger.inventory import Entries, Entry, Inventory
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.gaps import beginnings, coverage, find_gaps, gaps_before, merged, read_beginnings
+from shipper.report.coverage import coverage
+from shipper.report.gaps import beginnings, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
 from shipper.report.message import message
 from shipper.report.past_runs import not_again, window_runs
-from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult, RecreatedTopic
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, RecreatedTopic
 from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Gap, GateResult, LeftFile, ShipResult, Uncovered
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.types import FileId, SplitId
@@ -259,7 +260,7 @@ class TestCoverage:
 
     @pytest.mark.parametrize("fails", [True, False])
     def test_a_window_without_files_is_covered_only_where_that_is_normal(self, fails: bool) -> None:
-        plan = self.plan(looked_back=LookedBack(start=hour(2).start, windows=3, folders=3, empty=[str(hour(3))]))
+        plan = self.plan(empty=[str(hour(3))])
         assert bool(coverage(plan, "near", when_empty_fails=fails).uncovered) == fails
 
 
@@ -317,7 +318,7 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: st
         says, place = "frankfurt: 1 earlier window is not complete", 'id="incomplete"'
     else:
         report.plan.left_out = [LeftOut(path="s3a://logs/young.log", reason="modified 4 s ago", warns=True)]
-        says, place = "1 file is left out: s3a://logs/young.log", 'id="left-out"'
+        says, place = "1 entry is left out: s3a://logs/young.log", 'id="left-out"'
     told, page = message(report), render(report)
     assert told.ending == "warning"
     assert says in (told.cause or "")
@@ -403,6 +404,27 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     assert (code, [gap["window"] for gap in json.loads(said)["gaps"]]) == (1, [str(earlier)]), "nobody was told of that one"
 
 
+def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_read(tmp_path: Path) -> None:
+    today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    for name, text in (
+        ("pipelines/web", "pipeline: web\nschedule: '@daily'\nsource: {path: logs/, settle: 0s}\ntopic: t\nclusters: [near]\n"),
+        (
+            "clusters/near",
+            "cluster: near\nbootstrap: b:1\nproperties: {sasl.username: u, sasl.password: '${NOT_THERE_AT_ALL}'}\n",
+        ),
+    ):
+        (tmp_path / "config" / name).parent.mkdir(parents=True)
+        (tmp_path / "config" / f"{name}.yaml").write_text(text)
+    beginnings(str(tmp_path / "runs"), "web", ("near",), today - dt.timedelta(days=2), None, keep=True)
+
+    def alert() -> Result:
+        return CliRunner().invoke(app, ["gaps", "web", "--config", str(tmp_path / "config"), "--alert"], catch_exceptions=False)
+
+    first, second = alert(), alert()
+    assert (first.exit_code, bool(first.stdout), "NOT_THERE_AT_ALL" in first.stderr) == (1, True, True), first.output
+    assert (second.exit_code, second.output) == (0, "")
+
+
 @pytest.mark.parametrize("before", [0, 1, 2, 5, 30])
 def test_a_cluster_is_as_fresh_as_its_latest_window_that_is_there(runs: Runs, before: int) -> None:
     """However many later ones failed there, and whatever a backfill did afterwards."""
@@ -413,3 +435,79 @@ def test_a_cluster_is_as_fresh_as_its_latest_window_that_is_there(runs: Runs, be
     runs.add(Window(hour(40).start, hour(44).end), "near", "far")
     now = hour(41).start
     assert fresh_until(runs.uri, "web", ("near", "far", "new"), now) == {"near": hour(before).end, "far": hour(0).end}
+
+
+def test_a_cluster_is_not_fresh_where_a_file_was_left_out(runs: Runs) -> None:
+    """Until it is shipped: also if no run takes it for years, since its time of modification lies ahead."""
+    runs.add(hour(0), "near")
+    left = [Uncovered(window=str(hour(n)), why="too young", files=[LeftFile(path="a.log")]) for n in (3, 5, 6)]
+    runs.add(hour(3), "near", left=left[:1])
+    assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(0).end}
+    runs.add(Window(hour(2).start, hour(6).end), "near", left=left)
+    assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(4).end}
+    runs.add(hour(6), "near")
+    assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(6).end}
+
+
+class TestWideRuns:
+    """A run over several windows of the schedule says of each of them what it found and left there."""
+
+    def test_they_leave_the_gaps_of_the_files_that_they_left_out(self, runs: Runs) -> None:
+        left = [Uncovered(window=str(hour(2)), why="young", files=[LeftFile(path="a.log")])]
+        runs.add(hour(2), "near", "far", left=left)
+        runs.add(Window(hour(0).start, hour(3).end), "near", "far", left=left)
+        assert [gap[:2] for gap in runs.gaps(3)] == [("near", 2), ("far", 2)]
+
+    def test_they_leave_the_gaps_of_empty_folders_unless_files_were_there_before(self, runs: Runs) -> None:
+        runs.add(hour(1), "near", "far")
+        runs.add(hour(2))
+        empty = [Uncovered(window=str(hour(n)), why="no file was there") for n in (1, 2)]
+        runs.add(Window(hour(0).start, hour(3).end), "near", "far", left=empty)
+        assert [gap[:2] for gap in runs.gaps(3)] == [("near", 2), ("far", 2)]
+        assert runs.gaps(3, Ledger(2)) == []
+
+    def test_a_note_for_a_longer_window_than_asked_about_counts_for_all_of_it(self, runs: Runs) -> None:
+        day = Window(hour(0).start, hour(3).end)
+        runs.add(day, "near", "far", left=[Uncovered(window=str(day), why="young", files=[LeftFile(path="a.log")])])
+        runs.add(hour(2), "near", "far")
+        assert [gap[1] for gap in runs.gaps(3) if gap[0] == "near"] == [0, 1, 2, 3]
+
+    def test_runs_that_looked_at_a_window_together_cover_it(self, runs: Runs) -> None:
+        half = hour(0).start + dt.timedelta(minutes=30)
+        runs.add(Window(half, hour(0).end), "near", "far")
+        assert [gap[1] for gap in runs.gaps(0)] == [0, 0]
+        runs.add(Window(hour(0).start, half), "near", "far")
+        assert runs.gaps(0) == []
+
+
+class TestARunThatFailed:
+    """It takes nothing back, and what it saw missing stays a gap until a run has shipped it."""
+
+    def fail(self, runs: Runs, window: Window, file: PlannedFile, step: str = "ship") -> None:
+        runs.add(window)
+        folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
+        common: dict[str, Any] = {
+            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
+            "started_at": window.end, "finished_at": window.end,
+        }  # fmt: skip
+        back = hour(0).start if file.late_window else None
+        clusters = [ClusterPlan(cluster="near", left_files=1, looks_back_to=back), ClusterPlan(cluster="far", looks_back_to=back)]
+        folder.write("plan", PlanResult(files=[file], clusters=clusters, **common))
+        for name in ("near", "far"):
+            folder.write(f"ship.{name}", ShipResult(cluster=name, status="failed", error="no", **common))
+
+    @pytest.mark.parametrize("wide", [True, False])
+    def test_a_late_file_that_it_found_is_a_gap_of_its_window(self, runs: Runs, wide: bool) -> None:
+        for n in range(4):
+            runs.add(hour(n), "near", "far")
+        file = PlannedFile(path="late.log", size_bytes=4, modified_ms=8, splits=1)
+        if wide:
+            file.tick = str(hour(1))
+            self.fail(runs, Window(hour(0).start, hour(3).end), file)
+        else:
+            file.late_window, file.late_for = str(hour(1)), ["near"]
+            self.fail(runs, hour(3), file)
+        assert [gap[:2] for gap in runs.gaps(3)] == [("near", 1)]
+        assert runs.gaps(3, Ledger(paths=["late.log"])) == []
+        runs.add(hour(4), "near", "far", back_to=0)
+        assert runs.gaps(4) == []

@@ -44,6 +44,59 @@ def test_java_errors_without_a_name_give_their_class():
     )
 
 
+FAILED_TASK = (
+    "An error occurred while calling o88.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage "
+    "1.0 failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 3) (127.0.0.1 executor 0): "
+)
+PYTHON_RAISED = (
+    "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] x: Traceback (most recent call last):\n"
+    '  File "/x/worker.py", line 9, in main\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('java.io.IOException: Cannot run program "/opt/SECRET/bin/python": error=2, No such file or directory', "no Python"),
+        ('java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file or directory', "no Python"),
+        (f"{PYTHON_RAISED}ModuleNotFoundError: No module named 'spark_jobs'\n", "lacks shipper"),
+        (
+            f"{PYTHON_RAISED}pyspark.serializers.SerializationError: Caused by Traceback (most recent call last):\n  File SECRET\n"
+            "AttributeError: Can't get attribute '_tell' on <module 'spark_jobs.sink' from '/x'>\n",
+            "lacks shipper",
+        ),
+        (
+            "org.apache.spark.SparkException: \nError from python worker:\n  /usr/bin/python3: No module named pyspark",
+            "does not start",
+        ),
+        (
+            f"{PYTHON_RAISED}pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker SECRET",
+            "another version",
+        ),
+    ],
+)
+def test_what_executors_lack_is_named_with_the_remedy(text, says):
+    found = reason.of_exception(RuntimeError(FAILED_TASK + text))
+    assert says in found
+    assert "`runner.archive`" in found
+    assert "SECRET" not in found
+
+
+def test_a_line_that_speaks_of_a_missing_module_is_not_taken_for_one():
+    text = f"{PYTHON_RAISED}ValueError: SECRET ModuleNotFoundError: No module named 'shipper'\n"
+    found = reason.of_exception(RuntimeError(FAILED_TASK + text))
+    assert "lacks shipper" not in found
+    assert "SECRET" not in found
+
+
+def test_executors_that_end_as_they_start_are_told_by_name():
+    text = (
+        "An error occurred while calling o9.count.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Master removed our "
+        "application: FAILED"
+    )
+    assert "executors ended as they started" in reason.of_exception(RuntimeError(text))
+
+
 def test_shippers_own_errors_are_for_people():
     assert reason.of_exception(SourceError("cannot read /logs/a: denied")) == "cannot read /logs/a: denied"
 

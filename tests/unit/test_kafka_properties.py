@@ -17,6 +17,7 @@ import confluent_kafka
 import pytest
 from pydantic import ValidationError
 
+from shipper.complaints import Complaints
 from shipper.config.cluster import Cluster
 from shipper.config.properties import ALLOWED, FORBIDDEN, OWNED, UNSAFE, otherwise_unsafe
 from shipper.errors import ClusterError, WrongProperties
@@ -187,6 +188,7 @@ def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
         settings = LaneSettings(connection(of), 1000, "zstd", 30_000, cluster="far")
         monkeypatch.setattr(ReadBack, "__init__", lambda self, cluster: None)
         judge = ReadBack(of)
+        judge._complaints = Complaints()
         judge._name, judge._connection = "far", {"client.id": "shipper-readback", **readback.client_settings(of)}
         asked: list[Callable[[], Any]] = [
             lambda: LaneProducer(settings, "lane"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import time
 
 import pytest
 from confluent_kafka import ThrottleEvent
 
-from shipper.kafka.connection import KafkaFault, LogListener, call
+from shipper.kafka.connection import KafkaFault, call
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import _TransactionalProducer
 
@@ -75,17 +74,6 @@ def test_a_lane_that_is_fenced_while_it_is_discarded_leaves_nothing_behind() -> 
     producer.discard()
     assert not hasattr(producer, "_producer"), "librdkafka's threads and connections would stay for the task's life"
     assert producer._packed._topics == {}, "librdkafka waits for topic handles that nobody gives back"
-
-
-@pytest.mark.parametrize("debug", [False, True])
-def test_what_librdkafka_tries_again_by_itself_is_not_said(caplog: pytest.LogCaptureFixture, debug: bool) -> None:
-    """A transaction coordinator that is still reading its log answers so for a moment: nobody need do anything."""
-    caplog.set_level(logging.DEBUG)
-    listener, said = LogListener(debug=debug), "127.0.0.1:9092/1: Coordinator load in progress: retrying"
-    listener.log(logging.WARNING, "%s [%s] %s", "GETPID", "rdkafka#producer-1", said)
-    assert [record.levelno for record in caplog.records] == ([logging.DEBUG] if debug else [])
-    listener.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", "127.0.0.1:9092/1: Connection refused")
-    assert (listener.lost, caplog.records[-1].levelno) == (True, logging.ERROR)
 
 
 def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_the_next_one() -> None:

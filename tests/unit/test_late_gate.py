@@ -11,7 +11,7 @@ import pytest
 from shipper.config.pipeline import Pipeline
 from shipper.driver import gate_source
 from shipper.driver.context import RunContext
-from shipper.report.gaps import coverage
+from shipper.report.coverage import coverage
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult, as_gated
 from shipper.report.run_folder import RunFolder

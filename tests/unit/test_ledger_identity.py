@@ -102,12 +102,16 @@ def test_what_cannot_be_read_is_not_taken_for_nothing(world, tmp_path):
         ((3, 3, "1"), (3, 3, "2"), ["min.insync.replicas=1"]),
         ((3, 3, "1"), (3, 3, "1"), ["min.insync.replicas=1"]),
         ((3, 3, "2"), (3, 3, "2"), []),
+        ((3, 3, "2", "false"), (3, 3, "2", "true"), []),
+        ((3, 3, "2", "true"), (3, 3, "2", "true"), ["unclean.leader.election.enable=true"]),
+        ((1, 1, "1", "true"), (1, 1, "1", "true"), []),
     ],
 )
 def test_a_ledger_that_is_less_durable_than_the_data_is_said(world, ledger, data, says):
-    def facts(replication: int, brokers: int, min_insync: str) -> TopicFacts:
+    def facts(replication: int, brokers: int, min_insync: str, unclean: str = "false") -> TopicFacts:
         settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "min.insync.replicas": min_insync}
-        return TopicFacts(2, 1_000_000, settings, replication, brokers)
+        settings["unclean.leader.election.enable"] = unclean
+        return TopicFacts(2, settings, replication, brokers)
 
     opened = LedgerLog(world.log, CLUSTER, "web")
     assert opened.exists_by({"_shipper.web": facts(*ledger), "t": facts(*data)})

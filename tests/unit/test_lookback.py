@@ -3,37 +3,104 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from shipper.driver.files import ListedFile, NotTaken
-from shipper.driver.lookback import LookBack
+import pytest
+
+from shipper.config.pipeline import Pipeline
+from shipper.driver.context import RunContext
+from shipper.driver.engine import Listed
+from shipper.driver.files import ListedFile
+from shipper.driver.lookback import LookBack, late_files
+from shipper.driver.pending import Pending
+from shipper.driver.plan import _list
+from shipper.errors import SourceError
+from shipper.report.run_folder import RunFolder
 from shipper.types import FileId
+from shipper.windows.folders import TickFolders
 from shipper.windows.window import Window, to_ms
 
 MIDNIGHT = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOURS = [Window(MIDNIGHT + dt.timedelta(hours=n), MIDNIGHT + dt.timedelta(hours=n + 1)) for n in range(3)]
 
 
-def modified(milliseconds: int, *, open: bool = False) -> ListedFile:
-    return ListedFile(FileId(f"/logs/{milliseconds}", 1, to_ms(MIDNIGHT) + milliseconds), "", open=open)
+def modified(milliseconds: int) -> ListedFile:
+    return ListedFile(FileId(f"/logs/{milliseconds}", 1, to_ms(MIDNIGHT) + milliseconds), "")
 
 
 def test_a_file_is_of_the_window_in_which_it_was_last_modified():
-    back = LookBack(HOURS, {}, {hour: frozenset({str(hour)}) for hour in HOURS}, {"c": MIDNIGHT}, by_modified=True)
+    ticks = TickFolders({hour: ["logs"] for hour in HOURS}, by_modified=True)
+    back = LookBack(ticks, HOURS[2].end, (), {"c": MIDNIGHT})
     hour = 3_600_000
     first, last, second, third = (modified(at) for at in (0, hour - 1, hour, 3 * hour - 1))
     own = modified(3 * hour)
     assert [back.holds(file) for file in (first, last, second, third, own)] == [True, True, True, True, False]
     assert [HOURS.index(back.window_of(file)) for file in (first, last, second, third)] == [0, 0, 1, 2]
-    back.note([first, last, third, own])
-    assert back.result().empty == [str(HOURS[1])]
+    assert [ticks.tick_of(modified(at)) for at in (-1, 3 * hour)] == [None, None]
+    assert ticks.with_a_file([first, last, third]) == {HOURS[0], HOURS[2]}
 
 
-def test_an_open_file_is_of_the_window_in_which_it_will_be_closed_if_that_decides_and_of_its_folders_if_they_do():
-    file = modified(1, open=True)
-    left = [NotTaken(file, "open for writing, says HDFS", "open")]
-    by_modified = LookBack(HOURS, {}, {}, {"c": MIDNIGHT}, by_modified=True)
-    by_modified.take([], left)
-    assert by_modified.left_out == []
-    by_path = LookBack(HOURS, {"": HOURS[0]}, {}, {"c": MIDNIGHT})
-    by_path.take([], left)
-    assert [(found.reason, found.window) for found in by_path.left_out] == [("open for writing, says HDFS", str(HOURS[0]))]
+class Listing:
+    """An engine that lists what it is told; ``broken``: folders that nobody may list."""
+
+    def __init__(self, counts: dict[str, int], broken: Sequence[str] = ()):
+        self.counts, self.broken, self.calls = counts, broken, 0
+
+    def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None) -> Listed:
+        self.calls += 1
+        files = [
+            ListedFile(FileId(f"{path}{n}.log", 1, 1), "", path)
+            for path in paths
+            if path not in self.broken
+            for n in range(self.counts.get(path, 0))
+        ]
+        return Listed(files[: most + 1], len(files) > most, {path: "permission denied" for path in paths if path in self.broken})
+
+
+def look(tmp_path: Path, engine: Listing) -> tuple[list[str], dict[str, str | None]]:
+    """The folders of the files that the run over the last hour finds, and what it notes of the hours before it: path and tick."""
+    context = run_of_the_last_hour(tmp_path, engine)
+    own = TickFolders({HOURS[2]: ["/2/"]})
+    back = LookBack(TickFolders({HOURS[0]: ["/0/"], HOURS[1]: ["/1/"]}), HOURS[2].start, ["/0/", "/1/"], {"c": MIDNIGHT})
+    found = _list(context, own.paths, own, back)
+    folders = [file.under for file in (*found.files, *back.files.values())]
+    return sorted(set(folders)), {left.path: left.window for left in back.left_out}
+
+
+def test_an_old_folder_that_cannot_be_listed_is_left_out_of_its_own_hour(tmp_path: Path):
+    engine = Listing({"/0/": 1, "/1/": 1, "/2/": 1}, broken=["/0/"])
+    assert look(tmp_path, engine) == (["/1/", "/2/"], {"/0/": str(HOURS[0])})
+    with pytest.raises(SourceError, match="permission denied"):
+        look(tmp_path, Listing({"/2/": 1}, broken=["/2/"]))
+
+
+def test_too_many_files_in_an_old_folder_leave_out_its_own_hour_alone(tmp_path: Path):
+    assert look(tmp_path, Listing({"/0/": 1, "/1/": 50, "/2/": 6})) == (["/0/", "/2/"], {"/1/": str(HOURS[1])})
+    assert look(tmp_path, engine := Listing({"/0/": 6, "/1/": 6, "/2/": 6})) == (["/0/", "/1/", "/2/"], {})
+    assert engine.calls == 1, "unless there are too many of them, one question is enough"
+    with pytest.raises(SourceError, match=r"limits\.max_files"):
+        look(tmp_path, Listing({"/0/": 1, "/2/": 50}))
+
+
+def run_of_the_last_hour(tmp_path: Path, engine: Any) -> RunContext:
+    spec = {"pipeline": "web", "schedule": {"cron": "@hourly"}, "source": "logs", "topic": "t", "clusters": ["c"]}
+    limits = {"max_files": 6, "max_bytes": "100B"}
+    pipeline = Pipeline.model_validate({**spec, "runs_uri": str(tmp_path), "limits": limits})
+    folder = RunFolder(str(tmp_path), "web", HOURS[2].start, HOURS[2].end, "r")
+    return RunContext(pipeline, {}, tmp_path, HOURS[2], folder, engine)
+
+
+def test_a_late_file_beyond_a_limit_does_not_hold_up_the_files_behind_it(tmp_path: Path):
+    context = run_of_the_last_hour(tmp_path, None)
+    late = [FileId("old and large", 20, 1), FileId("never", 101, 1), *(FileId(f"small{n}", 2, 2) for n in range(6))]
+    back = LookBack(
+        TickFolders({HOURS[0]: [""]}), HOURS[2].start, [""], {"c": MIDNIGHT}, files={file: ListedFile(file, "") for file in late}
+    )
+    found = late_files(context, back, {"c": Pending(left=late)}, [ListedFile(FileId("own", 90, 3), "")])
+    assert [file.path for file in found.files] == [f"small{n}" for n in range(5)]
+    reasons = {left.path: left.reason for left in found.left_out}
+    assert reasons.keys() == {"old and large", "never", "small5"}
+    assert reasons["never"] != reasons["old and large"] == reasons["small5"], "it says that no run takes it"
+    assert "limits.max_bytes" in reasons["never"]

@@ -87,6 +87,20 @@ def test_without_the_file_authors_are_trusted(config: Path) -> None:
     assert load_platform(config).allow is None
 
 
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        ("spark.sql.adaptive.enabled", True),
+        ("spark.sql.adaptive.coalescePartitions.enabled", True),
+        ("spark.sql.adaptive.customCostEvaluatorClass", False),
+        ("spark.sql.adaptive.setting.of.tomorrow", False),
+    ],
+)
+def test_of_adaptive_execution_only_named_settings_are_allowed_by_default(config: Path, setting: str, allowed: bool) -> None:
+    faults = write(config, "allow: {}\n", f"{RIGHT}runner: {{conf: {{{setting}: x}}}}\n")
+    assert [bool(re.search(r"config/shipper\.yaml:1 allows", fault)) for fault in faults] == ([] if allowed else [True])
+
+
 def test_an_empty_list_of_bounds_allows_what_loads_no_code(config: Path) -> None:
     found = write(
         config, "allow: {}\n", RIGHT.replace("s3a://logs/web/", "/anywhere") + "runner: {conf: {spark.sql.extensions: x}}\n"

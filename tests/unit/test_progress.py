@@ -18,6 +18,7 @@ from shipper.config.cluster import Delivery
 from shipper.driver import progress
 from shipper.driver.progress import Progress
 from shipper.driver.timelines import lane_timeline
+from shipper.errors import ClusterError
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
@@ -146,6 +147,22 @@ def test_a_line_that_would_say_the_same_again_is_not_said(capfd: pytest.CaptureF
         time.sleep(2)
     lines = [line for line in "".join(capfd.readouterr()).splitlines() if "records/s" in line]
     assert [line.split(" records")[0].split()[-1] for line in lines] == ["10", "20"]
+
+
+def test_a_ledger_that_does_not_answer_is_told_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job, asked = Job(order(60)), threading.Semaphore(0)
+
+    def look(*arguments: object) -> None:
+        asked.release()
+        raise ClusterError("no broker answers")
+
+    monkeypatch.setattr(LedgerLog, "look", look)
+    with job.progress:
+        for _ in range(3):
+            assert asked.acquire(timeout=30)
+    assert "".join(capfd.readouterr()).count("no broker answers") == 1
 
 
 def folder_in(tmp_path: Path) -> RunFolder:

@@ -14,10 +14,10 @@ from shipper.config import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.config.records import ddl_names
 from shipper.config.rules import regex_groups
-from shipper.driver.account import too_many_quarantined
+from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import RecordPosition, in_quarantine
-from shipper.kafka.limits import TopicLimits
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.ledger.archive import old_chunks
 from shipper.ledger.codec import decode, encode_chunk, encode_invalidation, peek_key
 from shipper.ledger.control import Control
@@ -157,7 +157,8 @@ def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
 
 def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -> RecordLimits:
     return RecordLimits(
-        compression, TopicLimits({"t": limit}, lambda topics: {} if asked is None else dict.fromkeys(topics, asked))
+        compression,
+        TopicLimits({"t": TopicLimit(limit)}, lambda topics: {} if asked is None else dict.fromkeys(topics, TopicLimit(asked))),
     )
 
 
@@ -270,11 +271,32 @@ def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_cam
     assert bool(too_many_quarantined(result, pipeline.quarantine)) is fails
 
 
+@pytest.mark.parametrize(("unreadable_bytes", "fails"), [(5_000, True), (50, False)])
+def test_a_file_that_cannot_be_read_weighs_as_many_records_as_its_bytes_would_hold(unreadable_bytes: int, fails: bool) -> None:
+    pipeline = Pipeline.model_validate(
+        {"pipeline": "web", "source": "x", "topic": "t", "clusters": ["c"], "quarantine": {"topic": "q", "max_rate": 0.02}}
+    )
+    assert pipeline.quarantine is not None
+    moment = parse_moment("2026-11-01")
+    result = ShipResult(
+        pipeline="web", window_start=moment, window_end=moment, run_id="r", started_at=moment, finished_at=moment, cluster="c",
+        read=100, unread=1, topics=[TopicAccount(topic="q", quarantine=True, before=1)],
+    )  # fmt: skip
+    good, bad = FileId("good", 5_000, 1), FileId("bad", unreadable_bytes, 1)
+    behind = records_behind(result, {good, bad}, {bad})
+    assert behind == (99 if fails else 0)
+    assert bool(too_many_quarantined(result, pipeline.quarantine, behind)) is fails
+    assert not records_behind(result, {bad}, {bad}), "nothing else is there: all of it is in quarantine already"
+
+
 def test_a_record_that_somebody_else_wrote_into_quarantine_is_passed_over():
-    ours = QuarantineHeaders("web", "/logs/a", 0, 3, "too_large", "r1")
+    ours = QuarantineHeaders("web", "/logs/a", 0, 3, "too_large", "r1", None, False, b"\xff", 7, (("a", b"\xfe"), ("b", b"")))
     written = dict(ours.encode())
     assert decode_headers(written.items()) == ours
-    for foreign in ({}, {"shipper-pipeline": b"web"}, written | {"shipper-record": b"three"}, {**written, "shipper-split": b""}):
+    before = {name: value for name, value in written.items() if name != "shipper-cut"}
+    assert decode_headers(before.items()) == replace(ours, cut=True), "nobody noted it, so nothing is guessed"
+    no_numbers = {"shipper-record": b"three", "shipper-split": b"", "shipper-timestamp": b"x"}
+    for foreign in ({}, {"shipper-pipeline": b"web"}, *(written | {name: text} for name, text in no_numbers.items())):
         assert decode_headers(foreign.items()) is None
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from shipper.driver.pieces import PieceReport, broken_files, file_pieces
-from shipper.driver.unreadable import cannot_be_read, wrong_sizes
+from shipper.driver.unreadable import cannot_be_read, too_long, wrong_sizes
 from shipper.errors import SourceError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.cut import split_slices
@@ -110,6 +110,15 @@ def test_a_broken_file_is_named_once_with_the_readers_reason():
     reports = [PieceReport(p.split, 0, 0, 0, why) for p, why in ((first, "cut off"), (second, ""), (third, "cut off"))]
     assert broken_files([first, second, third], reports) == [file]
     assert file.problem == "cut off"
+
+
+def test_the_bytes_of_records_that_are_too_long_are_told_with_the_file_that_has_the_most():
+    small, large = planned(), planned()
+    large.path, large.uri = f"{large.path}.csv", f"{large.uri}.csv"
+    pieces = list(file_pieces([small, large], 1000))
+    reports = [PieceReport(piece.split, 0, 0, 1, "", long_bytes=size) for piece, size in zip(pieces, (10, 2_000), strict=True)]
+    assert f"2,010 bytes ({large.path}: 2,000)" in too_long(pieces, reports)
+    assert too_long(pieces, [PieceReport(piece.split, 0, 0, 1, "") for piece in pieces]) == ""
 
 
 def test_files_that_another_run_may_read_are_told_from_those_that_somebody_must_repair():

@@ -76,7 +76,7 @@ class Page(HTMLParser):
         head: list[str] = []
         found = []
         for row in self.tables.get(section, []):
-            if row[0] in ("Check", "Topic", "File", "Step", "Figure", "Lane"):
+            if row[0] in ("Check", "Topic", "File", "Entry", "Step", "Figure", "Lane"):
                 head = row
             else:
                 found.append(dict(zip(head, row, strict=True)))

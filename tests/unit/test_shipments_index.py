@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shipper_tools.samples.shipments import START, World, at, run_report, seconds
@@ -18,7 +20,7 @@ from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.runner import REPORT
 from shipper.shipments.feed import begin, feed, index_path, rebuild
-from shipper.shipments.grid import grid
+from shipper.shipments.grid import _FINDING, DAY, MOST_OF_AN_ANSWER, grid
 from shipper.shipments.index import Index, IndexUnusable
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
@@ -76,6 +78,26 @@ RUNS = {
         "blocked",
     ),
     "a run over a longer window": ([run_report(0, "r1", closed=True), run_report(0, "r2", hours=4)], "shipped"),
+    "a run over a longer window that left a file of it out": (
+        [run_report(0, "r1", failed=("near",)), run_report(0, "r2", hours=4, uncovered=(0,))],
+        "failed",
+    ),
+    "a run over a longer window that left a file out that came late": (
+        [run_report(0, "r1"), run_report(0, "r2", hours=4, uncovered=(0,))],
+        "doubt",
+    ),
+    "a run over a longer window that left a file out, and one that shipped it": (
+        [run_report(0, "r1", hours=4, uncovered=(0,)), run_report(4, "r2", looks_back=4)],
+        "shipped",
+    ),
+    "a run over a longer window that found its folder empty": (
+        [run_report(0, "r1", failed=("near",)), run_report(0, "r2", hours=4, empty=(0,))],
+        "failed",
+    ),
+    "a run over a longer window that finds files gone which were shipped": (
+        [run_report(0, "r1"), run_report(0, "r2", hours=4, empty=(0,))],
+        "shipped",
+    ),
     "a run over a longer window that failed": ([run_report(0, "r1"), run_report(0, "r2", hours=4, failed=("far",))], "shipped"),
 }
 
@@ -89,6 +111,13 @@ def test_the_run_that_decides_does_so_in_whatever_order_reports_come(name: str, 
         world.beginning()
         fed(world, *order)
         assert states(world, 5)[0] == wanted, [report.run_id for report in order]
+
+
+def test_each_hour_of_a_wide_run_shows_what_the_run_looked_at_and_left_there(world: World) -> None:
+    fed(world, run_report(2, failed=("near", "far")), run_report(0, "r2", hours=5, uncovered=(1,), empty=(2, 3)))
+    assert states(world, 5) == ["shipped", "doubt", "failed", "missing", "shipped"]
+    fed(world, run_report(1, "r3", after=8, failed=("far",)), run_report(4, "r4", after=8, hours=2, failed=("far",)))
+    assert states(world, 5) == ["shipped", "failed", "failed", "missing", "shipped"]
 
 
 def test_a_run_that_looked_back_ships_windows_that_nobody_ran(world: World) -> None:
@@ -215,6 +244,17 @@ def test_the_platform_says_where_the_index_lies(world: World) -> None:
         index_path(world.config)
 
 
+def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world: World) -> None:
+    world.write("shipper.yaml", "keep: 30d\n")
+    fed(world, run_report(0), run_report(1, failed=("far",)), run_report(32 * 24))
+    with Index(world.index) as index:
+        for table in ("runs", "cells", "ships", "arrivals"):
+            rows = index.db.execute(f"SELECT DISTINCT start FROM {table} WHERE pipeline = ?", ("web",)).fetchall()
+            assert rows == [(seconds(32 * 24),)], table
+        (row,) = grid(index, seconds(0), seconds(33 * 24), seconds(33 * 24))["pipelines"]
+    assert min(start for start, *_ in row["segments"]) >= seconds(24)
+
+
 def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
     world.index.parent.mkdir(exist_ok=True)
     world.index.write_text("this is a log file, and longer than SQLite's header is: " * 3)
@@ -234,6 +274,50 @@ def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) 
     assert row["counts"] == {"shipped": 4, "failed": 1}
     assert (row["newest"], row["lag"]) == (seconds(8), 900)
     assert START.timestamp() == seconds(0)
+
+
+@pytest.mark.parametrize("most", [1, 3 * 24 * 31])
+def test_answers_that_follow_each_other_hold_what_one_would_hold(
+    world: World, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs, windows that nobody ran, one over several days, one under way, and a schedule whose windows lie across the cuts."""
+    world.pipeline("slow")
+    world.write("pipelines/slow.yaml", (world.config / "pipelines/slow.yaml").read_text().replace("0 * * * *", "30 */7 * * *"))
+    world.beginning("slow")
+    fed(world, *(run_report(hour) for hour in (0, 1, 2, 30, 70, 71, 130)), run_report(73, hours=20), run_report(2, name="slow"))
+    with Index(world.index) as index, index.writing():
+        index.begun("web", seconds(95), seconds(99), "under-way", ("near",), seconds(160))
+    with Index(world.index) as index:
+        monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", 10**9)
+        whole = grid(index, seconds(-50), seconds(161.5), seconds(162))
+        monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", most)
+        parts = [grid(index, seconds(-50), seconds(161.5), seconds(162))]
+        while parts[-1]["from"] > seconds(-50):
+            parts.append(grid(index, seconds(-50), parts[-1]["from"], seconds(162)))
+    assert whole["from"] == seconds(-50)
+    assert len(parts) > 1
+    for row in whole["pipelines"]:
+        of_parts = [found for part in parts for found in part["pipelines"] if found["pipeline"] == row["pipeline"]]
+        assert sorted(cells_of(*of_parts)) == sorted(cells_of(row))
+        assert sum((Counter(found["counts"]) for found in of_parts), Counter()) == Counter(row["counts"])
+
+
+def cells_of(*rows: dict[str, Any]) -> list[tuple[int, int, int]]:
+    return [(start + i * step, step, state) for row in rows for start, step, many, state in row["segments"] for i in range(many)]
+
+
+def test_no_answer_holds_more_windows_than_its_bound(world: World) -> None:
+    every_minute = (world.config / "pipelines/web.yaml").read_text().replace("0 * * * *", "*/5 * * * *")
+    world.write("pipelines/web.yaml", every_minute)
+    world.beginning()
+    fed(world, run_report(0))
+    days, end = 400, seconds(400 * 24)
+    with Index(world.index) as index:
+        found = grid(index, end - days * DAY, end, end)
+        cells = len(cells_of(*found["pipelines"]))
+        assert found["from"] > end - days * DAY
+        assert cells == (end - found["from"]) // 300
+        assert cells * _FINDING <= MOST_OF_AN_ANSWER
 
 
 def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from shipper.kafka.limits import TopicLimits
+from shipper.errors import RecordUnshippable
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.fold import Chunks
 from shipper.ledger.records import spark_hash
@@ -51,6 +52,7 @@ class Cluster:
         sizes: tuple[int, int] | None = None,
         counts_bytes: bool = False,
         commits: Callable[[Chunk], bool] = lambda chunk: True,
+        quarantine: bool = True,
     ) -> None:
         """Ship ``lines`` as one task. The lines ``bad`` belong into quarantine; the split ends with them if ``ends``, and then the reader says
         ``sizes``: the bytes that it took from the file, and those of the lines."""
@@ -70,9 +72,9 @@ class Cluster:
             end_known=bool(state and state.end is not None),
         )
         order = ShipOrder(
-            "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), {"t": 10_000}, lanes=1, batch_bytes=100,
+            "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), {"t": TopicLimit(10_000)}, lanes=1, batch_bytes=100,
             chunk_size_bytes=1000, deadline_seconds=1, topics=("t",), splits={NUMBER: split}, reasons=("check",),
-            quarantine=QuarantineOrder("q", 100),
+            quarantine=QuarantineOrder("q", 100) if quarantine else None,
         )  # fmt: skip
 
         def submit(chunks: list[Chunk]) -> None:
@@ -99,6 +101,19 @@ def test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run() -> None:
     cluster.ship(lines)
     assert cluster.chunks().splits[SPLIT].complete
     assert cluster.topics == {"t": lines}
+
+
+def test_a_record_that_is_there_fails_no_later_run_that_would_not_send_it_any_more() -> None:
+    """Its time has aged beyond the topic's bounds meanwhile, say. Without a quarantine such a run could never finish the file."""
+    lines = [b"one", b"two", b"three", b"four"]
+    cluster = Cluster()
+    cluster.ship(lines[:2], ends=False)
+    with pytest.raises(RecordUnshippable, match=r"record 4: .*check"):
+        cluster.ship(lines, bad=[b"one", b"four"], quarantine=False)
+    assert cluster.topics == {"t": lines[:2]}
+    cluster.ship(lines, bad=[b"one"], quarantine=False)
+    assert cluster.topics == {"t": lines}
+    assert cluster.chunks().splits[SPLIT].complete
 
 
 def test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_before() -> None:

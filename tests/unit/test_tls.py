@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev.certificates import Authority, Certified
 
-from shipper.kafka.tls import HandshakeFailed, handshake, hosts_and_ports, is_tls, login_settings, why_refused
+from shipper.kafka.tls import HandshakeFailed, handshake, hosts_and_ports, is_tls, login_remedy, why_refused
 
 
 @contextmanager
@@ -111,6 +111,13 @@ def test_brokers_are_taken_from_bootstrap_and_login_settings_from_the_mechanism(
     assert hosts_and_ports("a:1, SSL://b.example:2,[::1]:3") == [("a", 1), ("b.example", 2), ("::1", 3)]
     assert is_tls({"security.protocol": "SASL_SSL"})
     assert not is_tls({})
-    assert "`sasl.username`" in login_settings({"sasl.mechanism": "scram-sha-256"})
-    assert "`sasl.oauthbearer.client.secret`" in login_settings({"sasl.mechanisms": "OAUTHBEARER"})
-    assert "`sasl.kerberos.keytab`" in login_settings({})
+    assert "`sasl.username`" in login_remedy({"sasl.mechanism": "scram-sha-256"}, "wrong")
+    assert "`sasl.oauthbearer.client.secret`" in login_remedy({"sasl.mechanisms": "OAUTHBEARER"}, "wrong")
+    assert "`sasl.kerberos.keytab`" in login_remedy({}, "wrong")
+
+
+def test_a_listener_that_takes_another_mechanism_or_none_is_told_from_a_wrong_password() -> None:
+    said = "SASL PLAIN mechanism handshake failed: Broker: Unsupported SASL mechanism: broker's supported mechanisms: {} (after 2ms in state X)"
+    settings = {"sasl.mechanisms": "PLAIN", "security.protocol": "SASL_SSL"}
+    assert "SCRAM-SHA-256,SCRAM-SHA-512." in login_remedy(settings, said.format("SCRAM-SHA-256,SCRAM-SHA-512"))
+    assert "`SSL`" in login_remedy(settings, said.format(""))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from shipper.kafka import topics as module
-from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimits
+from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit, TopicLimits
 from shipper.kafka.topics import Topics, TopicState
 
 ALL = (0, 1, 2, 3)
@@ -139,11 +139,11 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
     there = {"a": 10_000, "b": 20_000}
     asked: list[list[str]] = []
 
-    def ask(topics: Collection[str]) -> Mapping[str, int]:
+    def ask(topics: Collection[str]) -> Mapping[str, TopicLimit]:
         asked.append(sorted(topics))
-        return {topic: there[topic] for topic in topics if topic in there}
+        return {topic: TopicLimit(there[topic]) for topic in topics if topic in there}
 
-    limits = TopicLimits({"known": 5_000}, ask)
+    limits = TopicLimits({"known": TopicLimit(5_000)}, ask)
     limits.learn(["a", "b", "known", "absent"])
     assert [limits.of(topic) for topic in ("a", "b", "known", "absent")] == [10_000, 20_000, 5_000, DEFAULT_LIMIT_BYTES]
     assert limits.surely("a") == 10_000 - 2048

@@ -6,9 +6,11 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.net.SocketTimeoutException;
 import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
+import java.util.function.Predicate;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -118,20 +120,24 @@ final class Content {
             return fault ? error : new Unreachable(error);
         }
 
-        /** Whether it is behind `error`; what unpacks a file wraps errors. */
         static boolean isBehind(Throwable error) {
-            for (Throwable one = error; one != null; one = one.getCause() == one ? null : one.getCause()) {
-                if (one instanceof Unreachable) {
-                    return true;
-                }
-            }
-            return false;
+            return Content.isBehind(error, one -> one instanceof Unreachable);
         }
     }
 
-    /** Whether another run may read it: the file is out of reach, or not the one that was planned. Such a file is not damaged. */
+    /** Whether the error or one of its causes is such; what unpacks a file wraps errors. */
+    private static boolean isBehind(Throwable error, Predicate<Throwable> such) {
+        for (Throwable one = error; one != null; one = one.getCause() == one ? null : one.getCause()) {
+            if (such.test(one)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether another run may read it: the file is out of reach, or denied for now, or not the one that was planned. Such a file is not damaged. */
     static boolean isPassing(Throwable error) {
-        return Unreachable.isBehind(error) || error instanceof Changed || isGone(error) && !isDenied(error);
+        return isBehind(error, one -> one instanceof Unreachable || one instanceof Changed || isDenied(one) || isGone(one));
     }
 
     /** Whether it says something of the file: it is gone, or not for this user. */
@@ -154,7 +160,7 @@ final class Content {
             case "plain":
                 return stored;
             case "gzip":
-                return new DecompressorStream(stored, new BuiltInGzipDecompressor(), BUFFER);
+                return new DecompressorStream(stored, new GzipMembers(), BUFFER);
             case "bzip2":
                 return bzip2(conf).createInputStream(stored);
             case "zstd":
@@ -168,6 +174,27 @@ final class Content {
                 return new HadoopSnappy(stored);
             default:
                 throw new IOException("no reader for format " + format);
+        }
+    }
+
+    /** Says of bytes behind the last member what they are, which else is told as a file that is cut off. */
+    private static final class GzipMembers extends BuiltInGzipDecompressor {
+        private boolean begins;
+
+        @Override
+        public synchronized void reset() {
+            super.reset();
+            begins = true;
+        }
+
+        @Override
+        public synchronized void setInput(byte[] bytes, int offset, int length) {
+            if (begins && length > 0 && bytes[offset] != 0x1f) {
+                throw new UncheckedIOException(new IOException(
+                        "there are bytes behind the end of its gzip content that are no gzip: cut them off, or pack the file again"));
+            }
+            begins &= length == 0;
+            super.setInput(bytes, offset, length);
         }
     }
 
@@ -211,7 +238,7 @@ final class Content {
         if (error instanceof Changed) {
             return error.getMessage();
         }
-        if (isDenied(error)) {
+        if (isBehind(error, Content::isDenied)) {
             return "no permission to read it: grant it to the user that ships";
         }
         if (isGone(error)) {

@@ -12,7 +12,8 @@ import org.apache.hadoop.conf.Configuration;
  * The rows of a CSV file (RFC 4180), each as a JSON object of its fields, all of them text. A row ends at '\n' or "\r\n" outside of quotes; a quote
  * inside of quotes is written twice, and one inside an unquoted field is itself. An empty line is no row. A row with another number of
  * fields than there are names, or with something behind a closing quote, or without one, is a JSON array of its fields, which no
- * `records.parse: {json: …}` takes for an object.
+ * `records.parse: {json: …}` takes for an object. So is a row with bytes that are no text in the file's encoding: each of these is
+ * the lone surrogate U+DCXX in the array, as Python's `surrogateescape` has it, and escaped. All records are UTF-8.
  */
 final class CsvRecords implements PieceRecords {
     private enum At { START, PLAIN, QUOTED, BEHIND_QUOTE, RETURN_BEHIND_QUOTE }
@@ -34,7 +35,10 @@ final class CsvRecords implements PieceRecords {
     private int fields;
     private boolean quoted;
     private boolean malformed;
+    private boolean ascii;
     private boolean dropped;
+    /** Bytes of the row that were read past. */
+    private long beyond;
     private long unpacked;
 
     CsvRecords(Piece piece, int maxLine, Framing framing, Configuration conf) throws IOException {
@@ -43,7 +47,8 @@ final class CsvRecords implements PieceRecords {
         this.framing = framing;
         json = new JsonBytes(maxLine == Integer.MAX_VALUE ? maxLine - 8 : maxLine + 1);
         stored = Content.open(piece, conf);
-        in = Content.fromStart(stored, piece, conf);
+        InputStream content = Content.fromStart(stored, piece, conf);
+        in = content == null || framing.charset().equals(StandardCharsets.UTF_8) ? content : new Utf8(content, framing.charset());
     }
 
     @Override
@@ -59,6 +64,7 @@ final class CsvRecords implements PieceRecords {
             return false;
         }
         json.clear();
+        malformed |= !ascii && Utf8.firstInvalid(row, 0, length) < length;
         if (malformed || dropped || fields != names.length) {
             json.openArray();
             for (int i = 0; i < fields; i++) {
@@ -73,13 +79,13 @@ final class CsvRecords implements PieceRecords {
             }
             json.closeObject();
         }
-        unpacked += json.size() + 1;
+        unpacked += json.size() + 1 + beyond;
         return true;
     }
 
     private void field(int i) {
         int start = i == 0 ? 0 : ends[i - 1];
-        json.string(row, start, ends[i] - start);
+        json.text(row, start, ends[i] - start);
     }
 
     private byte[][] header() throws IOException {
@@ -88,6 +94,10 @@ final class CsvRecords implements PieceRecords {
         }
         if (malformed || dropped) {
             throw new IOException("its first row, which names the fields, is " + (dropped ? "longer than `records.max_line`" : "not well quoted"));
+        }
+        if (Utf8.firstInvalid(row, 0, length) < length) {
+            throw new IOException("its first row, which names the fields, is not text in " + framing.encoding()
+                    + ": say in `source.csv.encoding` how the file is written");
         }
         String[] found = new String[fields];
         Set<String> seen = new HashSet<>();
@@ -134,7 +144,9 @@ final class CsvRecords implements PieceRecords {
             fields = 0;
             quoted = false;
             malformed = false;
+            ascii = true;
             dropped = false;
+            beyond = 0;
             if (!fields()) {
                 return false;
             }
@@ -194,11 +206,13 @@ final class CsvRecords implements PieceRecords {
     private void keep(int one) {
         if (length > maxLine) {
             dropped = true;
+            beyond++;
             return;
         }
         if (length == row.length) {
             row = Arrays.copyOf(row, (int) Math.min(length * 2L, Integer.MAX_VALUE - 8));
         }
+        ascii &= one < 0x80;
         row[length++] = (byte) one;
     }
 

@@ -2,14 +2,11 @@ package shipper.lines;
 
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
-import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -24,10 +21,7 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.GlobExpander;
-import org.apache.hadoop.fs.GlobPattern;
-import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.statistics.IOStatistics;
 import org.apache.hadoop.fs.statistics.IOStatisticsSupport;
 
@@ -38,134 +32,31 @@ public final class Folder {
     private Folder() {}
 
     /**
-     * The files under `paths` (packed: a count and texts; folders, files or patterns; one that does not exist holds none), each once. Hidden ones (`_…`, `.…`) are left out.
+     * The entries under `paths` (packed: a count and texts; folders, files or patterns; one that does not exist holds none): files, each once, and what is no candidate, counted by folder and reason.
      *
-     * @param include a regular expression for names; of files with another name only the first `mostOthers` are told
-     * @param most stops when more files than that have been found, so that the answer may have one more
-     * @param from files that were modified before, in ms since the epoch, are passed over
+     * @param include a regular expression for the names of candidates
+     * @param unfinished one for names of files that are being written, of which the first `mostUnfinished` are listed as well, whatever `include` says
+     * @param most stops when more candidates than that have been found, so that the answer may have one more
+     * @param from files that were modified before, in ms since the epoch, are of another window
      * @param before files that were modified then or later, too
-     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, its ETag (empty where the file system has none), and the number of the path that it was found under (of several, the first); then how many were not told
+     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, its ETag (empty where the file system has none), and the number of the path that it was found under (of several, the first); then a count, and for each path that cannot be listed its number and why; then a count, and for each folder and reason the number of the path, the reason, how many entries, and a count and paths of some
      */
     public static String list(
-            Configuration conf, byte[] paths, boolean recursive, String include, long most, int mostOthers, long from, long before)
+            Configuration conf, byte[] paths, boolean recursive, String include, String unfinished, long most, int mostUnfinished, long from, long before)
             throws IOException {
-        Listing listing = new Listing(conf, recursive, Pattern.compile(include), most, mostOthers, from, before);
+        Entries entries = new Entries(conf, recursive, Pattern.compile(include), Pattern.compile(unfinished), most, mostUnfinished, from, before);
         List<String> wanted = texts(Packed.reader(paths));
         inParallel(numbers(wanted.size()), i -> {
-            for (String one : GlobExpander.expand(wanted.get(i))) {
-                listing.add(one, i);
+            try {
+                for (String one : GlobExpander.expand(wanted.get(i))) {
+                    entries.add(one, i);
+                }
+            } catch (IOException | RuntimeException error) {
+                entries.failed(i, error);
             }
             return null;
         });
-        return listing.packed();
-    }
-
-    private static final class Listing {
-        private final Configuration conf;
-        private final boolean recursive;
-        private final Pattern include;
-        private final long most;
-        private final int mostOthers;
-        private final long from;
-        private final long before;
-        private final Map<String, FileStatus> found = new LinkedHashMap<>();
-        private final Map<String, Integer> under = new HashMap<>();
-        private long wanted;
-        private long others;
-
-        Listing(Configuration conf, boolean recursive, Pattern include, long most, int mostOthers, long from, long before) {
-            this.conf = conf;
-            this.recursive = recursive;
-            this.include = include;
-            this.most = most;
-            this.mostOthers = mostOthers;
-            this.from = from;
-            this.before = before;
-        }
-
-        void add(String pattern, int number) throws IOException {
-            Path path = new Path(pattern);
-            FileSystem fs = Content.fileSystem(path, conf);
-            for (FileStatus status : matches(fs, fs.makeQualified(path), conf)) {
-                if (!status.isDirectory()) {
-                    note(status, number);
-                } else {
-                    folder(fs, status.getPath(), number);
-                }
-            }
-        }
-
-        private void folder(FileSystem fs, Path folder, int number) throws IOException {
-            if (recursive && "s3a".equals(fs.getUri().getScheme())) {
-                keys(fs, folder, number);
-                return;
-            }
-            List<Path> deeper = new ArrayList<>();
-            RemoteIterator<? extends FileStatus> entries = Hdfs.entries(fs, folder, conf);
-            while (!full() && entries.hasNext()) {
-                FileStatus entry = entries.next();
-                if (!entry.isDirectory()) {
-                    note(entry, number);
-                } else if (recursive && !hidden(entry.getPath().getName())) {
-                    deeper.add(entry.getPath());
-                }
-            }
-            for (Path one : deeper) {
-                if (!full()) {
-                    folder(fs, one, number);
-                }
-            }
-        }
-
-        /** An object store knows no folders: it lists all that is below a prefix with a request for each thousand keys, not for each folder. */
-        private void keys(FileSystem fs, Path top, int number) throws IOException {
-            RemoteIterator<LocatedFileStatus> entries = fs.listFiles(top, true);
-            while (!full() && entries.hasNext()) {
-                LocatedFileStatus entry = entries.next();
-                Path above = entry.getPath().getParent();
-                while (!above.equals(top) && !hidden(above.getName())) {
-                    above = above.getParent();
-                }
-                if (above.equals(top)) {
-                    note(entry, number);
-                }
-            }
-        }
-
-        private synchronized boolean full() {
-            return wanted > most;
-        }
-
-        private synchronized void note(FileStatus file, int number) {
-            String name = file.getPath().getName();
-            String path = file.getPath().toString();
-            under.computeIfPresent(path, (key, before) -> Math.min(before, number));
-            long modified = file.getModificationTime();
-            if (hidden(name) || modified < from || modified >= before || full() || found.containsKey(path)) {
-                return;
-            }
-            if (include.matcher(name).matches()) {
-                wanted++;
-            } else if (++others > mostOthers) {
-                return;
-            }
-            found.put(path, file);
-            under.put(path, number);
-        }
-
-        private static boolean hidden(String name) {
-            return name.startsWith(".") || name.startsWith("_") && !name.contains("=");
-        }
-
-        synchronized String packed() throws IOException {
-            Packed.Writer out = new Packed.Writer().number(found.size());
-            for (FileStatus file : found.values()) {
-                out.text(file.getPath().toString()).text(file.getPath().toUri().toString());
-                out.number(file.getLen()).number(file.getModificationTime()).number(Hdfs.isOpen(file) ? 1 : 0).text(Content.etag(file));
-                out.number(under.get(file.getPath().toString()));
-            }
-            return out.number(Math.max(0, others - mostOthers)).packed();
-        }
+        return entries.packed();
     }
 
     private static List<Integer> numbers(int count) {
@@ -182,51 +73,6 @@ public final class Folder {
             found.add(Packed.text(in));
         }
         return found;
-    }
-
-    /** What a pattern without braces matches. Hadoop's own globber takes a colon in a name for the end of a scheme. */
-    private static List<FileStatus> matches(FileSystem fs, Path path, Configuration conf) throws IOException {
-        List<FileStatus> found = new ArrayList<>();
-        Path parent = path.getParent();
-        GlobPattern name = new GlobPattern(path.getName());
-        if (parent == null || !anyWildcard(path)) {
-            try {
-                found.add(Hdfs.status(fs, new Path(unescaped(path.toString())), conf));
-            } catch (FileNotFoundException error) {
-                // holds nothing
-            }
-            return found;
-        }
-        for (FileStatus folder : matches(fs, parent, conf)) {
-            if (!folder.isDirectory()) {
-                continue;
-            }
-            if (!name.hasWildcard()) {
-                found.addAll(matches(fs, new Path(folder.getPath(), new Path(null, null, path.getName())), conf));
-                continue;
-            }
-            RemoteIterator<? extends FileStatus> entries = Hdfs.entries(fs, folder.getPath(), conf);
-            while (entries.hasNext()) {
-                FileStatus entry = entries.next();
-                if (name.matches(entry.getPath().getName())) {
-                    found.add(entry);
-                }
-            }
-        }
-        return found;
-    }
-
-    private static boolean anyWildcard(Path path) {
-        for (Path part = path; part != null && part.getParent() != null; part = part.getParent()) {
-            if (new GlobPattern(part.getName()).hasWildcard()) {
-                return true;
-            }
-        }
-        return false;
-    }
-
-    private static String unescaped(String path) {
-        return path.replaceAll("\\\\(.)", "$1");
     }
 
     /**

@@ -3,6 +3,7 @@ package shipper.lines;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.Serializable;
+import java.nio.charset.Charset;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.regex.Pattern;
@@ -14,23 +15,34 @@ import java.util.regex.Pattern;
  * @param startsWith what the first line of a record begins with; null for other kinds
  * @param delimiter between the fields of a row
  * @param quote -1 for none
+ * @param encoding of the file
  * @param columns names of the fields; empty if the first row of each file names them
  */
-record Framing(String kind, Pattern startsWith, byte delimiter, int quote, List<String> columns) implements Serializable {
+record Framing(String kind, Pattern startsWith, byte delimiter, int quote, String encoding, List<String> columns) implements Serializable {
 
-    /** What spark_jobs/reader.py packed: the kind, the pattern, the delimiter, the quote (empty for none), and the columns with their count. */
+    /** Throws IOException for an encoding that Java does not know. */
+    Charset charset() throws IOException {
+        try {
+            return Charset.forName(encoding);
+        } catch (IllegalArgumentException error) {
+            throw new IOException("Java knows no encoding " + encoding + ": correct `source.csv.encoding`");
+        }
+    }
+
+    /** What spark_jobs/reader.py packed: the kind, the pattern, the delimiter, the quote (empty for none), the encoding, and the columns with their count. */
     static Framing unpack(byte[] packed) throws IOException {
         DataInputStream in = Packed.reader(packed);
         String kind = Packed.text(in);
         String pattern = Packed.text(in);
         String delimiter = Packed.text(in);
         String quote = Packed.text(in);
+        String encoding = Packed.text(in);
         List<String> columns = new ArrayList<>();
         for (long left = in.readLong(); left > 0; left--) {
             columns.add(Packed.text(in));
         }
         return new Framing(
                 kind, kind.equals("starts_with") ? Pattern.compile(pattern) : null, (byte) delimiter.charAt(0),
-                quote.isEmpty() ? -1 : quote.charAt(0), List.copyOf(columns));
+                quote.isEmpty() ? -1 : quote.charAt(0), encoding, List.copyOf(columns));
     }
 }

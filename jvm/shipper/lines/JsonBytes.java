@@ -120,23 +120,43 @@ final class JsonBytes {
         }
     }
 
+    /** The same with each byte that is no UTF-8 as the lone surrogate U+DCXX, escaped. */
+    void text(byte[] bytes, int start, int length) {
+        separate();
+        put('"');
+        int end = start + length;
+        for (int i = start; i < end; i++) {
+            int invalid = Utf8.firstInvalid(bytes, i, end);
+            while (i < invalid) {
+                character(bytes[i++]);
+            }
+            if (i < end) {
+                escape('d', 'c', bytes[i]);
+            }
+        }
+        put('"');
+    }
+
+    private void escape(int first, int second, byte last) {
+        put('\\');
+        put('u');
+        put(first);
+        put(second);
+        put(HEX[last >> 4 & 15]);
+        put(HEX[last & 15]);
+    }
+
     private void character(byte one) {
         if (one == '"' || one == '\\') {
             put('\\');
             put(one);
         } else if (one >= 0 && one < 0x20) {
-            put('\\');
-            switch (one) {
-                case '\n' -> put('n');
-                case '\r' -> put('r');
-                case '\t' -> put('t');
-                default -> {
-                    put('u');
-                    put('0');
-                    put('0');
-                    put(HEX[one >> 4]);
-                    put(HEX[one & 15]);
-                }
+            int letter = one == '\n' ? 'n' : one == '\r' ? 'r' : one == '\t' ? 't' : 0;
+            if (letter == 0) {
+                escape('0', '0', one);
+            } else {
+                put('\\');
+                put(letter);
             }
         } else {
             put(one);

@@ -66,13 +66,13 @@ public final class LineSource implements TableProvider {
         return id;
     }
 
-    /** Packed: a count, and for each piece four numbers (split, stored, unpacked, lines), a text, the problem, empty if there is none, and 1 if it is passing. */
+    /** Packed: a count, and for each piece four numbers (split, stored, unpacked, lines), a text, the problem, empty if there is none, 1 if it is passing, and the bytes of too long records. */
     public static String reports(String id) throws IOException {
         List<Report> reports = READS.get(id).reports().value();
         Packed.Writer out = new Packed.Writer().number(reports.size());
         for (Report report : reports) {
             out.number(report.split()).number(report.stored()).number(report.unpacked()).number(report.lines());
-            out.text(report.problem() == null ? "" : report.problem()).number(report.passing() ? 1 : 0);
+            out.text(report.problem() == null ? "" : report.problem()).number(report.passing() ? 1 : 0).number(report.longBytes());
         }
         return out.packed();
     }

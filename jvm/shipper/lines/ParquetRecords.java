@@ -2,12 +2,14 @@ package shipper.lines;
 
 import java.io.IOException;
 import java.util.List;
+import java.util.Locale;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.parquet.HadoopReadOptions;
 import org.apache.parquet.column.page.PageReadStore;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.util.HadoopStreams;
 import org.apache.parquet.io.ColumnIOFactory;
 import org.apache.parquet.io.InputFile;
@@ -40,6 +42,7 @@ final class ParquetRecords extends TableRecords {
         reader = ParquetFileReader.open(
                 new Input(), HadoopReadOptions.builder(conf).usePageChecksumVerification(true).withUseHadoopVectoredIo(false).build());
         groups = reader.getRowGroups();
+        checkCodecs();
         MessageType schema = reader.getFileMetaData().getSchema();
         columns = new ColumnIOFactory(reader.getFileMetaData().getCreatedBy()).getColumnIO(schema);
         rows = new ParquetJson(schema, json);
@@ -47,6 +50,18 @@ final class ParquetRecords extends TableRecords {
             taken = piece.size();
             for (BlockMetaData one : groups) {
                 taken -= one.getCompressedSize();
+            }
+        }
+    }
+
+    private void checkCodecs() throws IOException {
+        for (BlockMetaData one : groups) {
+            for (ColumnChunkMetaData column : one.getColumns()) {
+                String codec = column.getCodec().getHadoopCompressionCodecClassName();
+                if (codec != null && conf.getClassByNameOrNull(codec) == null) {
+                    throw new IOException("it is packed with " + column.getCodec().name().toLowerCase(Locale.ROOT)
+                            + ", which shipper does not read: have it written with snappy, gzip, zstd or lz4_raw");
+                }
             }
         }
     }

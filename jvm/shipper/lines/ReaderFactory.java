@@ -40,6 +40,7 @@ record ReaderFactory(
         /** Of the piece that was read last, -1 where nobody can say: see {@link PieceRecords}. */
         private long stored;
         private long unpacked;
+        private long longBytes;
         /** That the piece ends here is still to be said. */
         private boolean ends;
 
@@ -88,8 +89,10 @@ record ReaderFactory(
                         }
                         begin(piece);
                     }
+                    long before = records.unpacked();
                     if (count < pieces[at].mostLines() && records.next()) {
                         count++;
+                        longBytes += records.tooLong() ? records.unpacked() - before : 0;
                         record();
                         return true;
                     }
@@ -121,6 +124,7 @@ record ReaderFactory(
 
         private void begin(Piece piece) throws IOException {
             count = 0;
+            longBytes = 0;
             records = PieceRecords.open(piece, limits, configuration);
             set("file_path", UTF8String.fromString(piece.uri()));
             set("file_name", UTF8String.fromString(piece.name()));
@@ -157,7 +161,7 @@ record ReaderFactory(
         /** One row for a file that is known to be unreadable, in its first piece. */
         private boolean standsForFile(Piece piece) {
             boolean first = piece.start() == 0;
-            reports.add(new Report(piece.split(), -1, 0, first ? 1 : 0, null, false));
+            reports.add(new Report(piece.split(), -1, 0, first ? 1 : 0, null, false, 0));
             mark(piece, UTF8String.EMPTY_UTF8, piece.split() ^ Long.MIN_VALUE, UNREADABLE);
             return first;
         }
@@ -191,7 +195,7 @@ record ReaderFactory(
             stored = records == null ? 0 : records.stored();
             unpacked = records == null ? 0 : records.unpacked();
             String why = problem == null ? null : Content.why(problem);
-            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, Content.isPassing(problem)));
+            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, Content.isPassing(problem), longBytes));
             close();
         }
 

@@ -94,8 +94,12 @@ final class StartedRecords implements PieceRecords {
         return lineRead > 0;
     }
 
-    private boolean matches() {
-        return startsWith.matcher(new String(line.getBytes(), 0, line.getLength(), StandardCharsets.UTF_8)).lookingAt();
+    private boolean matches() throws IOException {
+        try {
+            return startsWith.matcher(new String(line.getBytes(), 0, line.getLength(), StandardCharsets.UTF_8)).lookingAt();
+        } catch (StackOverflowError error) {
+            throw new IOException("`records.starts_with` takes more memory on one of its lines than a thread has: repeat no group in it, such as (a|b)*");
+        }
     }
 
     @Override

@@ -20,6 +20,8 @@ async function load() {
     // What was fetched ahead is there at once; when it is no longer fresh, what is so now follows it.
     if (kept) arrived(await kept.answer, mine);
     if (!kept || Date.now() - kept.at > FRESH_MS) arrived(await ask("api/grid", query), mine);
+    // An answer has a bound: the rest of a long range follows, the newest first.
+    while (mine === asked && data.from > data.start) arrived(joined(await ask("api/grid", { ...query, end: iso(data.from) }), data), mine);
     setTimeout(() => { if (mine === asked) lookAhead(stretch().end - Number(view.range) * DAY); }, 300);
   } catch (error) {
     if (mine === asked) say(error.message);
@@ -33,6 +35,18 @@ function arrived(found, mine) {
   say(null);
   fillClusters();
   render();
+}
+
+function joined(older, newer) {
+  const rows = new Map(older.pipelines.map((row) => [row.pipeline, row]));
+  const pipelines = newer.pipelines.map((row) => {
+    const before = rows.get(row.pipeline);
+    if (!before) return row;
+    const counts = { ...row.counts };
+    for (const [state, many] of Object.entries(before.counts)) counts[state] = (counts[state] || 0) + many;
+    return { ...row, counts, segments: [...before.segments, ...row.segments], cells: null, element: null };
+  });
+  return { ...newer, from: older.from, pipelines };
 }
 
 function question(end) {

@@ -143,7 +143,7 @@ function reportParts(report) {
       file.path + (file.late_window ? ` (late, of ${file.late_window})` : ""), bytes(file.bytes), ...names.map((name) => number(file.records[name]))])) : null,
     report.file_count > report.files.length ? make("p", { class: "note" }, `and ${number(report.file_count - report.files.length)} more: the report has all of them`) : null,
     report.left_out.length ? make("h3", {}, "Left out") : null,
-    report.left_out.length ? table("Files that were left out", ["file", "why"], report.left_out.map((file) => [file.path, file.reason])) : null,
+    report.left_out.length ? table("Entries that were left out", ["entry", "why"], report.left_out.map((file) => [file.path, file.reason])) : null,
     report.notes.length ? make("h3", {}, "Notes") : null,
     ...report.notes.map((note) => make("p", { class: "said" }, note)),
   ].filter(Boolean);

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from shipper.config.cluster import Cluster
 from shipper.errors import DeliveryError
 from shipper.kafka.connection import connection
-from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
+from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.types import Decided
 from shipper.worker.lane import LaneOptions
@@ -79,7 +79,7 @@ def measure(job: LaneJob) -> LaneAnswer:
         compression=job.compression,
         transaction_timeout_ms=60_000,
     )
-    limits = TopicLimits(dict.fromkeys(job.topics, job.max_message_bytes))
+    limits = TopicLimits(dict.fromkeys(job.topics, TopicLimit(job.max_message_bytes)))
     options = LaneOptions(settings, job.ledger_topic, 0, _DEADLINE_SECONDS, limits=limits, batch_bytes=job.batch_bytes)
     with LanePool(options, [f"bench.{lane}" for lane in range(job.lanes)], settle=lambda: Decided(set())) as pool:
         began = time.monotonic()

@@ -33,8 +33,6 @@ STOP_WITHIN_SECONDS = 20.0
 #: What differs from Hadoop's defaults, and why.
 _SETTINGS = {
     "dfs.replication": "1",
-    # Whoever is on this machine may read and write; it is a server for experiments.
-    "dfs.permissions.enabled": "false",
     "dfs.datanode.hostname": LOOPBACK,
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
     # Out of safe mode as soon as the only DataNode has said what it has, and a DataNode that is gone counts as dead after 13 s, not 10 min.

@@ -17,6 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 
 from shipper.ledger.rights import Right
@@ -204,6 +207,14 @@ class SecuredKafka:
         ]
         admin = self._admin()
         for future in admin.delete_acls(filters).values():
+            future.result(30)
+
+    def set_password(self, user: str, password: str) -> None:
+        """For SCRAM-SHA-512, which reads it at each login; whoever is logged in stays so. The broker must run."""
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+        admin = self._admin()
+        for future in admin.alter_user_scram_credentials([change]).values():
             future.result(30)
 
     def _admin(self) -> AdminClient:

@@ -223,7 +223,7 @@ def report(**parts: Any) -> RunReport:
 
 def shipped(**figures: Any) -> RunReport:
     ran = ship(**figures)
-    young = LeftOut(path=f"{FOLDER}host=web-03/access-0012.log.gz", reason="modified 4m ago, settles after 10m")
+    young = LeftOut(path=f"{FOLDER}host=web-03/access-0012.log.gz", reason="modified 4m ago, settles after 10m", code="unsettled")
     return report(
         plan=plan(len(ran.files) or 12, left_out=[young]),
         gate_source=source_gate(),
@@ -379,7 +379,9 @@ def large() -> RunReport:
     clusters = ("frankfurt", "singapore", "sao-paulo")
     ran = [ship(topics, cluster=cluster, files=5000, points=2000) for cluster in clusters]
     young = [
-        LeftOut(path=f"{FOLDER}host=web-{i % 8:02}/new-{i:04}.log.gz", reason="modified 2m ago, settles after 10m")
+        LeftOut(
+            path=f"{FOLDER}host=web-{i % 8:02}/new-{i:04}.log.gz", reason="modified 2m ago, settles after 10m", code="unsettled"
+        )
         for i in range(260)
     ]
     for one in ran:

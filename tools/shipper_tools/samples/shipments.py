@@ -16,6 +16,7 @@ from shipper.report.results import (
     Coverage,
     DeliveryGateResult,
     GateResult,
+    LeftFile,
     RunReport,
     ShipResult,
     TopicAccount,
@@ -24,6 +25,7 @@ from shipper.report.results import (
 from shipper.report.run_folder import RunFolder
 from shipper.shipments.index import ALL, Index
 from shipper.shipments.outcomes import STATES, outcomes
+from shipper.windows.window import Window
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -57,6 +59,8 @@ class World:
         file.write_text(text)
 
     def pipeline(self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), more: str = "") -> None:
+        if not (self.config / "shipper.yaml").exists():
+            self.write("shipper.yaml", "keep: 36500d\n")  # these windows do not get older
         self.write(f"pipelines/{name}.yaml", PIPELINE.format(name=name, clusters=", ".join(clusters)) + more)
         for cluster in clusters:
             self.write(f"clusters/{cluster}.yaml", f"cluster: {cluster}\nbootstrap: 127.0.0.1:1\n")
@@ -89,16 +93,19 @@ def run_report(
     closed: bool = False,
     looks_back: float = 0,
     uncovered: tuple[float, ...] = (),
+    empty: tuple[float, ...] = (),
     records: int = 7,
 ) -> RunReport:
     """Of the window of ``hours`` that begins at ``hour``; it ended ``after`` hours after the window. ``failed``: clusters whose ship did.
-    ``looks_back``: hours before the window that it found complete, without the windows that begin at ``uncovered``."""
+    ``looks_back``: hours before the window that it found complete, without the windows that begin at ``uncovered``, of which it left a file
+    out; or those that begin at ``empty``, which hold none. The files of a longer window are of its last hour."""
     ended = at(hour + hours + after)
     common: dict[str, Any] = {
         "pipeline": name, "window_start": at(hour), "window_end": at(hour + hours), "run_id": run_id,
         "started_at": ended - dt.timedelta(minutes=2), "finished_at": ended,
     }  # fmt: skip
-    files = [PlannedFile(path=f"/logs/{i}.log", size_bytes=1000, modified_ms=0, splits=1) for i in range(3)]
+    tick = _window(hour + hours - 1) if hours > 1 else None
+    files = [PlannedFile(path=f"/logs/{i}.log", size_bytes=1000, modified_ms=0, splits=1, tick=tick) for i in range(3)]
     plan = PlanResult(**common, files=files, clusters=[ClusterPlan(cluster=cluster, left_files=3) for cluster in clusters])
     check = CheckResult(check="files", severity="block", passed=not closed, expected=">= 4" if closed else ">= 1", observed="3")
     gate = GateResult(
@@ -127,10 +134,8 @@ def run_report(
                 chunks_end=int(hour) * 8,
             )
         )
-        left = [
-            Uncovered(window=f"{at(one):%Y-%m-%dT%H:%M:%SZ}/{at(one + 1):%Y-%m-%dT%H:%M:%SZ}", why="no file was there")
-            for one in uncovered
-        ]
+        left = [Uncovered(window=_window(one), why="young", files=[LeftFile(path="/logs/young.log")]) for one in uncovered]
+        left += [Uncovered(window=_window(one), why="no file was there") for one in empty]
         coverage = Coverage(start=at(hour - looks_back), end=at(hour + hours), uncovered=left)
         if not bad:
             gates.append(DeliveryGateResult(**common, cluster=cluster, topics=topics, coverage=coverage))
@@ -139,6 +144,10 @@ def run_report(
         **common, status="failed" if cause else "succeeded", error=cause, first_cause=cause, plan=plan, gate_source=gate, ships=ships,
         delivery_gates=gates,
     )  # fmt: skip
+
+
+def _window(hour: float) -> str:
+    return str(Window(at(hour), at(hour + 1)))
 
 
 def large_index(

@@ -1,0 +1,429 @@
+package shipper.lines;
+
+import java.io.File;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URLDecoder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.AccessDeniedException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.DirectoryIteratorException;
+import java.nio.file.FileSystemException;
+import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
+import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.GlobPattern;
+import org.apache.hadoop.fs.LocatedFileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.hadoop.security.AccessControlException;
+
+/**
+ * The entries of the folders that a plan lists. Each becomes a file of the plan, or is counted with the reason why not (the codes of
+ * shipper/driver/files.py), so that the two together are what the file system has.
+ */
+final class Entries {
+    /** Paths that are told of each folder and reason. */
+    private static final int SAMPLES = 5;
+    /** Folders and reasons that are told apart. What is beyond is counted by listed path and reason. */
+    private static final int MOST_FOLDERS = 1_000;
+
+    private final Configuration conf;
+    private final boolean recursive;
+    private final Pattern include;
+    private final Pattern unfinished;
+    private final long most;
+    private final int mostUnfinished;
+    private final long from;
+    private final long before;
+    private final Map<String, FileStatus> found = new LinkedHashMap<>();
+    private final Map<String, Integer> under = new HashMap<>();
+    private final Map<Integer, String> problems = new TreeMap<>();
+    private final Map<Where, Left> left = new LinkedHashMap<>();
+    private long wanted;
+    private long written;
+
+    private record Where(int number, String folder, String code) {}
+
+    private static final class Left {
+        final TreeSet<String> paths = new TreeSet<>();
+        long count;
+    }
+
+    private interface Taker {
+        void take(FileStatus entry) throws IOException;
+    }
+
+    Entries(
+            Configuration conf, boolean recursive, Pattern include, Pattern unfinished, long most, int mostUnfinished, long from, long before) {
+        this.conf = conf;
+        this.recursive = recursive;
+        this.include = include;
+        this.unfinished = unfinished;
+        this.most = most;
+        this.mostUnfinished = mostUnfinished;
+        this.from = from;
+        this.before = before;
+    }
+
+    /** Adds what a pattern without braces that hold a slash matches. */
+    void add(String pattern, int number) throws IOException {
+        Path path = new Path(pattern);
+        FileSystem fs = Content.fileSystem(path, conf);
+        for (FileStatus status : matches(fs, fs.makeQualified(path), number)) {
+            if (!status.isDirectory()) {
+                note(status, number);
+            } else {
+                folder(fs, status.getPath(), status.getPath(), number);
+            }
+        }
+    }
+
+    synchronized void failed(int number, Exception error) {
+        Throwable cause = error;
+        while (cause.getCause() != null) {
+            cause = cause.getCause();
+        }
+        problems.put(number, cause.toString().lines().findFirst().orElse(""));
+    }
+
+    synchronized String packed() throws IOException {
+        Packed.Writer out = new Packed.Writer().number(found.size());
+        for (FileStatus file : found.values()) {
+            out.text(file.getPath().toString()).text(file.getPath().toUri().toString());
+            out.number(file.getLen()).number(file.getModificationTime()).number(Hdfs.isOpen(file) ? 1 : 0).text(Content.etag(file));
+            out.number(under.get(file.getPath().toString()));
+        }
+        out.number(problems.size());
+        for (Map.Entry<Integer, String> problem : problems.entrySet()) {
+            out.number(problem.getKey()).text(problem.getValue());
+        }
+        out.number(left.size());
+        for (Map.Entry<Where, Left> one : left.entrySet()) {
+            out.number(one.getKey().number()).text(one.getKey().code()).number(one.getValue().count);
+            out.number(one.getValue().paths.size());
+            for (String path : one.getValue().paths) {
+                out.text(path);
+            }
+        }
+        return out.packed();
+    }
+
+    private synchronized boolean full() {
+        return wanted > most;
+    }
+
+    private synchronized void leave(int number, String folder, String path, String code) {
+        Where where = new Where(number, folder, code);
+        if (left.size() >= MOST_FOLDERS && !left.containsKey(where)) {
+            where = new Where(number, "", code);
+        }
+        Left all = left.computeIfAbsent(where, key -> new Left());
+        all.count++;
+        all.paths.add(path);
+        if (all.paths.size() > SAMPLES) {
+            all.paths.pollLast();
+        }
+    }
+
+    private void leave(int number, Path path, String code) {
+        leave(number, String.valueOf(path.getParent()), path.toString(), code);
+    }
+
+    private synchronized void note(FileStatus file, int number) {
+        String name = file.getPath().getName();
+        String path = file.getPath().toString();
+        if (under.computeIfPresent(path, (key, first) -> Math.min(first, number)) != null || full()) {
+            return;
+        }
+        long modified = file.getModificationTime();
+        if (modified < from || modified >= before) {
+            leave(number, file.getPath(), "other-window");
+            return;
+        }
+        boolean writing = unfinished.matcher(name).matches();
+        boolean candidate = include.matcher(name).matches();
+        if (!candidate && !writing) {
+            leave(number, file.getPath(), "unwanted");
+        } else if (file.getLen() < 0) {
+            leave(number, file.getPath(), "negative-size");
+        } else if (!candidate && ++written > mostUnfinished) {
+            leave(number, file.getPath(), "unfinished");
+        } else {
+            wanted += candidate ? 1 : 0;
+            found.put(path, file);
+            under.put(path, number);
+        }
+    }
+
+    private void folder(FileSystem fs, Path folder, Path top, int number) throws IOException {
+        if (recursive && "s3a".equals(fs.getUri().getScheme())) {
+            keys(fs, folder, number);
+            return;
+        }
+        List<Path> deeper = new ArrayList<>();
+        scan(fs, folder, top, null, number, entry -> {
+            if (!entry.isDirectory()) {
+                note(entry, number);
+            } else if (recursive) {
+                deeper.add(entry.getPath());
+            } else {
+                leave(number, entry.getPath(), "folder");
+            }
+        });
+        for (Path one : full() ? List.<Path>of() : deeper) {
+            try {
+                folder(fs, one, top, number);
+            } catch (IOException error) {
+                unlessDenied(error, one, number);
+            }
+        }
+    }
+
+    /** An object store knows no folders: it lists all that is below a prefix with a request for each thousand keys, not for each folder. */
+    private void keys(FileSystem fs, Path top, int number) throws IOException {
+        RemoteIterator<LocatedFileStatus> entries = fs.listFiles(top, true);
+        while (!full() && entries.hasNext()) {
+            LocatedFileStatus entry = entries.next();
+            Path hiding = null;
+            for (Path above = entry.getPath().getParent(); !above.equals(top); above = above.getParent()) {
+                hiding = hidden(above.getName()) ? above : hiding;
+            }
+            hiding = hiding == null && hidden(entry.getPath().getName()) ? entry.getPath() : hiding;
+            if (hiding != null) {
+                leave(number, String.valueOf(hiding.getParent()), entry.getPath().toString(), "hidden");
+            } else {
+                note(entry, number);
+            }
+        }
+    }
+
+    /** Leaves out a folder that was not named and that this user may not list; one that is gone holds nothing. */
+    private void unlessDenied(IOException error, Path folder, int number) throws IOException {
+        if (isDenied(error)) {
+            leave(number, folder, "unreadable-folder");
+        } else if (!(error instanceof FileNotFoundException || error instanceof NoSuchFileException)) {
+            throw error;
+        }
+    }
+
+    private static boolean isDenied(IOException error) {
+        return error instanceof AccessControlException
+                || error instanceof AccessDeniedException
+                || error.getCause() instanceof IOException cause && isDenied(cause);
+    }
+
+    private static boolean hidden(String name) {
+        return name.startsWith(".") || name.startsWith("_") && !name.contains("=");
+    }
+
+    /** What a pattern without braces matches. Hadoop's own globber takes a colon in a name for the end of a scheme. */
+    private List<FileStatus> matches(FileSystem fs, Path path, int number) throws IOException {
+        List<FileStatus> matched = new ArrayList<>();
+        Path parent = path.getParent();
+        GlobPattern name = new GlobPattern(path.getName());
+        if (parent == null || !anyWildcard(path)) {
+            named(fs, new Path(unescaped(path.toString())), number, matched);
+            return matched;
+        }
+        boolean wild = anyWildcard(parent);
+        for (FileStatus folder : matches(fs, parent, number)) {
+            if (!folder.isDirectory()) {
+                continue;
+            }
+            try {
+                if (name.hasWildcard()) {
+                    scan(fs, folder.getPath(), null, path.getName(), number, matched::add);
+                } else {
+                    named(fs, new Path(folder.getPath(), new Path(null, null, unescaped(path.getName()))), number, matched);
+                }
+            } catch (IOException error) {
+                if (!wild) {
+                    throw error;
+                }
+                unlessDenied(error, folder.getPath(), number);
+            }
+        }
+        return matched;
+    }
+
+    private static boolean anyWildcard(Path path) {
+        for (Path part = path; part != null && part.getParent() != null; part = part.getParent()) {
+            if (new GlobPattern(part.getName()).hasWildcard()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static String unescaped(String path) {
+        return path.replaceAll("\\\\(.)", "$1");
+    }
+
+    /** Adds the one entry of that name, hidden or a link as it may be: somebody wrote it out. */
+    private void named(FileSystem fs, Path path, int number, List<FileStatus> matched) throws IOException {
+        try {
+            if (isLocal(fs)) {
+                java.nio.file.Path local = local(path);
+                try {
+                    if (Files.readAttributes(local, BasicFileAttributes.class).isOther()) {
+                        leave(number, path, "special");
+                        return;
+                    }
+                } catch (FileSystemException error) {
+                    if (error instanceof AccessDeniedException || !Files.isSymbolicLink(local)) {
+                        throw error;
+                    }
+                    leave(number, path, "dangling-link");
+                    return;
+                }
+            }
+            matched.add(Hdfs.status(fs, path, conf));
+        } catch (FileNotFoundException | NoSuchFileException error) {
+            // holds nothing
+        }
+    }
+
+    /**
+     * Passes on the files and folders in a folder.
+     *
+     * @param top the listed folder that it lies in, for links; null while a pattern is followed
+     * @param pattern for names; null: all
+     */
+    private void scan(FileSystem fs, Path folder, Path top, String pattern, int number, Taker taker) throws IOException {
+        GlobPattern name = pattern == null ? null : new GlobPattern(pattern);
+        if (isLocal(fs)) {
+            scanLocal(fs, folder, top, name, pattern, number, taker);
+            return;
+        }
+        RemoteIterator<? extends FileStatus> entries = Hdfs.entries(fs, folder, conf);
+        while (!full() && entries.hasNext()) {
+            FileStatus entry = entries.next();
+            String called = entry.getPath().getName();
+            if (name != null && !name.matches(called)) {
+                continue;
+            }
+            if (isHidden(called, pattern)) {
+                leave(number, entry.getPath(), entry.isDirectory() ? "hidden-folder" : "hidden");
+            } else if (entry.isSymlink()) { // a mount point of viewfs
+                List<FileStatus> behind = new ArrayList<>();
+                named(fs, entry.getPath(), number, behind);
+                if (behind.isEmpty()) {
+                    leave(number, entry.getPath(), "dangling-link");
+                }
+                for (FileStatus one : behind) {
+                    taker.take(one);
+                }
+            } else {
+                taker.take(entry);
+            }
+        }
+    }
+
+    /** A wildcard matches a hidden name only where the pattern itself begins with its first character, as in a shell. */
+    private static boolean isHidden(String name, String pattern) {
+        return hidden(name) && (pattern == null || pattern.isEmpty() || pattern.charAt(0) != name.charAt(0));
+    }
+
+    /** By the names as they are stored. Hadoop's listing drops those that are no text in the locale's encoding, and follows links. */
+    private void scanLocal(FileSystem fs, Path folder, Path top, GlobPattern name, String pattern, int number, Taker taker) throws IOException {
+        try (DirectoryStream<java.nio.file.Path> entries = Files.newDirectoryStream(local(folder))) {
+            for (java.nio.file.Path entry : entries) {
+                if (full()) {
+                    return;
+                }
+                String called = entry.getFileName().toString();
+                // Without a scheme, which is added as Spark writes it: file:///.
+                Path path = fs.makeQualified(new Path(null, null, folder.toUri().getPath() + "/" + called));
+                if (!isAddressed(entry, path)) {
+                    leave(number, folder.toString(), folder.toString().replaceFirst("/$", "") + "/" + visible(entry), "undecodable-name");
+                } else if (name == null || name.matches(called)) {
+                    try {
+                        takeLocal(fs, entry, path, top, name, isHidden(called, pattern), number, taker);
+                    } catch (NoSuchFileException error) {
+                        // gone since
+                    }
+                }
+            }
+        } catch (DirectoryIteratorException error) {
+            throw error.getCause();
+        }
+    }
+
+    private void takeLocal(
+            FileSystem fs, java.nio.file.Path entry, Path path, Path top, GlobPattern name, boolean isHidden, int number, Taker taker)
+            throws IOException {
+        BasicFileAttributes is = Files.readAttributes(entry, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+        if (isHidden) {
+            leave(number, path, is.isDirectory() ? "hidden-folder" : "hidden");
+        } else if (is.isSymbolicLink()) {
+            leave(number, path, ofLink(entry, top, name));
+        } else if (is.isOther()) {
+            leave(number, path, "special");
+        } else {
+            long size = is.isDirectory() ? 0 : is.size();
+            taker.take(new FileStatus(size, is.isDirectory(), 1, fs.getDefaultBlockSize(path), entry.toFile().lastModified(), path));
+        }
+    }
+
+    /** A link to what the same listing meets under its own name leaves nothing behind. */
+    private String ofLink(java.nio.file.Path link, Path top, GlobPattern name) throws IOException {
+        java.nio.file.Path target;
+        try {
+            target = link.toRealPath();
+        } catch (AccessDeniedException error) {
+            return "link-outside";
+        } catch (FileSystemException error) {
+            return "dangling-link";
+        }
+        boolean beside = link.getParent().toRealPath().equals(target.getParent());
+        boolean met;
+        if (name != null) {
+            met = beside && name.matches(target.getFileName().toString());
+        } else if (recursive) {
+            met = target.startsWith(local(top).toRealPath());
+        } else {
+            met = beside || Files.isDirectory(target);
+        }
+        return met ? "link" : "link-outside";
+    }
+
+    private static boolean isLocal(FileSystem fs) {
+        return "file".equals(fs.getUri().getScheme());
+    }
+
+    /** Raises InvalidPathException for a path that cannot be written in the locale's encoding. */
+    private static java.nio.file.Path local(Path path) {
+        return new File(path.toUri().getPath()).toPath();
+    }
+
+    /** True if that path leads to the entry again, byte for byte. */
+    private static boolean isAddressed(java.nio.file.Path entry, Path path) {
+        try {
+            return local(path).equals(entry);
+        } catch (InvalidPathException error) {
+            return false;
+        }
+    }
+
+    /** The entry's name, with `\\xNN` for bytes that are no UTF-8. */
+    private static String visible(java.nio.file.Path entry) {
+        String raw = entry.toUri().getRawPath().replaceFirst("/$", "");
+        String name = raw.substring(raw.lastIndexOf('/') + 1);
+        String text = URLDecoder.decode(name.replace("+", "%2B"), StandardCharsets.UTF_8);
+        return text.indexOf('\uFFFD') < 0 ? text : name.replace("%", "\\x");
+    }
+}

@@ -1,0 +1,81 @@
+"""Runs that were killed left no report: the next command that looks writes it.
+
+A process that runs a whole run leaves a note of itself beside the index of the Shipments page, a disk of this machine, and removes it in the end.
+A note whose process is gone is of a run that was killed. Airflow's runs need none: there the report is a task of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import DEVNULL
+
+from pydantic import BaseModel, ValidationError
+
+from shipper.config.pipeline import Pipeline
+from shipper.driver.context import RunContext
+from shipper.errors import ShipperError
+from shipper.processes import ProcessId
+from shipper.report.results import RunReport
+from shipper.report.run_folder import RunFolder, write_whole
+from shipper.runner import REPORT, Job, run_job
+from shipper.shipments.feed import index_path
+from shipper.windows.window import parse_window
+
+
+class _Note(BaseModel):
+    host: str
+    pid: int
+    started: str
+    window: str
+    to_clusters: tuple[str, ...] = ()
+
+    def may_run(self) -> bool:
+        return self.host != socket.gethostname() or ProcessId(self.pid, self.started).alive()
+
+
+def _notes(config_dir: Path, pipeline: str) -> Path:
+    index = index_path(config_dir)
+    return index.with_name(f"{index.name}.running") / pipeline
+
+
+@contextlib.contextmanager
+def noted(context: RunContext) -> Iterator[None]:
+    """Keep a note of this process for the length of the block. A note that cannot be written harms no run."""
+    note = None
+    with contextlib.suppress(OSError, ShipperError):
+        note = _notes(context.config_dir, context.pipeline.name) / f"{context.folder.run_id}.json"
+        me = ProcessId.of(os.getpid())
+        to_clusters = tuple(context.asked.clusters) if context.asked else ()
+        said = _Note(
+            host=socket.gethostname(), pid=me.pid, started=me.started, window=str(context.window), to_clusters=to_clusters
+        )
+        write_whole(str(note), said.model_dump_json())
+    try:
+        yield
+    finally:
+        if note:
+            with contextlib.suppress(OSError):
+                note.unlink()
+
+
+def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[RunReport]:
+    """Write the report of each run of the pipeline that was killed on this machine, and return it."""
+    with contextlib.suppress(OSError, ShipperError):
+        for path in sorted(_notes(config_dir, pipeline.name).glob("*.json")):
+            with contextlib.suppress(OSError, ShipperError, ValidationError):
+                note = _Note.model_validate_json(path.read_text())
+                if note.may_run():
+                    continue
+                window, run_id = parse_window(note.window), path.stem
+                clusters = tuple(name for name in note.to_clusters if name in pipeline.clusters)
+                job = Job(pipeline, config_dir, window.start, window.end, run_id, (REPORT,), to_clusters=clusters)
+                folder = RunFolder(job.results_uri, pipeline.name, window.start, window.end, run_id)
+                if folder.find(REPORT, RunReport) is None:
+                    run_job(job, stdout=DEVNULL, stderr=DEVNULL)
+                    if report := folder.find(REPORT, RunReport):
+                        yield report
+                path.unlink()

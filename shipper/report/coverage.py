@@ -1,0 +1,114 @@
+"""What a run looked at and what it left out, tick by tick of the schedule: the one record that completeness is computed from. Pure.
+
+A run notes each file that it left behind under the file's own tick, and each tick whose folders are empty. Whoever asks whether a tick is
+complete goes through these notes by time (:func:`outstanding`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import Coverage, LeftFile, Uncovered
+from shipper.windows.window import Window, parse_window
+
+
+class LookedAt(Protocol):
+    """What one run looked at on one cluster."""
+
+    @property
+    def at(self) -> Coverage: ...
+
+    @property
+    def passed(self) -> bool:
+        """True if the cluster's delivery gate has passed, so that everything but what is noted is on the cluster."""
+
+
+class Look(NamedTuple):
+    at: Coverage
+    passed: bool
+
+
+def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Coverage:
+    """Return what is known once all that the plan had for the cluster is there. A run that looked back covers the ticks that it looked at
+    as well: what was there is on the cluster, shipped by this run or before it."""
+    left = [
+        (file.window, file.reason, LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
+        for file in plan.left_out
+        if file.warns and (not file.clusters or cluster in file.clusters)
+        for path in (file.path, *file.more)
+    ]
+    return _coverage(plan, cluster, left, plan.empty if when_empty_fails else ())
+
+
+def lacking(plan: PlanResult, cluster: str) -> Coverage:
+    """Return what is known once the run has failed on the cluster: any file that it was to get may be missing there."""
+    planned = next((each for each in plan.clusters if each.cluster == cluster), None)
+    files = [file for file in plan.files_for(cluster) if file.left] if planned and planned.left_files else []
+    why = "the run that was to ship it failed"
+    left = [
+        (file.late_window or file.tick, why, LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
+        for file in files
+    ]
+    found = coverage(plan, cluster, when_empty_fails=False)
+    found.uncovered += _coverage(plan, cluster, left).uncovered
+    return found
+
+
+def _coverage(
+    plan: PlanResult, cluster: str, left: Iterable[tuple[str | None, str, LeftFile]], empty: Iterable[str] = ()
+) -> Coverage:
+    """``left``: files with their tick and why they were left; no tick stands for the run's window."""
+    own = str(Window(plan.window_start, plan.window_end))
+    planned = next((found for found in plan.clusters if found.cluster == cluster), None)
+    notes: dict[str, Uncovered] = {}
+    for tick, why, file in left:
+        window = tick or own
+        notes.setdefault(window, Uncovered(window=window, why=why)).files.append(file)
+    for window in empty:
+        notes.setdefault(window, Uncovered(window=window, why="no file was there"))
+    start = (planned and planned.looks_back_to) or plan.window_start
+    return Coverage(start=start, end=plan.window_end, uncovered=list(notes.values()))
+
+
+def covers(looks: Iterable[LookedAt], window: Window) -> bool:
+    """True if runs that have passed looked at all of ``window``, one of them or several together."""
+    reached = window.start
+    for at in sorted((look.at for look in looks if look.passed), key=lambda at: at.start):
+        if at.start <= reached:
+            reached = max(reached, at.end)
+    return reached >= window.end
+
+
+def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
+    """Return what of ``window`` is not on the cluster, as far as runs know. ``looks``: by time.
+
+    A run that has passed takes back the notes within what it looked at, and leaves its own. A run that has failed takes nothing back. That
+    a folder is empty is no news once it held files that are shipped: they may be gone by now."""
+    found: list[Uncovered] = []
+    held_files: list[Coverage] = []
+    for look in looks:
+        if look.passed:
+            found = [one for one in found if not _within(one, look.at)]
+        notes = [one for one in look.at.uncovered if _touches(one, window)]
+        found += [one for one in notes if one.files or not any(_within(one, at) for at in held_files)]
+        if look.passed and not notes:
+            held_files.append(look.at)
+    return found
+
+
+def _touches(note: Uncovered, window: Window) -> bool:
+    at = _window(note.window)
+    return at.start < window.end and window.start < at.end
+
+
+def _within(note: Uncovered, looked_at: Coverage) -> bool:
+    at = _window(note.window)
+    return looked_at.start <= at.start and at.end <= looked_at.end
+
+
+@functools.lru_cache(maxsize=100_000)
+def _window(text: str) -> Window:
+    return parse_window(text)

@@ -1,0 +1,100 @@
+"""Completeness is known for each tick of the schedule, whoever looked at it: a run of the hour, a wide window, a look-back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pytest
+
+from shipper.report.results import RunReport
+from shipper.windows.window import parse_window
+from tests.integration.world import World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+FOUR_HOURS = "2026-11-01T00:00/2026-11-01T04:00"
+
+
+@pytest.fixture
+def world(tmp_path, kafka):
+    made = World(tmp_path, kafka.bootstrap)
+    hourly(made, "logs/{window_start:%Y-%m-%d}/{window_start:%H}/")
+    return made
+
+
+def hourly(world: World, path: str) -> None:
+    world.write_pipeline(schedule={"cron": "0 * * * *", "start": "2026-11-01"}, source={"path": path, "settle": "10m"})
+
+
+def hour(number: int) -> str:
+    return f"2026-11-01T{number:02}:00/2026-11-01T{number + 1:02}:00"
+
+
+def run(world: World, window: str, *options: str) -> tuple[int, RunReport]:
+    done = world.shipper("run", world.name, "--window", window, "--json", *options)
+    assert "Traceback" not in done.stderr, done.stderr[-4000:]
+    return done.returncode, RunReport.model_validate_json(done.stdout)
+
+
+def gaps(world: World, hours: int = 4) -> dict[int, list[str]]:
+    """Of the first hours those that are not complete, with the names of the files that were left."""
+    done = world.shipper("gaps", world.name, "--json")
+    found = {}
+    for gap in json.loads(done.stdout)["gaps"]:
+        window = parse_window(gap["window"])
+        found |= {
+            number: [path.rsplit("/", 1)[-1] for path in gap["paths"]]
+            for number in range(hours)
+            if window.start <= parse_window(hour(number)).start < window.end
+        }
+    return found
+
+
+def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_other(world: World) -> None:
+    for number in range(4):
+        world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
+    os.utime(world.write_log("2026-11-01/02/young.log", b"young\n"))
+    assert run(world, hour(2))[0] == 0
+    assert gaps(world)[2] == ["young.log"]
+    code, report = run(world, FOUR_HOURS)
+    assert (code, len(report.plan.files if report.plan else ())) == (0, 4)
+    assert gaps(world) == {2: ["young.log"]}
+    world.write_log("2026-11-01/02/young.log", b"young\n")
+    assert run(world, hour(2))[0] == 0
+    assert gaps(world) == {}
+
+
+def test_an_hour_without_a_file_stays_a_gap_after_a_wide_run_that_found_files_in_others(world: World) -> None:
+    for number in (0, 1, 3):
+        world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
+    assert run(world, hour(2))[0] == 1
+    assert run(world, FOUR_HOURS)[0] == 0
+    assert gaps(world) == {2: []}
+
+
+def test_a_wide_window_names_each_hours_folder_by_its_own_end(world: World) -> None:
+    hourly(world, "logs/{window_end:%Y-%m-%d}/{window_end:%H}/")
+    for number in range(1, 5):
+        world.write_log(f"2026-11-01/{number:02}/a.log", b"%d\n" % number)
+    assert run(world, FOUR_HOURS)[0] == 0
+    assert gaps(world) == {}
+    assert sorted(world.read()) == [b"1", b"2", b"3", b"4"]
+    done = world.shipper("replay", world.name, "--window", FOUR_HOURS, "--reason", "lost", "--yes", "--json")
+    report = RunReport.model_validate_json(done.stdout)
+    assert report.plan is not None
+    assert sorted(re.findall(r"/(\d\d)/a.log", " ".join(file.path for file in report.plan.files))) == ["01", "02", "03", "04"]
+
+
+def test_a_file_in_progress_by_its_name_stays_a_gap_for_as_long_as_runs_see_it(world: World) -> None:
+    for number in range(3):
+        world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
+    part = world.write_log("2026-11-01/01/b.log.tmp", b"b\n")
+    for number in range(3):
+        assert run(world, hour(number), "--scheduled")[0] == 0
+        assert gaps(world, number + 1) == ({1: ["b.log.tmp"]} if number else {})
+    part.rename(part.with_suffix(""))
+    world.write_log("2026-11-01/03/a.log", b"a\n")
+    assert run(world, hour(3), "--scheduled")[0] == 0
+    assert gaps(world) == {}

@@ -1,0 +1,156 @@
+"""What goes when results are older than `keep`, and what never does."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from shipper.cli.main import app
+from shipper.config import load_pipeline
+from shipper.config.environment import EVERYTHING
+from shipper.report import horizon
+from shipper.report.gaps import beginnings
+from shipper.report.late import Told
+from shipper.report.past_runs import not_again, run_ids, window_names
+from shipper.report.results import Coverage, DeliveryGateResult, GateResult, LeftFile, Uncovered
+from shipper.report.run_folder import RunFolder
+from shipper.windows.window import Window
+
+PIPELINE = """\
+pipeline: web
+schedule: "@daily"
+source: {path: "logs/{window_start:%Y/%m/%d}/", settle: 0s, lookback: 2d}
+topic: t
+clusters: [near, far]
+"""
+CLUSTER = "cluster: {}\nbootstrap: b:1\nproperties: {{sasl.username: u, sasl.password: '${{NOT_THERE_AT_ALL}}'}}\n"
+TODAY = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+DAYS = 90
+KEEP = 40 * 86_400.0
+
+
+def day(ago: int) -> Window:
+    return Window(TODAY - dt.timedelta(days=ago), TODAY - dt.timedelta(days=ago - 1))
+
+
+class Past:
+    """Runs of a pipeline on a daily schedule."""
+
+    def __init__(self, root: Path) -> None:
+        self.config, self.runs = root / "config", str(root / "runs")
+        for name, text in (
+            ("pipelines/web", PIPELINE),
+            *((f"clusters/{each}", CLUSTER.format(each)) for each in ("near", "far")),
+        ):
+            path = self.config / f"{name}.yaml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self.pipeline = load_pipeline(self.config, "web", EVERYTHING)
+        beginnings(self.runs, "web", ("near", "far"), day(DAYS).start, None, keep=True)
+
+    def run(self, ago: int, *clusters: str, back: int = 0, left: tuple[int, ...] = (), at: dt.datetime | None = None) -> None:
+        """``left``: days of whose windows a file was left behind."""
+        window, at = day(ago), at or day(ago).end
+        run_id = f"{at:%Y%m%dT%H%M%S}-{random.randbytes(3).hex()}"
+        folder = RunFolder(self.runs, "web", window.start, window.end, run_id)
+        common: dict[str, Any] = {
+            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": run_id, "started_at": at, "finished_at": at,
+        }  # fmt: skip
+        folder.write("gate_source", GateResult(step="gate_source", **common))
+        uncovered = [
+            Uncovered(window=str(day(one)), why="open", files=[LeftFile(path=f"/logs/{one}", size_bytes=1, modified_ms=1)])
+            for one in left
+        ]
+        for cluster in clusters:
+            coverage = Coverage(start=day(ago + back).start, end=window.end, uncovered=uncovered)
+            folder.write(f"gate_delivery.{cluster}", DeliveryGateResult(cluster=cluster, coverage=coverage, **common))
+
+    def gaps(self) -> list[tuple[Any, ...]]:
+        done = CliRunner().invoke(app, ["gaps", "web", "--json", "--config", str(self.config)], catch_exceptions=False)
+        return [(gap["cluster"], gap["window"], gap["why"], gap["paths"]) for gap in json.loads(done.stdout)["gaps"]]
+
+    def prune(self, now: dt.datetime = TODAY) -> int:
+        return horizon.prune(self.runs, self.pipeline, KEEP, now)
+
+
+@pytest.fixture
+def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Past:
+    monkeypatch.setattr(horizon, "_NEWEST_KEPT", 5)
+    return Past(tmp_path)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_pruning_changes_no_gap(past: Past, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Days that were shipped, that failed on a cluster, that nobody ran, and of which runs left a file behind and a later one found it or not."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(horizon, "_MOST_AT_ONCE", 7)
+    for ago in range(DAYS, 0, -1):
+        kind = chance.choice(("all", "all", "all", "all", "one", "failed", "none", "left", "left behind"))
+        if kind != "none":
+            clusters = {"one": ("near",), "failed": ()}.get(kind, ("near", "far"))
+            left = {"left": (ago,), "left behind": (ago + 1,)}.get(kind, ())
+            past.run(ago, *clusters, back=chance.choice((0, 0, 1, 2)), left=left)
+    before, windows = past.gaps(), window_names(past.runs, "web")
+    for days in (10, 5, 0, 0, 0, 0):
+        past.prune(TODAY - dt.timedelta(days=days))
+        assert past.gaps() == before
+    assert len(window_names(past.runs, "web")) < len(windows) * 0.9
+
+
+def test_what_is_complete_and_old_goes_with_what_was_told_of_it(past: Past) -> None:
+    for ago in range(DAYS, 0, -1):
+        past.run(ago, "near", *(["far"] if ago != 60 else []))
+    told = Told(past.runs, "web")
+    told.add("late", [day(80), day(60), day(2)], TODAY)
+    past.prune()
+    ends = {window.end for window in window_names(past.runs, "web")}
+    # Of the day that is open, and those whose runs looked back at it; and what is not old.
+    assert {day(n).end for n in range(1, 40)} <= ends
+    assert day(60).end in ends
+    assert not {day(n).end for n in (*range(61, DAYS + 1), *range(42, 57))} & ends
+    assert told.of("late") == {day(60), day(2)}
+    past.run(60, "far", at=TODAY)
+    past.prune(TODAY + dt.timedelta(days=2))
+    assert len(run_ids(past.runs, "web", day(60))) == 1, "a run of today over an old window is not old"
+    assert past.gaps() == []
+
+
+def test_what_a_look_back_goes_by_is_never_too_old(past: Past) -> None:
+    past.pipeline = past.pipeline.model_copy(
+        update={"source": past.pipeline.source.model_copy(update={"lookback_seconds": 60 * 86_400.0})}
+    )
+    for ago in range(DAYS, 0, -1):
+        past.run(ago, "near", "far")
+    windows = [day(ago) for ago in range(60, 0, -1)]
+    before = not_again(past.runs, "web", ("near", "far"), windows, TODAY)
+    past.prune()
+    assert {day(n) for n in range(1, 61)} <= {*window_names(past.runs, "web")}
+    assert not_again(past.runs, "web", ("near", "far"), windows, TODAY) == before
+
+
+def test_what_is_no_runs_result_stays(past: Past) -> None:
+    for ago in range(DAYS, 0, -1):
+        past.run(ago, "near", "far")
+    root = Path(past.runs) / "web"
+    kept = [root / "ledger.near" / "archive" / "a", root / "schedule.json", Path(past.runs) / "web.replay.1" / "replay.json"]
+    for path in kept:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert past.prune() > 40
+    assert all(path.exists() for path in kept)
+    assert past.prune() == 0
+
+
+def test_the_index_command_removes_what_is_too_old(past: Past) -> None:
+    (past.config / "shipper.yaml").write_text("keep: 40d\n")
+    for ago in range(DAYS, 0, -1):
+        past.run(ago, "near", "far")
+    done = CliRunner().invoke(app, ["index", "--json", "--config", str(past.config)], catch_exceptions=False)
+    assert (done.exit_code, json.loads(done.stdout)["pruned"]) == (0, DAYS - 40)
+    assert past.gaps() == []

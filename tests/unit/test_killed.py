@@ -1,0 +1,81 @@
+"""A run of which nothing is left but its note gets its report from the next command that looks."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shipper_tools.samples.shipments import World, at
+
+from shipper.processes import ProcessId
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import RunReport
+from shipper.report.run_folder import Asked, RunFolder
+from shipper.runner import REPORT
+
+RUN = "20261101T010000-abcdef"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.pipeline()
+    world.beginning()
+    return world
+
+
+def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFolder:
+    """What a run to `near` alone leaves that is killed after its plan."""
+    folder = RunFolder(str(world.runs), "web", at(0), at(1), RUN)
+    asked = Asked(clusters=["near"], other_clusters=["far"])
+    common = {
+        "pipeline": "web",
+        "window_start": at(0),
+        "window_end": at(1),
+        "run_id": RUN,
+        "started_at": at(1),
+        "finished_at": at(1),
+    }
+    folder.write("plan", PlanResult(**common, asked=asked))
+    note = {"host": host or socket.gethostname(), "pid": process.pid, "started": process.started, "to_clusters": ["near"]}
+    path = world.index.with_name("shipments.sqlite.running") / "web" / f"{RUN}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(note | {"window": "2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"}))
+    return folder
+
+
+def gaps(world: World) -> str:
+    day = (dt.datetime.now(dt.UTC) + dt.timedelta(days=2)).strftime("%Y-%m-%d")  # no window, so no cluster is asked
+    command = [sys.executable, "-m", "shipper", "gaps", "web", "--since", day, "--config", str(world.config)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+
+def dead() -> ProcessId:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        found = ProcessId.of(process.pid)
+        process.kill()
+    return found
+
+
+def test_the_report_of_a_killed_run_is_written_by_the_next_command(world: World) -> None:
+    folder = left_by(world, dead())
+    assert RUN in gaps(world)
+    report = folder.find(REPORT, RunReport)
+    assert report is not None
+    assert (report.status, report.ships, report.first_cause) == ("failed", [], report.error)
+    assert str(report.first_cause).startswith("step gate_source left no result")
+    assert report.asked == Asked(clusters=["near"], other_clusters=["far"])
+    assert RUN not in gaps(world), "it is told once"
+
+
+@pytest.mark.parametrize("host", [None, "another.example"])
+def test_a_run_that_is_at_work_or_on_another_machine_is_left_alone(world: World, host: str | None) -> None:
+    folder = left_by(world, dead() if host else ProcessId.of(os.getpid()), host)
+    assert RUN not in gaps(world)
+    assert folder.find(REPORT, RunReport) is None
