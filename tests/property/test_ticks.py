@@ -24,7 +24,7 @@ from shipper.driver.files import ListedFile
 from shipper.driver.pending import Pending
 from shipper.driver.preflight import Sample
 from shipper.errors import SourceError
-from shipper.ledger.inventory import Entry, Inventory
+from shipper.ledger.inventory import Entries, Entry, Inventory
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.coverage import coverage
 from shipper.report.gaps import find_gaps
@@ -233,7 +233,9 @@ class History:
             value = ChunkValue(
                 last=1, end=True, records=1, bytes=9, checksum=1, digest="d", generation=1, run_id="r", window=window, splits=1
             )
-            inventory.add([Entry(ChunkKey(SplitId(file, 0), 0, "t"), value, 1, 1, invalidated=False, archived=False)], "web")
+            inventory.add(
+                Entries([Entry(ChunkKey(SplitId(file, 0), 0, "t"), value, 1, 1, invalidated=False, archived=False)]), "web"
+            )
         held = LedgerHeld(inventory) if with_ledger else None
         found = find_gaps([hour(tick) for tick in range(TICKS)], runs, {"c": DAY}, lambda cluster: held)
         return {int(gap.window[11:13]) for gap in found}

@@ -69,8 +69,8 @@ def pipeline(more: str) -> str:
         pytest.param(
             RIGHT.replace("source: s3a://logs/web/", "source: {path: x, settle_seconds: 10m}"),
             "2:19: source.settle_seconds: unknown key; did you mean 'settle'? "
-            "allowed: path, s3, include, window_by, recursive, format, codec, csv, settle, split_size, lookback, on_replaced, on_unreadable, "
-            "when_empty, formerly",
+            "allowed: path, s3, include, window_by, recursive, format, codec, csv, settle, split_size, lookback, on_replaced, on_renamed, "
+            "on_unreadable, when_empty, formerly",
             id="name in code for the key",
         ),
         pytest.param(
