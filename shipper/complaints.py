@@ -6,6 +6,7 @@ Every client shares this module, also the consumer that judges a delivery: nothi
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
@@ -115,14 +116,16 @@ class ClientLog:
 
     def __init__(self, *, debug: bool = False) -> None:
         """``debug``: pass on also what librdkafka says at level debug."""
-        self._least = logging.DEBUG if debug else logging.DEBUG + 1
         self._most = logging.CRITICAL if os.environ.get("SHIPPER_LOG") else logging.INFO
+        least = max(log.getEffectiveLevel(), logging.DEBUG if debug else logging.DEBUG + 1)
+        self._least = least if least <= self._most else math.inf
 
     def log(self, level: int, text: str, *arguments: Any) -> None:
         """``arguments``: facility, client and line."""
-        level = min(level, self._most)
-        if level < self._least or not log.isEnabledFor(level):
+        # confluent-kafka may call this while a fatal error is under way as an exception, which each `try` on the way may change. So the test
+        # is a plain one.
+        if level < self._least:
             return
         facility, _, line = arguments if len(arguments) == 3 else ("", "", text % arguments)
         if told := _repeats.take(f"{facility}: {line}"):
-            log.log(level, "%s", told)
+            log.log(min(level, self._most), "%s", told)

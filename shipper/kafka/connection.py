@@ -54,8 +54,10 @@ def call(operation: Any, *arguments: Any) -> Any:
         return operation(*arguments)
     except KafkaException as error:
         raise fault_of(error.args[0]) from error
-    except SystemError as error:
-        # What confluent-kafka makes of a fatal error that comes together with a delivery report; now and then it loses which.
+    # The rest is what confluent-kafka makes of a fatal error that comes together with a delivery report or a line of its log.
+    except KafkaError as error:  # type: ignore[misc]  # no exception by its bases, and raised all the same
+        raise fault_of(error) from None
+    except SystemError as error:  # now and then it loses which
         fatal = error.__cause__
         raise (fault_of(fatal.args[0]) if isinstance(fatal, KafkaException) else KafkaFault("_FATAL", str(error))) from error
 
