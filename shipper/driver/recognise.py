@@ -221,16 +221,17 @@ def _candidates(
             alike[file] = {one: delivered_from[one] for one in nearest}
     if not alike:
         return []
-    state = ledger.look(AskState({one.path for ones in alike.values() for one in ones}))
-    chunks = judge(client, state.chunks, set()).chunks
+    names = {one: {one, *heads.became(one)} for ones in alike.values() for one in ones}
+    at = {name.path for some in names.values() for name in some}
+    chunks = judge(client, ledger.look(AskState(at)).chunks, set()).chunks
     states = states_of(chunks, chunks.digests.keys())
-    paths = {path for ones in alike.values() for one, former in ones.items() for path in (one.path, former)}
-    there = context.engine.look_for(sorted(paths))
+    there = context.engine.look_for(sorted(at.union(*(ones.values() for ones in alike.values()))))
     found = []
     for file, ones in alike.items():
         originals = list[_Original]()
         for one, former in ones.items():
-            if one not in states or _lies_there(one, chunks.etags.get(one, ()), there[one.path]):
+            # Under whichever of its names the file lies there: what begins like it elsewhere is a copy.
+            if one not in states or any(_lies_there(name, chunks.etags.get(name, ()), there[name.path]) for name in names[one]):
                 continue
             original = _Original(one, there[former].uri, states[one])
             if original.records:

@@ -42,6 +42,8 @@ class Heads:
     """Files whose records count for another file as well, which is the same file under another name or when it had grown."""
     elsewhere: set[FileId] = field(default_factory=set)
     """Files whose content was recognised at another path. Of these, what lies at the path now is a new file."""
+    heirs: dict[FileId, set[FileId]] = field(default_factory=dict)
+    """File in ``renamed`` → the files that it became."""
     end: int = 0
     """Offset up to which the chunk partition was read."""
 
@@ -66,8 +68,16 @@ class Heads:
         """Return the file as it is known since its source was moved."""
         return file._replace(path=self.roots.now(file.path))
 
+    def became(self, file: FileId) -> set[FileId]:
+        """Return the files that hold what ``file`` held, and what those became. ``file``: as it is known now."""
+        found, next_ = set[FileId](), {file}
+        while next_ := {heir for one in next_ for heir in self.heirs.get(one, ())} - found:
+            found |= next_
+        return found - {file}
+
     def _add_moved(self, file: FileId, value: MovedValue) -> None:
         self.renamed.add(self.now(value.original))
+        self.heirs.setdefault(self.now(value.original), set()).add(self.now(file))
         if value.path != file.path:
             self.elsewhere.add(self.now(value.original))
             if value.head is None:  # nothing was sent under this name: the file passed by, and goes on to the next name

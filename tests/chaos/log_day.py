@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,16 +141,17 @@ class Day:
         content = file.content
         self.store.append(file.name, content, b"".join(line + b"\n" for line in more), file.modified)
         file.lines += more
+        file.changed = True
 
     def rename(self, file: LogFile, to: str, operation: str) -> None:
         self.say(f"{operation}: {file.name!r} → {to!r}")
         self.store.rename(file.name, to, file.stored, file.shown_time)
-        file.name, file.renamed = to, True
+        file.name, file.changed = to, True
 
     def compress(self, file: LogFile, to: str) -> None:
         self.say(f"compress: {file.name!r} → {to!r}")
         self.store.compress(file.name, to, file.content, file.shown_time)
-        file.name, file.packed = to, True
+        file.name, file.packed, file.changed = to, True, True
 
     def settle(self, file: LogFile) -> None:
         """Let a file be done that a plan left out."""
@@ -164,13 +165,13 @@ class Day:
         file.state = "done"
         self.say(f"settled: {file.name!r}")
 
-    def settle_some(self, rng: random.Random | None) -> None:
-        """Let some of what is being written be done; all, if there are no random numbers."""
+    def settle_some(self, is_done: Callable[[], bool]) -> None:
+        """Let some of what is being written be done."""
         for entry in [one for one in self.entries if one.state == "unsettled"]:
             self.store.delete(entry.name)
             self.entries.remove(entry)
         for file in self.files:
-            if file.state != "done" and (rng is None or rng.random() < 0.6):
+            if file.state != "done" and is_done():
                 self.settle(file)
 
     def work(self) -> None:
@@ -207,7 +208,7 @@ class Day:
             self.fault(f"run {what} sent {delivered} lines, and {new} are new")
         self.compare_left_out(what, hours, range(first, end), report)
         for file in done:
-            file.sent = len(file.lines)
+            file.sent, file.changed = len(file.lines), False
         for hour in hours:
             left = {one.name for one in self.left_in(range(hour, hour + 1)) if one.state in SUSPECT}
             held = any(one.state in FILES for one in self.in_hours(range(hour, hour + 1), [*self.files, *self.entries]))
@@ -295,7 +296,7 @@ class Day:
     def judge(self) -> None:
         """Let all files be done, run over the whole day, and compare the topic with the files."""
         self.now += 1
-        self.settle_some(None)
+        self.settle_some(lambda: True)
         self.run(0, self.now + 1)
         self.compare_gaps(final=True)
         expected = Counter(line for file in [*self.files, *self.gone] for line in file.lines)
@@ -333,7 +334,7 @@ class HourlyDay(Day):
 
     def work(self) -> None:
         rng = self.random("work")
-        self.settle_some(rng)
+        self.settle_some(lambda: rng.random() < 0.6)
         if rng.random() < 0.8:
             self.write(self.new("host", self.now), "new")
         if self.chance("unfinished"):
@@ -369,7 +370,7 @@ class HourlyDay(Day):
             self.rename(file, f"archive/{self.now}-{file.name.rpartition('/')[2]}", "away")
             self.files.remove(file)
             self.gone.append(file)
-        if (file := self.pick("copy", packed=False)) and file.copy is None and not file.renamed:
+        if (file := self.pick("copy", packed=False)) and file.copy is None and not file.changed:
             hour = rng.randrange(self.now + 1)
             copy = LogFile(self.name_in(hour, f"copy-{self.now}.log"), [*file.lines], file.modified, hour)
             file.copy = copy.copy = copy
@@ -400,7 +401,8 @@ class RotatedDay(Day):
 
     def work(self) -> None:
         rng = self.random("work")
-        self.settle_some(rng)
+        all_of_them = rng.random() < 0.6  # the live file is never done before the one that was rotated
+        self.settle_some(lambda: all_of_them)
         for _ in range(rng.choice([1, 1, 2])):
             self.write_on(rng)
             if self.chance("rotate") and not any(file.sent < len(file.lines) for file in self.rotated(KEPT)):
@@ -421,7 +423,8 @@ class RotatedDay(Day):
         file, modified = self.live(), self.time_in(self.now, rng)
         if file is None:
             banner = [b"#Fields: time host request"] * 60 if self.chance("banner", step=-1) else []
-            self.write(LogFile("app.log", [*banner, *self.some_lines(rng)], modified), "new")
+            state = next((one.state for one in self.rotated(1)), "done")  # it is younger than what was rotated
+            self.write(LogFile("app.log", [*banner, *self.some_lines(rng)], modified, state=state), "new")
             return
         file.modified = modified
         self.append(file, self.some_lines(rng))
@@ -446,9 +449,9 @@ class RotatedDay(Day):
             return
         self.say("copytruncate: 'app.log' → 'app.log.1'")
         self.store.write("app.log.1", file.content, file.shown_time)
-        self.store.write("app.log", b"", file.modified)
+        emptied = LogFile("app.log", [], file.modified, state=file.state)  # a moment after the copy was made
         file.name = "app.log.1"
-        self.files.append(LogFile("app.log", [], file.modified))
+        self.write(emptied, "empty")
 
 
 def run_day(options: Options, folder: Path, bootstrap: str) -> list[str]:

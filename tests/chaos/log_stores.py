@@ -33,8 +33,8 @@ class LogFile:
     packed: bool = False
     sent: int = 0
     """Number of lines that a run has shipped."""
-    renamed: bool = False
-    """A copy of a renamed file cannot be told from the file: content is what a file is known by."""
+    changed: bool = False
+    """Since a run has seen it. Until the next one nothing tells a copy from the file itself: content is what a file is known by."""
     copy: LogFile | None = None
     """A second file of the same content, which may be this one. Until that was shipped nothing tells a copy from a file that was renamed."""
     stream: OpenFile | None = None

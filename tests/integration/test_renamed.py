@@ -156,6 +156,25 @@ def test_a_copy_beside_its_original_is_shipped(world: World) -> None:
     assert world.read() == lines_of(content, content)
 
 
+def test_a_copy_beside_what_its_original_became_is_shipped(world: World) -> None:
+    """The file lies there, if under another name or longer than it was when it was shipped."""
+    world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
+    content, more = log_lines("a", 50), log_lines("more", 30)
+    path = world.write_log("a.log", content)
+    run(world)
+    path.write_bytes(content + more)
+    assert sent(run(world)) == 30
+    world.write_log("copy.log", content + more)
+    assert sent(run(world)) == 80
+    renamed(path, "b.log")
+    run(world)
+    renamed(world.logs / "b.log", "c.log")
+    run(world)
+    world.write_log("another.log", content + more)
+    assert sent(run(world)) == 80
+    assert world.read() == lines_of(*[content + more] * 3)
+
+
 def test_a_new_name_is_a_new_file_if_the_pipeline_says_so(world: World) -> None:
     world.write_pipeline(source={**_SMALL_SPLITS, "on_renamed": "ship"})
     content = log_lines("a", 50)

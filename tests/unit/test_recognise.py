@@ -229,6 +229,7 @@ def test_a_ledger_says_how_its_files_begin_and_which_have_another_name_by_now() 
     topic.append("", CHUNKS, [encode_moved("web", *moved)])
     found = ledger_of(topic).look(AskHeads())
     assert (found.matching({NEW: BEGINNING, PACKED: b"other"}), found.renamed, found.end) == ({NEW: {OLD}}, {OLD}, 5)
+    assert (found.became(OLD), found.became(NEW)) == ({NEW}, set())
     assert found.elsewhere == {OLD, NEW}, "nothing was sent as NEW either, so a file that comes to its path replaces nothing"
 
 
