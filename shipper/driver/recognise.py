@@ -432,6 +432,7 @@ def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, el
                 f"it begins with all that was shipped of {one.original.path}, and holds more: it was renamed and has grown. Nothing of it was sent. "
                 "Set `source.on_replaced: continue` to ship only the rest"
             )
+            elsewhere.add(one.original.id)
         elif one.path == one.original.path and one.complete and one.original.id in elsewhere:
             pass
         elif not one.grown or source.on_replaced != "reship":

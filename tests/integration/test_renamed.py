@@ -223,6 +223,21 @@ def test_a_file_that_has_grown_is_called_that_and_nothing_is_sent(world: World) 
     assert world.read() == lines_of(first, b"another\n")
 
 
+def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_shipped(world: World) -> None:
+    """What logrotate leaves if lines come between the last run and the rotation. Nothing was replaced."""
+    first, more, successor = (log_lines(name, 50) for name in ("first", "more", "successor"))
+    world.write_log("app.log", first)
+    run(world)
+    renamed(world.write_log("app.log", first + more), "app.log.1")
+    world.write_log("app.log", successor)
+    report = run(world)
+    assert (warned(report), sent(report)) == (["app.log.1"], 50)
+    world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
+    assert sent(run(world)) == 50
+    assert world.read() == lines_of(first, more, successor)
+    verified(world)
+
+
 def test_a_file_that_nobody_can_compare_is_left_out_by_name(world: World) -> None:
     path = world.write_log("a.log", log_lines("a", 100))
     run(world)
