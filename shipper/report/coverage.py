@@ -35,7 +35,7 @@ def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Cover
     """Return what is known once all that the plan had for the cluster is there. A run that looked back covers the ticks that it looked at
     as well: what was there is on the cluster, shipped by this run or before it."""
     left = [
-        (file.window, file.reason, LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
+        _Note(file.window, file.code, file.reason, LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
         for file in plan.left_out
         if file.warns and (not file.clusters or cluster in file.clusters)
         for path in (file.path, *file.more)
@@ -49,7 +49,12 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     files = [file for file in plan.files_for(cluster) if file.left] if planned and planned.left_files else []
     why = "the run that was to ship it failed"
     left = [
-        (file.late_window or file.tick, why, LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
+        _Note(
+            file.late_window or file.tick,
+            "",
+            why,
+            LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms),
+        )
         for file in files
     ]
     found = coverage(plan, cluster, when_empty_fails=False)
@@ -57,18 +62,23 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     return found
 
 
-def _coverage(
-    plan: PlanResult, cluster: str, left: Iterable[tuple[str | None, str, LeftFile]], empty: Iterable[str] = ()
-) -> Coverage:
-    """``left``: files with their tick and why they were left; no tick stands for the run's window."""
+class _Note(NamedTuple):
+    tick: str | None
+    """None: the run's window."""
+    code: str
+    why: str
+    file: LeftFile
+
+
+def _coverage(plan: PlanResult, cluster: str, left: Iterable[_Note], empty: Iterable[str] = ()) -> Coverage:
     own = str(Window(plan.window_start, plan.window_end))
     planned = next((found for found in plan.clusters if found.cluster == cluster), None)
-    notes: dict[str, Uncovered] = {}
-    for tick, why, file in left:
+    notes: dict[tuple[str, str], Uncovered] = {}
+    for tick, code, why, file in left:
         window = tick or own
-        notes.setdefault(window, Uncovered(window=window, why=why)).files.append(file)
-    for window in empty:
-        notes.setdefault(window, Uncovered(window=window, why="no file was there"))
+        notes.setdefault((window, code or why), Uncovered(window=window, why=why)).files.append(file)
+    for window in set(empty) - {window for window, _ in notes}:
+        notes[window, ""] = Uncovered(window=window, why="no file was there")
     start = (planned and planned.looks_back_to) or plan.window_start
     return Coverage(start=start, end=plan.window_end, uncovered=list(notes.values()))
 

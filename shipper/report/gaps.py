@@ -25,7 +25,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
 from shipper.report.coverage import Look, covers, outstanding
 from shipper.report.past_runs import WindowRun, contains, source_closed, window_names, window_runs
-from shipper.report.results import Coverage, Gap, LeftFile
+from shipper.report.results import Coverage, Gap, LeftFile, Uncovered
 from shipper.report.run_folder import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
@@ -138,7 +138,15 @@ def _gap(
     files, ledger = [file for one in left for file in one.files], held(cluster)
     if ledger and ledger.files_complete(files) and (all(one.files for one in left) or ledger.window_complete(window)):
         return None
-    return gap(left[0].why, list(dict.fromkeys(file.path for file in files)))
+    return gap(_reasons(left), list(dict.fromkeys(file.path for file in files)))
+
+
+def _reasons(left: Iterable[Uncovered]) -> str:
+    """Return each reason once, with the number of entries where there are several."""
+    paths: dict[str, set[str]] = {}
+    for one in left:
+        paths.setdefault(one.why, set()).update(one.paths)
+    return "; ".join(f"{why} ({len(of)})" for why, of in paths.items()) if len(paths) > 1 else next(iter(paths))
 
 
 def looks_at(runs: Iterable[WindowRun], cluster: str) -> list[Look]:

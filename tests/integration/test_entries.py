@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -82,7 +83,8 @@ def hostile_folder(world: World) -> None:
 
 def test_entries_of_the_file_system_are_taken_or_left_out_with_a_reason(world: World) -> None:
     hostile_folder(world)
-    world.write_pipeline(source={"path": "logs", "settle": "0s", "include": "*.log"})
+    daily = {"cron": "0 0 * * *", "start": "2026-11-01"}
+    world.write_pipeline(schedule=daily, source={"path": "logs", "settle": "0s", "include": "*.log"})
     found = plan(world)
     assert names(file.path for file in found.files) == [" d .log", "a.log", "b:c.log", "e\nf.log", "g%20h.log", "naïve.log"]
     assert counts(found) == {
@@ -112,10 +114,16 @@ def test_entries_of_the_file_system_are_taken_or_left_out_with_a_reason(world: W
     page = Path(report.page or "").read_text()
     for text in ("undecodable", r"bad\xFF.log", "leads nowhere", "in the future"):
         assert text in page
+    assert report.plan is not None
+    left_out = [one for one in report.plan.left_out if one.warns]
+    warned = [names([one.path, *one.more]) for one in left_out]
     for gate in report.delivery_gates:
         assert gate.coverage is not None
-        (left,) = gate.coverage.uncovered
-        assert {r"bad\xFF.log", "dangling.log", "future.log"} <= set(names(left.paths))
+        assert [names(note.paths) for note in gate.coverage.uncovered] == warned
+    done = world.shipper("gaps", world.name, "--json")
+    gap = json.loads(done.stdout)["gaps"][0]
+    assert [path.rpartition("/")[2] for path in gap["paths"]] == list(itertools.chain(*warned))
+    assert all(one.reason in gap["why"] for one in left_out), "each entry with its own reason"
 
 
 def test_recursion_enters_no_link_and_no_hidden_folder_and_counts_them(world: World) -> None:
