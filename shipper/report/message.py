@@ -109,10 +109,12 @@ def details(result: StepResult) -> list[str]:
     """What a step found, a line for each figure that somebody may look for: the records of each topic, each check that does not hold. They come
     before what the step did as a whole."""
     if isinstance(result, PlanResult):
-        named = [f"left out: {file.path}: {file.reason}" for file in sorted(result.left_out, key=lambda file: not file.warns)]
+        named = [
+            f"left out: {file.entries()}: {file.reason}" for file in sorted(result.left_out, key=lambda file: not file.warns)
+        ]
         return [
             *named[:_MOST_LINES],
-            *([f"… and {plural(len(named) - _MOST_LINES, 'more file')}"] if named[_MOST_LINES:] else []),
+            *([f"… and {len(named) - _MOST_LINES:,} more"] if named[_MOST_LINES:] else []),
         ]
     if isinstance(result, ShipResult):
         topics = [topic for topic in result.topics if topic.delivered or topic.parked]

@@ -20,6 +20,7 @@ from shipper.report.results import CheckResult, GateResult, RunReport
 State = Literal["shipped", "nothing", "doubt", "failed"]
 _MUCH_QUARANTINED = 0.05
 """Share of the lines from which on a run is not plainly green, whatever the pipeline allows."""
+_MOST_REASONS = 5
 _STAYS = "What was delivered stays delivered: it is in the ledger and is not sent again."
 _AGAIN = "When the cause is gone, run the window again: it ships what is left."
 
@@ -236,8 +237,8 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
     if left:
         count = sum(one.count for one in left)
         entry = "1 entry is" if count == 1 else f"{number(count)} entries are"
-        first = left[0]
-        says = f"{entry} left out: {first.entries()}: {first.reason}{', …' if left[1:] else ''}."
+        named = "; ".join(f"{one.entries()}: {one.reason}" for one in left[:_MOST_REASONS])
+        says = f"{entry} left out: {named}{'; …' if left[_MOST_REASONS:] else ''}."
         doubts.append(Caveat(says, "left-out"))
     for account in found:
         if files := account.quarantined.get(UNREADABLE, 0):

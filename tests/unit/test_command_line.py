@@ -210,18 +210,22 @@ def test_no_rate_is_made_of_a_tenth_of_a_second(capsys: pytest.CaptureFixture[st
 
 def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     waits = LeftOut(path="/logs/a.log", reason="may still be written", warns=True)
+    links = LeftOut(path="/logs/b.log", reason="leads nowhere", warns=True, count=3)
     unwanted = LeftOut(path="/logs/a.zip", reason="does not match include")
-    plan = PlanResult(**TIMES, source="/logs", left_out=[unwanted, waits])
-    assert [(waits.path in line, waits.reason in line) for line in details(plan)] == [(True, True), (False, False)]
-    assert unwanted.path in details(plan)[1]
+    plan = PlanResult(**TIMES, source="/logs", left_out=[unwanted, waits, links])
+    for line, row in zip(details(plan), (waits, links, unwanted), strict=True):
+        assert row.entries() in line
+        assert row.reason in line
     run = RunReport(**TIMES, plan=plan)
     assert message(run).ending == "warning"
     for show in (partial(show_run, run, Terminal()), partial(show_cause, run)):
         show(Terminal(stderr=True))
         said = " ".join(capsys.readouterr().err.split())
         assert "WARNING" in said
-        assert waits.path in said
-        assert waits.reason in said
+        for row in (waits, links):
+            assert row.entries() in said
+            assert row.reason in said
+        assert unwanted.path not in said
     show_cause(RunReport(**TIMES, plan=PlanResult(**TIMES, source="/logs", left_out=[unwanted])), Terminal(stderr=True))
     assert waits.path not in capsys.readouterr().err
 
