@@ -238,8 +238,9 @@ def _candidates(
                 original.place = places(context, one, new[file], states[one])
                 original.why_not = _why_not(context, original, chunks)
                 originals.append(original)
-        # Of the names that one file had, the one under which most of it was delivered.
-        originals.sort(key=lambda one: (_distance(one.id, file)[:3], -one.records))
+        # Of the names that one file had, the one under which most of it was delivered. The size of a packed file does not tell which that is.
+        compared = 3 if new[file].format == PLAIN else 2
+        originals.sort(key=lambda one: (_distance(one.id, file)[:compared], -one.records))
         chosen, others = originals[:_MOST_ORIGINALS], originals[_MOST_ORIGINALS:]
         if chosen:
             found.append(_Candidate(new[file], chosen, max((one.records for one in others), default=0)))

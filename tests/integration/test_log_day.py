@@ -56,14 +56,14 @@ def test_an_empty_file_at_the_path_of_a_renamed_file_is_a_new_file(world: World)
 
 def test_a_file_that_grew_several_times_and_was_packed_later_is_not_sent_again(world: World):
     """An archiving job gives the packed file a time of its own."""
-    for at, count in enumerate((40, 55, 60)):
+    for at, count in enumerate((40, 55, 60, 75, 90)):
         log = world.write_log("app.log", lines("first", count))
         os.utime(log, (1_790_000_000 + at, 1_790_000_000 + at))
         world.run()
     log.unlink()
-    world.write_log("app.log.gz", gzip.compress(lines("first", 60)))
+    world.write_log("app.log.gz", gzip.compress(lines("first", 90)))
     assert world.run()["delivered"] == 0
-    assert world.read() == lines_of(lines("first", 60))
+    assert world.read() == lines_of(lines("first", 90))
 
 
 def test_a_file_that_grew_beyond_its_first_split_and_was_packed_is_not_sent_again(world: World):
