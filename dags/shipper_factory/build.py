@@ -52,6 +52,7 @@ _RETRY_DELAY = dt.timedelta(minutes=1)
 #: What a process that was told to stop may take, and a report after it.
 _TO_STOP = dt.timedelta(minutes=5)
 CONFIG_DAG_ID = "shipper_config"
+_RARE = "Rarely needed"
 _BROKEN, _BROKEN_TAG = "configuration broken", "broken-config"
 
 
@@ -289,24 +290,34 @@ def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
 
 
 def _params(pipeline: Pipeline) -> dict[str, Param]:
+    """Every type allows null: Airflow's form marks a field without it as required. What has a section is folded there."""
     moment: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
+    word: dict[str, Any] = {"type": ["null", "string"], "section": _RARE}
+    switch: dict[str, Any] = {"type": ["null", "boolean"]}
     empty = (
         "Leave both empty for the run's data interval, which of a run by hand is the last complete window of the schedule."
         if pipeline.schedule
         else "This pipeline has no schedule, so a run needs both."
     )
     return {
-        "window_start": Param(None, **moment, title="Window from", description=f"First moment of the window. {empty}"),
+        "window_start": Param(
+            None,
+            **moment,
+            title="Window from",
+            description="First moment of the window. A window that is given here comes before Airflow's Logical Date and Data Interval, which "
+            "can stay as they are.",
+        ),
         "window_end": Param(None, **moment, title="Window to", description=f"First moment after the window. {empty}"),
-        "plan_only": Param(False, type="boolean", title="Dry run", description=help_of("plan_only")),
+        "plan_only": Param(False, **switch, title="Dry run", description=help_of("plan_only")),
         "clusters": _choice(pipeline.clusters, pipeline.clusters, "Clusters", help_of("to_clusters"), minItems=1),
         "rate_limit": Param(
             None, type=["null", "string"], pattern=RATE_PATTERN, title="Rate limit of this run", description=help_of("rate_limit")
         ),
-        **_skips(skippable(pipeline)),
+        **_skips(skippable(pipeline), word),
         "reship": Param(
             False,
-            type="boolean",
+            **switch,
+            section=_RARE,
             title="Send everything again",
             description="Sends EVERY file of the window once more, whole, also what is there already: readers will see those records "
             "twice, and nothing can be taken back. To finish a window, or after an error, leave it off: then only what is missing is "
@@ -314,13 +325,14 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
         ),
         "reship_reason": Param(
             None,
-            type=["null", "string"],
+            **word,
             title="Why everything is sent again",
             description="Needed with the one above. It is kept in the ledger and in the report, with the name of whoever triggers the run.",
         ),
         "new_ledger": Param(
             False,
-            type="boolean",
+            **switch,
+            section=_RARE,
             title="Give a lost ledger up",
             description="Only after a run has said that the ledger is gone or was made anew: goes on with a new one, to which every file of "
             "every window that is run counts as never shipped. What the topics hold already is then sent a second time.",
@@ -332,16 +344,15 @@ def _choice(default: Sequence[str], of: Sequence[str], title: str, description: 
     """Some of some words. Airflow's form offers ``examples``; what is not among them is refused when the run is asked for."""
     words = list(of)
     return Param(
-        list(default), type="array", items={"type": "string", "enum": words}, examples=words, title=title, description=description, **more
+        list(default), type=["null", "array"], items={"type": "string", "enum": words}, examples=words, title=title, description=description, **more
     )  # fmt: skip
 
 
-def _skips(names: Sequence[str]) -> dict[str, Param]:
+def _skips(names: Sequence[str], word: Mapping[str, Any]) -> dict[str, Param]:
     """Nothing, where no check can be left out."""
     if not names:
         return {}
-    reason = Param(None, type=["null", "string"], title="Why checks are left out", description=help_of("skip_reason"))
     return {
-        "skip_checks": _choice((), names, "Source checks to leave out", help_of("skip_checks")),
-        "skip_reason": reason,
+        "skip_checks": _choice((), names, "Source checks to leave out", help_of("skip_checks"), section=_RARE),
+        "skip_reason": Param(None, **word, title="Why checks are left out", description=help_of("skip_reason")),
     }

@@ -166,7 +166,8 @@ class ShipperStep(BaseOperator):
         job = self._job(context)
         folder = folder_of(job)
         self.report_url, self.window_url = report_url(job, folder), window_url(job)
-        self.log.info("%s of window %s%s; results in %s", self.step, _window_of(job), _attempt(context["ti"]), folder.uri)
+        self.log.info("%s of window %s%s", self.step, _window_of(job), _attempt(context["ti"]))
+        self.log.info("Results: %s", self.window_url or folder.uri)  # a line of its own: Airflow's log makes a link of an address
         started = dt.datetime.now(dt.UTC)
         self._child = Child(job, given(job.config_dir, job.pipeline.name))
         exit_code = self._child.run(self._pass_on, self._seconds_left(context))

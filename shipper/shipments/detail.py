@@ -36,6 +36,7 @@ def detail(index: Index, known: Known, window: Window, now: int, run_id: str | N
         "start": start,
         "end": end,
         "window": str(window),
+        "settle": known.settle,
         "now": now,
         "clusters": _clusters(index, known, start, end, now),
         "begun": live(known, window, index.begun_over(known.pipeline, start, end)),

@@ -18,6 +18,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from shipper.config.rules import original
 from shipper.config.schedule import Schedule
 from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans
 from shipper.shipments.outcomes import FAILED, MISSING, SHIPPING, STATES, WAITING
@@ -98,7 +99,9 @@ def _row(
         "description": known.description,
         "clusters": list(known.clusters),
         "schedule": f"{known.schedule.cron} {known.schedule.timezone}" if known.schedule else None,
+        "settle": known.settle,
         "retired": known.retired,
+        "replay_of": original(known.pipeline) if original(known.pipeline) != known.pipeline else None,
         "newest": newest and newest[0],
         "lag": newest and max(0, newest[1] - newest[0]),
         "counts": {STATES[state]: count for state, count in enumerate(counts) if count},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,19 @@ def test_what_airflow_stores_does_not_change_from_parse_to_parse(config: Config)
     """A DAG that differs at every parse gets a new version each time."""
     config.pipeline("web")
     assert serialized(bag().dags["web"]) == serialized(bag().dags["web"])
+
+
+def test_the_trigger_form_asks_for_nothing_that_has_a_default_and_says_each_thing_once(config: Config) -> None:
+    """Airflow's form puts a star at each field whose type lacks "null", and opens the fields without a section alone."""
+    config.pipeline("web")
+    params = bag().dags["web"].params
+    fields = {name: params.get_param(name) for name in params}
+    assert [name for name, field in fields.items() if "null" not in field.schema["type"]] == []
+    said = [sentence for field in fields.values() for sentence in re.split(r"(?<=[.:;]) ", field.description or "")]
+    assert sorted(said) == sorted(set(said))
+    assert [name for name, field in fields.items() if "section" not in field.schema] == [
+        "window_start", "window_end", "plan_only", "clusters", "rate_limit"
+    ]  # fmt: skip
 
 
 def test_params_are_checked_a_few_times_for_a_dag_and_not_for_each_of_its_tasks(

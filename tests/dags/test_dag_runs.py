@@ -262,7 +262,8 @@ def test_a_retry_may_succeed(spark: FakeSpark, capsys: pytest.CaptureFixture[str
     assert dag_run.state == "success"
     of = "of window 2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"
     printed = "".join(capsys.readouterr())
-    assert [f"ship:near {of}{more}; results in " in printed for more in ("", ", attempt 2", ", attempt 3")] == [True] * 3
+    assert [f"ship:near {of}{more}" in printed for more in ("", ", attempt 2", ", attempt 3")] == [True] * 3
+    assert "Results: " in printed
     assert spark.steps.count("ship:near") == 3
     assert len({call["run_id"] for call in spark.calls}) == 1
 

@@ -196,7 +196,7 @@ def find_in_the_menu(admin: Person, pictures: Path) -> None:
 def earlier(frame: Any) -> None:
     """To the days that the reports are of."""
     frame.locator("#grid:not([aria-busy])").wait_for()
-    frame.locator("#range").select_option("30")
+    frame.locator("#range").select_option("30d")
     frame.locator("#grid:not([aria-busy])").wait_for()
 
 
@@ -236,7 +236,7 @@ def only_look(viewer: Person, pictures: Path) -> None:
 def see_one_dag(person: Person) -> None:
     frame = person.shipments()
     assert rows(frame) == ["web"]
-    assert frame.locator("#sum").inner_text().startswith("1 pipeline,")
+    assert frame.locator("#sum").inner_text().startswith("1 pipeline ·")
     assert person.context.request.get(f"{person.url}/shipper/api/pipeline?pipeline=audit").status == 403
     assert person.problems == []
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import itertools
 import json
+import math
 import shutil
 import threading
 import time
@@ -11,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.samples.shipments import World, fill, large_index, seconds, under_way
+from shipper_tools.samples.shipments import World, fill, invented_index, large_index, seconds, under_way
 
 from shipper.shipments.server import Server
 
@@ -19,7 +22,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
 LAST_HOUR = 25
-DAY = f"end={seconds(LAST_HOUR)}&range=1"
+DAY = f"end={seconds(LAST_HOUR)}&range=24h"
 
 
 @pytest.fixture(scope="module")
@@ -106,34 +109,90 @@ def pixels(page: Any, pipeline: str) -> set[str]:
 
 
 def test_each_row_says_in_words_and_shows_in_colours_what_became_of_its_windows(page: Any) -> None:
-    assert names(page) == ["audit", "billing_events", "edge", "web"]
-    assert "4 pipelines" in page.inner_text("#sum")
-    assert page.locator('tr[data-pipeline="web"] td').nth(2).inner_text() == "1 failed, 1 blocked by gate, 1 missing"
-    wait_for(page, "document.querySelectorAll('canvas')[8].width > 300")
+    assert names(page) == ["web", "edge", "billing_events", "audit"]
+    assert page.inner_text("#sum") == "4 pipelines · 2026-11-01 01:00 – 2026-11-02 01:00 UTC"
+    look = page.locator('tr[data-pipeline="web"]').get_by_role("button").nth(1)
+    assert look.get_attribute("aria-label") == "1 failed, 1 blocked by gate, 1 missing"
+    wait_for(page, "document.querySelectorAll('canvas')[3].width > 300")
     assert pixels(page, "web") == {"shipped", "failed", "blocked", "missing"}
     assert pixels(page, "edge") == {"shipped", "missing"}
     assert pixels(page, "audit") == {"shipped", "shipping"}
-    assert page.locator("#legend li").count() == 9
 
 
-def test_rows_are_searched_filtered_and_sorted(page: Any) -> None:
+def counts(page: Any) -> list[str]:
+    """The line of counts at the top, from left to right."""
+    found: list[str] = page.evaluate("[...document.querySelectorAll('#counts button:not([hidden])')].map(one => one.textContent)")
+    return found
+
+
+def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page: Any) -> None:
+    assert [one.split(" ", 1)[1] for one in counts(page)] == ["failed", "blocked by gate", "missing", "shipping now", "shipped"]
+    failed, missing = (page.locator(f'#counts [data-state="{state}"]') for state in ("failed", "missing"))
+    red = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--bad').trim()")
+    assert (
+        failed.evaluate("one => getComputedStyle(one).color")
+        == f"rgb({', '.join(str(int(red[i : i + 2], 16)) for i in (1, 3, 5))})"
+    )
+    missing.click()
+    assert names(page) == ["web", "edge", "billing_events"]
+    assert missing.get_attribute("aria-pressed") == "true"
+    assert "show=missing" in page.url
+    assert len(counts(page)) == 5, "the others can still be chosen"
+    failed.click()
+    assert names(page) == ["web"]
+    failed.click()
+    assert len(names(page)) == 4
+
+
+def test_rows_are_searched_and_sorted(page: Any) -> None:
     page.fill("#q", "BILL")
     assert names(page) == ["billing_events"]
     assert page.inner_text("#sum").startswith("1 of 4 pipelines")
     page.fill("#q", "")
-    page.select_option("#show", "failed")
-    assert names(page) == ["web"]
-    page.select_option("#show", "attention")
-    page.select_option("#sort", "bad")
-    assert names(page)[0] == "web"
-    page.select_option("#show", "")
+    page.select_option("#sort", "name")
+    assert names(page) == ["audit", "billing_events", "edge", "web"]
     page.select_option("#cluster", "far")
     wait_for(page, "document.querySelectorAll('#rows tr').length === 3")
     assert "cluster=far" in page.url
     page.reload()
     page.wait_for_selector("#rows tr")
-    assert names(page)[0] == "web"
+    assert names(page) == ["billing_events", "edge", "web"]
     assert page.input_value("#cluster") == "far"
+
+
+def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page: Any) -> None:
+    page.fill("#q", "no such")
+    assert names(page) == []
+    assert "no such" in page.inner_text("#none")
+    page.get_by_role("button", name="Show all pipelines").click()
+    assert len(names(page)) == 4
+    assert page.input_value("#q") == ""
+    assert not page.is_visible("#none")
+
+
+def test_the_address_is_the_state(page: Any) -> None:
+    """Back, Forward and an address that somebody changes do what they say, without a reload."""
+    page.evaluate("document.loadedOnce = true")
+    page.locator('#counts [data-state="failed"]').click()
+    strip(page, "web").press("Home")
+    strip(page, "web").press("Enter")
+    page.wait_for_selector("#panel table")
+    page.go_back()
+    page.wait_for_selector("#panel", state="hidden")
+    assert names(page) == ["web"]
+    page.go_back()
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 4")
+    page.go_forward()
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 1")
+    page.go_forward()
+    page.wait_for_selector("#panel table")
+    page.evaluate(f"location.hash = '{DAY}&q=bill&sort=name&list=billing_events'")
+    wait_for(page, "document.getElementById('panel-title').textContent === 'billing_events'")
+    page.keyboard.press("Escape")
+    assert names(page) == ["billing_events"]
+    assert (page.input_value("#q"), page.input_value("#sort")) == ("bill", "name")
+    assert "list=" not in page.url
+    assert page.evaluate("document.loadedOnce")
 
 
 def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
@@ -144,16 +203,20 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
     strip(page, "web").click(position={"x": x, "y": 10})
     page.wait_for_selector("#panel h3")
     text = page.inner_text("#panel")
-    assert "web, 2026-11-01 10:00 – 11:00 UTC" in text
-    assert "Failed while shipping to far" in text
-    assert "far does not answer" in text
+    assert (
+        page.inner_text("#panel-title") == "web · 2026-11-01 10:00 – 11:00 UTC\nFailed while shipping to far; near has everything"
+    )
+    assert text.index("far does not answer") < text.index("30m after the window ended") < text.index("Records")
     assert "shipper run web --window" in text
-    assert "/logs/2.log" in text
+    assert "/logs/2.log" not in text
+    page.get_by_text("3 files").click()
+    assert "/logs/2.log" in page.inner_text("#panel")
     with page.context.expect_page() as report:
         page.click("text=Report of this run")
     assert report.value.inner_text("h1") == "Report of r2"
     page.get_by_role("button", name="r1", exact=True).click()
-    wait_for(page, "document.querySelector('#panel h3')?.textContent.includes('near has everything')")
+    wait_for(page, "document.getElementById('panel-title').textContent.includes('run r1')")
+    assert "run=r1" in page.url
     page.keyboard.press("Escape")
     assert not page.is_visible("#panel")
 
@@ -179,6 +242,7 @@ def test_a_clusters_page_says_what_arrived_there(page: Any) -> None:
     assert "audit.late" in text
     assert page.locator('#panel [aria-label="What arrived from each pipeline"] tbody tr').count() == 4
     assert page.locator("#panel svg rect").count() >= 20
+    assert "records/s" in page.inner_text("#panel figcaption")
     assert "on=near" in page.url
     page.reload()
     page.wait_for_selector("#panel svg")
@@ -202,17 +266,19 @@ def test_without_airflow_a_button_has_the_command_to_copy(page: Any) -> None:
 
 
 def test_everything_can_be_done_by_keyboard(page: Any) -> None:
-    page.focus("#now") if page.is_enabled("#now") else page.focus("#later")
+    page.focus("#now")
     for _ in range(12):  # through links of the first row to its windows
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.getAttribute('role')") == "slider":
             break
     said = "document.activeElement.getAttribute('aria-valuetext')"
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Windows of web"
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Windows of audit"
     assert page.evaluate(said) == "2026-11-02 00:00 – 01:00 UTC: shipping now"
     for _ in range(3):
-        page.keyboard.press("ArrowDown")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Windows of web"
+        page.keyboard.press("ArrowUp")
     page.keyboard.press("p")
     page.keyboard.press("p")
     page.keyboard.press("p")
@@ -237,7 +303,7 @@ def test_a_screen_reader_finds_a_table_with_names(page: Any) -> None:
         'rowheader "web',
         'slider "Windows of web"',
         'searchbox "Search"',
-        'list "What the colours',
+        'group "Windows by state',
     ):
         assert role in tree, tree
     unnamed = page.evaluate(
@@ -268,9 +334,13 @@ def test_a_phone_shows_it_without_scrolling_sideways(browser: Any, server: Serve
         assert 'rowheader "web' in page.locator("main").aria_snapshot()
         strip(page, "web").tap(position={"x": 328 * 9.5 / 24, "y": 10})
         page.wait_for_selector("#panel h3")
+        row = page.locator('#panel [aria-label="Records by cluster"] tbody tr').first.locator("th, td")
+        edges = [cell.bounding_box() for cell in row.all()]
+        assert all(upper["y"] + upper["height"] <= lower["y"] + 1 for upper, lower in itertools.pairwise(edges)), "stacked"
+        assert "quarantined" in page.locator('#panel [aria-label="Records by cluster"]').aria_snapshot()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         assert page.evaluate("document.getElementById('panel').scrollWidth <= 360")
-        for text in ("ink", "dim", "link", "bad", "good", "warn"):
+        for text in ("ink", "dim", "link", "bad", "good", "warn", "look"):
             assert contrast(page, text, "paper") >= 4.5, text
         for shape in ("shipped", "late", "doubt", "waiting", "shipping", "missing", "blocked", "failed"):
             assert contrast(page, shape, "paper") >= 3, shape
@@ -281,11 +351,11 @@ def test_500_pipelines_and_30_days_of_hours(browser: Any, tmp_path: Path) -> Non
     large_index(tmp_path / "index.sqlite", int(time.time()))
     for server in served(tmp_path / "index.sqlite"):
         began = time.perf_counter()
-        for page in opened(browser, f"{server.url}#range=30"):
+        for page in opened(browser, f"{server.url}#range=30d"):
             wait_for(page, "document.querySelectorAll('#rows tr').length === 500")
             wait_for(page, "document.querySelector('.strip canvas').width > 300")
             print(f"500 pipelines and 30 days of hours: {time.perf_counter() - began:.2f} s until they are seen")
-            assert "failed" in pixels(page, "stream_000")
+            assert "failed" in pixels(page, names(page)[0])
             newest = page.inner_text("#axis")
             turned = f"document.getElementById('axis').innerText !== {json.dumps(newest)}"
             wait_for(page, "ahead.answer && ahead.answer.then(() => true)")  # fetched while somebody looks at the newest
@@ -297,5 +367,187 @@ def test_500_pipelines_and_30_days_of_hours(browser: Any, tmp_path: Path) -> Non
             assert page.evaluate("performance.getEntriesByType('resource').length === asks"), "it waited for nothing"
             page.click("#now")
             wait_for(page, turned.replace("!==", "==="))
-            page.select_option("#show", "failed")
+            page.locator('#counts [data-state="failed"]').click()
             assert 0 < len(names(page)) <= 500
+
+
+# ---- windows of two minutes, of half an hour
+
+MINUTES = 15 * 2
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Fifteen windows each, the last of which ended just now; a window of `slow` waits for two hours, for its files to settle."""
+    path, end = tmp_path_factory.mktemp("short") / "index.sqlite", int(time.time()) // 120 * 120
+    starts = range(end - MINUTES * 60, end, 120)
+    states = {
+        "fast": {},
+        "slow": {3: "failed", 4: "late", 14: "waiting"},
+        "slow2": {7: "blocked", 9: "doubt"},
+        "slow_by_hand": {},
+    }
+    windows = {
+        name: [(start, start + 120, bad.get(i, "shipped")) for i, start in enumerate(starts)] for name, bad in states.items()
+    }
+    windows |= {"slow.replay.fix-1": [(starts[0], starts[5], "failed")], "fast.replay.long-ago": []}
+    invented_index(path, windows, starts[0], cron="*/2 * * * *", settle=7200)
+    yield from served(path)
+
+
+def painted(page: Any, pipeline: str) -> list[list[Any]]:
+    """Of each column of the row's picture: the colour of its lowest pixel but two, as RRGGBB, and how many pixels above the bottom have it."""
+    found: list[list[Any]] = strip(page, pipeline).evaluate(
+        """strip => {
+          const canvas = strip.firstChild, { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+          const at = (x, y) => [0, 1, 2, 3].map(n => data[4 * (y * width + x) + n].toString(16).padStart(2, "0")).join("");
+          return Array.from({ length: width }, (_, x) => {
+            const colour = at(x, height - 3);
+            let tall = 0;
+            while (tall < height && at(x, height - 1 - tall) === colour) tall += 1;
+            return [colour.slice(0, 6), colour.endsWith("ff") ? tall : 0];
+          });
+        }"""
+    )
+    return found
+
+
+def test_a_short_history_fills_the_grid(browser: Any, short: Server) -> None:
+    for page in opened(browser, short.url):
+        wait_for(page, "document.querySelector('.strip canvas').width > 300")
+        columns = painted(page, "fast")
+        filled = [x for x, (_, tall) in enumerate(columns) if tall]
+        assert filled[0] < len(columns) * 0.02
+        assert filled[-1] > len(columns) * 0.9
+        box = strip(page, "slow").bounding_box()
+        strip(page, "slow").hover(position={"x": box["width"] * 0.21, "y": 5})
+        assert page.inner_text("#tip").endswith("failed")
+
+
+def test_a_waiting_window_says_until_when(browser: Any, short: Server) -> None:
+    for page in opened(browser, short.url):
+        strip(page, "slow").press("End")
+        said = strip(page, "slow").get_attribute("aria-valuetext")
+        end = dt.datetime.strptime(said.split(" UTC")[0].split(" – ")[-1][-5:], "%H:%M")
+        until = f"waiting until {end + dt.timedelta(hours=2):%H:%M} UTC"
+        if end.hour < 22:  # else the date is said as well
+            assert said.endswith(until)
+        strip(page, "slow").press("Enter")
+        page.wait_for_selector("#panel table")
+        assert page.inner_text("#panel-title").split("\n")[1].startswith("Waiting until ")
+
+
+def test_last_50_windows_follow_the_pipeline_that_is_shown(browser: Any, tmp_path: Path) -> None:
+    now = int(time.time()) // 3600 * 3600
+    quick = [(start, start + 120, "shipped") for start in range(now - 12 * 3600, now, 120)]
+    hourly = [(start, start + 3600, "shipped") for start in range(now - 20 * 86400, now, 3600)]
+    invented_index(tmp_path / "index.sqlite", {"quick_by_hand": quick, "hourly": hourly}, hourly[0][0])
+    for server in served(tmp_path / "index.sqlite"):
+        for page in opened(browser, server.url):
+            page.select_option("#range", "50w")
+            last = "Number(document.querySelector('tr[data-pipeline=\"NAME\"] .strip').getAttribute('aria-valuemax'))"
+            wait_for(page, f"{last.replace('NAME', 'hourly')} < 5")
+            page.fill("#q", "hourly")
+            wait_for(
+                page,
+                f"document.querySelectorAll('#rows tr').length === 1 && Math.abs({last.replace('NAME', 'hourly')} - 49) <= 2",
+            )
+
+
+def test_a_stretch_is_zoomed_into_by_dragging_and_by_keys(browser: Any, short: Server) -> None:
+    for page in opened(browser, short.url):
+        whole = page.inner_text("#sum")
+        box = strip(page, "slow").bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.1, box["y"] + 5)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 5, steps=5)
+        assert page.is_visible("#lasso")
+        page.mouse.up()
+        wait_for(page, f"document.getElementById('sum').textContent !== {json.dumps(whole)}")
+        assert not page.is_visible("#panel"), "the end of a drag is no click"
+        assert 3 <= int(strip(page, "slow").get_attribute("aria-valuemax")) + 1 <= 7
+        assert "start=" in page.url
+        page.get_by_role("button", name="Zoom out").click()
+        wait_for(page, f"document.getElementById('sum').textContent.slice(0, 20) === {json.dumps(whole[:20])}")
+        assert "start=" not in page.url
+        strip(page, "slow").press("Home")
+        strip(page, "slow").press("+")
+        wait_for(page, "document.querySelector('tr[data-pipeline=\"slow\"] .strip').getAttribute('aria-valuemax') < 12")
+        page.go_back()
+        wait_for(page, "!document.getElementById('whole').checkVisibility()")
+
+
+def test_a_dags_page_shows_its_pipeline_alone_with_its_replays(browser: Any, short: Server) -> None:
+    for page in opened(browser, f"{short.url}?dag_id=slow"):
+        assert names(page) == ["slow", "slow.replay.fix-1"]
+        page.get_by_role("button", name="Show all pipelines").click()
+        assert names(page) == ["slow", "slow.replay.fix-1", "slow2", "fast", "slow_by_hand"]
+        assert "dag_id" not in page.url
+
+
+def test_a_replay_stands_below_its_pipeline_and_by_hand_there_is_no_lag(browser: Any, short: Server) -> None:
+    for page in opened(browser, f"{short.url}#sort=name"):
+        assert names(page) == ["fast", "slow", "slow.replay.fix-1", "slow2", "slow_by_hand"]
+        assert page.inner_text("#sum").startswith("4 pipelines")
+        replay, by_hand, slow = (
+            page.locator(f'tr[data-pipeline="{name}"]') for name in ("slow.replay.fix-1", "slow_by_hand", "slow")
+        )
+        assert replay.locator("th button").inner_text() == "replay fix-1"
+        assert "configuration" not in replay.inner_text()
+        assert [row.locator("td").nth(1).inner_text() for row in (replay, by_hand)] == ["–", "–"]
+        assert slow.locator("td").nth(1).inner_text() == "40s"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_states_are_told_apart_where_windows_are_two_pixels_wide(browser: Any, tmp_path: Path, scheme: str) -> None:
+    """By height or lightness alone, and by colour also for people who see no difference of red and green."""
+    now, states = (
+        int(time.time()) // 3600 * 3600,
+        ["failed", "blocked", "missing", "doubt", "late", "shipping", "waiting", "shipped"],
+    )
+    windows = [(start, start + 3600, states[i % 8]) for i, start in enumerate(range(now - 280 * 3600, now, 3600))]
+    invented_index(tmp_path / "index.sqlite", {"all_by_hand": windows}, now)
+    for server in served(tmp_path / "index.sqlite"):
+        url = f"{server.url}#start={windows[0][0]}&end={now}"
+        for page in opened(browser, url, color_scheme=scheme, viewport={"width": 1280, "height": 800}):
+            wait_for(page, "document.querySelector('.strip canvas').width > 300")
+            columns = painted(page, "all_by_hand")
+            each = len(columns) / len(windows)
+            assert each < 2.5
+            found = [tuple(columns[int((8 * 20 + i + 0.5) * each)]) for i in range(8)]
+            assert len(set(found)) == 8, found
+            for (one, tall), (other, other_tall) in itertools.combinations(found, 2):
+                assert abs(tall - other_tall) >= 2 or difference(one, other) >= 20, (one, other)
+            for i, j in itertools.combinations(range(5), 2):
+                assert difference(found[i][0], found[j][0]) >= 18, (states[i], states[j])
+
+
+def difference(one: str, other: str) -> float:
+    """The least of the distances in CIE Lab, as seen by people with all cones, without those for red, and without those for green (Machado 2009)."""
+    views = (
+        ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+        ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+        ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    )
+
+    def linear(text: str) -> list[float]:
+        parts = [int(text[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+        return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+
+    def lab(rgb: list[float], view: Any) -> tuple[float, float, float]:
+        red, green, blue = (min(1.0, max(0.0, sum(a * b for a, b in zip(row, rgb, strict=True)))) for row in view)
+        x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
+        y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+        z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089
+        fx, fy, fz = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in (x, y, z))
+        return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
+
+    return min(math.dist(lab(linear(one), view), lab(linear(other), view)) for view in views)
+
+
+def test_thirty_rows_fit_on_a_screen(browser: Any, tmp_path: Path) -> None:
+    large_index(tmp_path / "index.sqlite", int(time.time()), pipelines=50, days=7)
+    for server in served(tmp_path / "index.sqlite"):
+        for page in opened(browser, server.url, viewport={"width": 1440, "height": 900}):
+            inside = "[...document.querySelectorAll('#rows tr')].filter(row => row.getBoundingClientRect().bottom <= innerHeight).length"
+            assert page.evaluate(inside) >= 30

@@ -2,9 +2,7 @@
 "use strict";
 
 async function openCluster(name) {
-  view.window = null;
-  view.on = name;
-  keep();
+  look({ on: name });
   const title = `Cluster ${name}`, { start, end } = stretch();
   show(title, make("p", { class: "note" }, "…"));
   try {
@@ -26,7 +24,7 @@ function clusterParts(found) {
       + `from ${number(found.pipelines.length)} of ${plural(found.of, "pipeline")} that ship here; ${plural(sum("quarantined"), "record")} in quarantine.`),
     found.known ? null : make("p", { class: "note" }, "The index is from before it knew what arrived where; the next run, or “shipper index --anew”, mends that."),
     make("h3", {}, found.running.length ? "On its way now" : "Nothing is on its way now"),
-    found.running.length ? table("Runs that are under way", ["pipeline", "window (UTC)", ">records", ">records/s", "left", "parked"], found.running.map((run) => [
+    found.running.length ? table("Runs that are under way", ["pipeline", "window (UTC)", ">records", ">records/s", "left", "topics unavailable"], found.running.map((run) => [
       make("button", { type: "button", class: "link", onclick: () => openWindow(run.pipeline, run) }, run.pipeline), span(run.start, run.end).replace(" UTC", ""),
       run.ship ? number(run.ship.records) : "–", run.ship ? number(run.ship.records_per_second) : "–",
       run.ship ? left(run.ship) : "not shipping yet", run.ship?.parked.join(", ") || "–",
@@ -34,10 +32,10 @@ function clusterParts(found) {
     found.rates.length ? make("h3", {}, `Records over time, ${duration(found.step)} each`) : null,
     found.rates.length ? chart(found) : null,
     pipelines.length ? make("h3", {}, "Pipelines") : null,
-    pipelines.length ? table("What arrived from each pipeline", ["pipeline", ">records", ">bytes", ">on the wire", ">ships", "last (UTC)", ">quarantined", ">parked", ">ledger entries"], pipelines) : null,
-    pipelines.length ? make("p", { class: "note" }, "Parked: waited until the end for a topic that could not be written to, and not sent. Ledger entries: ever written about chunks, when the last ship began.") : null,
+    pipelines.length ? table("What arrived from each pipeline", ["pipeline", ">records", ">bytes", ">on the wire", ">ships", "last (UTC)", ">quarantined", ">topic unavailable", ">ledger entries"], pipelines) : null,
+    pipelines.length ? make("p", { class: "note" }, "Topic unavailable: records that waited until the end for a topic that could not be written to, and were not sent. Ledger entries: ever written about chunks, when the last ship began.") : null,
     found.topics.length ? make("h3", {}, "Topics") : null,
-    found.topics.length ? table("What arrived in each topic", ["topic", "from", ">records", ">bytes", ">parked", "last (UTC)"], found.topics.map((one) => [
+    found.topics.length ? table("What arrived in each topic", ["topic", "from", ">records", ">bytes", ">not sent: unavailable", "last (UTC)"], found.topics.map((one) => [
       one.topic + (one.quarantine ? " (quarantine)" : ""), one.pipeline, number(one.records), bytes(one.bytes), number(one.parked), moment(one.last)])) : null,
   ].filter(Boolean);
 }
@@ -52,7 +50,7 @@ function chart(found) {
   const space = "http://www.w3.org/2000/svg", most = Math.max(1, ...found.rates.map((one) => one[1])), first = Math.floor(found.start / found.step);
   const columns = Math.max(1, Math.ceil(found.end / found.step) - first), width = 960 / columns;
   const busiest = found.rates.find((one) => one[1] === most) || found.rates[0];
-  const words = `Most at ${moment(busiest[0])} UTC: ${plural(busiest[1], "record")} in ${duration(found.step)}, ${number(Math.round(busiest[1] / found.step))} a second.`;
+  const words = `Most at ${moment(busiest[0])} UTC: ${plural(busiest[1], "record")} in ${duration(found.step)}, ${pace(busiest[1] / found.step)}.`;
   const picture = document.createElementNS(space, "svg");
   for (const [key, value] of Object.entries({ viewBox: "0 0 960 120", preserveAspectRatio: "none", role: "img", "aria-label": words, class: "rates" })) picture.setAttribute(key, value);
   for (const [at, records] of found.rates) {

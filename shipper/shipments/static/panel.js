@@ -2,27 +2,34 @@
 "use strict";
 
 function table(caption, columns, rows) {
-  const head = columns.map((name) => make("th", { scope: "col", class: name.startsWith(">") ? "num" : null }, name.replace(/^>/, "")));
-  const body = rows.map((cells) => make("tr", {}, ...cells.map((cell, i) =>
-    make(i ? "td" : "th", { scope: i ? null : "row", class: columns[i].startsWith(">") ? "num" : i ? null : "path" }, cell ?? "–"))));
+  // Roles: on a phone the cells are stacked, and are no table to the browser any more.
+  const names = columns.map((name) => name.replace(/^>/, ""));
+  const head = names.map((name, i) => make("th", { scope: "col", role: "columnheader", class: columns[i] === name ? null : "num" }, name));
+  const body = rows.map((cells) => make("tr", { role: "row" }, ...cells.map((cell, i) => make(i ? "td" : "th", {
+    scope: i ? null : "row", role: i ? "cell" : "rowheader", class: columns[i] !== names[i] ? "num" : i ? null : "path", "data-column": i ? names[i] : null,
+  }, cell ?? "–"))));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    make("table", { class: "inner" }, make("caption", {}, caption), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body)));
+    make("table", { class: "inner", role: "table" }, make("caption", {}, caption),
+      make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...head)), make("tbody", { role: "rowgroup" }, ...body)));
 }
 
+const fold = (words, ...content) => make("details", {}, make("summary", {}, make("h3", {}, words)), ...content);
+
+/** ``title``: words, or a small line and the words below it. */
 function show(title, ...content) {
-  by("panel-title").textContent = title;
+  const [above, ...words] = [title].flat();
+  by("panel-title").replaceChildren(...(words.length ? [make("small", {}, above), ...words] : [above]));
   by("panel-body").replaceChildren(...content.filter(Boolean));
   if (!by("panel").open) by("panel").showModal();
   by("panel-title").focus();
 }
 
 async function openList(row) {
-  view.window = view.on = null;
-  keep();
+  look({ list: row.pipeline });
   clearTimeout(watching);
   const cells = cellsOf(row).filter((cell) => cell.state !== "shipped").reverse();
   const listed = cells.slice(0, 500).map((cell) => [
-    make("button", { type: "button", class: "link", onclick: () => openWindow(row.pipeline, cell) }, span(cell.start, cell.end)), stateOf(cell.state),
+    make("button", { type: "button", class: "link", onclick: () => openWindow(row.pipeline, cell) }, span(cell.start, cell.end)), make("div", {}, stateOf(cell.state), wordsOf(row, cell).slice(STATES[cell.state].words.length)),
   ]);
   const doing = make("div", {});
   show(row.pipeline,
@@ -52,18 +59,22 @@ let looking = null;
 
 async function openWindow(pipeline, cell, run) {
   clearTimeout(watching);
-  view.on = null;
-  view.window = `${pipeline} ${iso(cell.start)}/${iso(cell.end)}`;
-  keep();
-  show(`${pipeline}, ${span(cell.start, cell.end)}`, make("p", { class: "note" }, "…"));
+  const query = { pipeline, window: `${iso(cell.start)}/${iso(cell.end)}`, ...(run ? { run } : {}) }, title = `${pipeline} · ${span(cell.start, cell.end)}`;
+  const address = `${pipeline} ${query.window}`, mine = () => view.window === address && view.run === (run || "");
+  look({ window: address, run: run || "" });
+  show(title, make("p", { class: "note" }, "…"));
   try {
-    const query = { pipeline, window: `${iso(cell.start)}/${iso(cell.end)}` };
-    const found = await ask("api/window", run ? { ...query, run } : query);
-    show(`${pipeline}, ${span(cell.start, cell.end)}`, ...windowParts(found));
-    watch(found, run ? { ...query, run } : query);
+    const found = await ask("api/window", query);
+    if (!mine()) return;
+    showWindow(found, run);
+    watch(found, query);
   } catch (error) {
-    show(`${pipeline}, ${span(cell.start, cell.end)}`, make("p", { role: "alert" }, error.message));
+    if (mine()) show(title, make("p", { role: "alert" }, error.message));
   }
+}
+
+function showWindow(found, run) {
+  show([`${found.pipeline} · ${span(found.start, found.end)}${run ? ` · run ${run}` : ""}`, judged(found, run)], ...windowParts(found, run));
 }
 
 /** While a run is under way its figures follow, and nothing else moves; when it is over, all is shown anew. */
@@ -76,7 +87,7 @@ function watch(found, query) {
     try { now = await ask("api/window", query); } catch { /* the next time */ }
     if (view.window !== address || !by("panel").open) return;
     if (runs(now) !== runs(found)) {
-      by("panel-body").replaceChildren(...windowParts(now));
+      showWindow(now, query.run);
       load();
     } else by("live")?.replaceChildren(...liveParts(now));
     watch(now, query);
@@ -89,18 +100,37 @@ function watchForRun() {
   if (looking) watch(...looking);
 }
 
-function windowParts(found) {
+/** The worst state of the clusters, and what it says in a line. A report is of one run: it speaks for the window if the state is that run's. */
+function judged(found, run) {
+  const worst = RANK.find((state) => found.clusters.some((one) => one.state === state)) ?? null, of = found.clusters.filter((one) => one.state === worst);
+  if (found.report && run) return found.report.headline;
+  if (found.report && of.some((one) => one.run_id === found.run && !one.by)) return stateOf(worst, found.report.headline);
+  const words = worst ? STATES[worst].words : NEVER, more = worst === "waiting" ? ` ${waits(found.end, found.settle, found.now)}`
+    : of.some((one) => one.by) ? " by a run over another window" : found.clusters.length > of.length ? ` on ${of.map((one) => one.cluster).join(", ")}` : "";
+  return stateOf(worst, words[0].toUpperCase() + words.slice(1) + more);
+}
+
+/** How long after the window's end it was there, or was tried last. */
+function delay(found) {
+  const ran = found.clusters.filter((one) => one.lag !== null);
+  if (!ran.length) return null;
+  const there = ran.length === found.clusters.length && ran.every((one) => ["shipped", "late", "doubt"].includes(one.state));
+  return make("p", { class: "note" }, `${there ? "Delivered" : "Last tried"} ${duration(Math.max(...ran.map((one) => one.lag)))} after the window ended.`);
+}
+
+function windowParts(found, run) {
   const report = found.report;
   return [
-    table("What became of it on each cluster", ["cluster", "state", ">lag", "by"], found.clusters.map((one) => [
+    make("div", { class: "lines" }, ...(report ? advice(report) : found.runs.length ? causes(found.runs[0]) : [noRun(found) ?? ""]), delay(found) ?? ""),
+    found.problem ? make("p", { class: "note" }, found.problem) : null,
+    make("div", { id: "live", class: "lines" }, ...liveParts(found)),
+    actions({ ...found, clusters: found.clusters.map((one) => one.cluster) }, ["ship", "plan", ...(report?.clusters.some((one) => one.quarantined) ? ["quarantine"] : [])]),
+    links(found.pipeline, found),
+    table("What became of it on each cluster", ["cluster", "state", ">after its end", "run"], found.clusters.map((one) => [
       one.cluster, stateOf(one.state), one.lag === null ? "–" : duration(one.lag),
       one.by ? openOther(found.pipeline, one) : one.run_id,
     ])),
-    make("div", { id: "live", class: "lines" }, ...liveParts(found)),
-    links(found.pipeline, found),
-    actions({ ...found, clusters: found.clusters.map((one) => one.cluster) }, ["ship", "plan", ...(report?.clusters.some((one) => one.quarantined) ? ["quarantine"] : [])]),
-    found.problem ? make("p", { class: "note" }, found.problem) : null,
-    ...(report ? reportParts(report) : found.runs.length ? causes(found.runs[0]) : [noRun(found)]),
+    ...(report ? reportParts(report) : []),
     found.runs.length ? make("h3", {}, "Runs over this window") : null,
     found.runs.length ? table("Runs over this window", ["run", "ended (UTC)", "took", "what became of it", ">records sent"], found.runs.map((run) => [
       run.run_id === found.run ? `${run.run_id} (shown)` : make("button", { type: "button", class: "link", onclick: () => openWindow(found.pipeline, found, run.run_id) }, run.run_id),
@@ -122,26 +152,25 @@ function noRun(found) {
     make("p", {}, make("code", { class: "command" }, `shipper run ${found.pipeline} --window ${found.window}`)));
 }
 
+const advice = (report) => [
+  ...[report.cause, ...report.doubts].filter(Boolean).map((text) => make("p", { class: "said" }, text)),
+  report.remedy ? make("p", {}, report.remedy) : "",
+  report.command ? make("p", {}, make("code", { class: "command" }, report.command)) : "",
+];
+
 function reportParts(report) {
-  const names = report.clusters.map((one) => one.cluster);
+  const names = report.clusters.map((one) => one.cluster), failed = report.checks.filter((check) => !check.passed), held = report.checks.filter((check) => check.passed);
+  const checks = (some, words) => table(words, ["check", "gate", "result", "expected", "observed"], some.map((check) => [check.check, check.gate, stateOfCheck(check), check.expected, check.observed]));
   return [
-    make("h3", {}, report.headline),
-    make("div", { class: "lines" },
-      report.cause ? make("p", { class: "said" }, report.cause) : null,
-      ...report.doubts.map((text) => make("p", { class: "said" }, text)),
-      report.remedy ? make("p", {}, report.remedy) : null,
-      report.command ? make("p", {}, make("code", { class: "command" }, report.command)) : null),
     report.clusters.length ? make("h3", {}, "Records") : null,
-    report.clusters.length ? table("Records by cluster", ["cluster", ">read", ">sent", ">there before", ">filtered", ">quarantined", ">parked"],
+    report.clusters.length ? table("Records by cluster", ["cluster", ">read", ">sent", ">there before", ">filtered", ">quarantined", ">topic unavailable"],
       report.clusters.map((one) => [one.cluster, ...["read", "delivered", "before", "filtered", "quarantined", "parked"].map((key) => number(one[key]))])) : null,
-    report.checks.length ? make("h3", {}, `Gates: ${plural(report.checks.filter((check) => check.passed).length, "check")} of ${report.checks.length} held`) : null,
-    report.checks.length ? table("Checks of the gates", ["check", "gate", "result", "expected", "observed"],
-      [...report.checks].sort((a, b) => a.passed - b.passed).map((check) => [
-        check.check, check.gate, stateOfCheck(check), check.expected, check.observed])) : null,
-    report.file_count ? make("h3", {}, plural(report.file_count, "file")) : null,
-    report.file_count ? table("Files", ["file", ">bytes", ...names.map((name) => `>${name}`)], report.files.map((file) => [
-      file.path + (file.late_window ? ` (late, of ${file.late_window})` : ""), bytes(file.bytes), ...names.map((name) => number(file.records[name]))])) : null,
-    report.file_count > report.files.length ? make("p", { class: "note" }, `and ${number(report.file_count - report.files.length)} more: the report has all of them`) : null,
+    failed.length ? make("h3", {}, `Gates: ${plural(failed.length, "check")} of ${report.checks.length} did not hold`) : null,
+    failed.length ? checks(failed, "Checks that did not hold") : null,
+    held.length ? fold(`Gates: ${plural(held.length, "check")} of ${report.checks.length} held`, checks(held, "Checks that held")) : null,
+    report.file_count ? fold(plural(report.file_count, "file"), table("Files", ["file", ">bytes", ...names.map((name) => `>${name}`)], report.files.map((file) => [
+      file.path + (file.late_window ? ` (late, of ${file.late_window})` : ""), bytes(file.bytes), ...names.map((name) => number(file.records[name]))])),
+    report.file_count > report.files.length ? make("p", { class: "note" }, `and ${number(report.file_count - report.files.length)} more: the report has all of them`) : "") : null,
     report.left_out.length ? make("h3", {}, "Left out") : null,
     report.left_out.length ? table("Entries that were left out", ["entry", "why"], report.left_out.map((file) => [file.path, file.reason])) : null,
     report.notes.length ? make("h3", {}, "Notes") : null,

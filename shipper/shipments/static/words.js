@@ -2,20 +2,23 @@
 // scope and are loaded in this order: words, panel, cluster, actions, page. Text of others only ever becomes textContent.
 "use strict";
 
+/** From the worst to the best. Colours lie in page.css under the same names. ``tall``: pixels, so that states differ by more than colour even where a window
+    is 2 px wide. */
 const STATES = {
-  shipped: { words: "shipped", mark: "✓", height: 0.5 },
-  late: { words: "shipped late", mark: "+", height: 0.72 },
-  doubt: { words: "shipped, look into it", mark: "!", height: 0.72, hollow: true },
-  waiting: { words: "waiting", mark: "…", height: 0.22 },
-  shipping: { words: "shipping now", mark: "›", height: 0.5, cut: true },
-  missing: { words: "missing", mark: "?", height: 1, hollow: true },
-  blocked: { words: "blocked by gate", mark: "–", height: 1, cut: true },
-  failed: { words: "failed", mark: "✗", height: 1 },
+  failed: { words: "failed", mark: "✗", tall: 18 },
+  blocked: { words: "blocked by gate", mark: "–", tall: 16 },
+  missing: { words: "missing", mark: "?", tall: 14 },
+  doubt: { words: "needs a look", mark: "!", tall: 12 },
+  late: { words: "shipped late", mark: "+", tall: 10 },
+  shipping: { words: "shipping now", mark: "›", tall: 7 },
+  waiting: { words: "waiting", mark: "…", tall: 4 },
+  shipped: { words: "shipped", mark: "✓", tall: 7 },
 };
+const RANK = Object.keys(STATES);
 const NEVER = "never scheduled";
-const ATTENTION = ["failed", "blocked", "missing", "late", "doubt"];
+const ATTENTION = RANK.slice(0, 5);
 const DAY = 86400;
-const NARROWEST = 3;
+const NARROWEST = 2;
 const by = (id) => document.getElementById(id);
 const framed = window.parent !== window;
 
@@ -43,7 +46,15 @@ function duration(s) {
   const rest = next ? Math.floor((s % size) / next[0]) : 0;
   return `${Math.floor(s / size)}${unit}` + (rest ? ` ${rest}${next[1]}` : "");
 }
+/** "until 19:10 UTC", with its date if that is not today's. */
+const until = (s, now) => `until ${moment(s).slice(moment(s).slice(0, 10) === moment(now).slice(0, 10) ? 11 : 0)} UTC`;
+/** ``settle``: seconds from the window's end until its run is due. */
+const waits = (end, settle, now) => (end + settle > now ? until(end + settle, now) : "for its run");
 const plural = (n, one, many) => `${number(n)} ${n === 1 ? one : many || one + "s"}`;
+function pace(perSecond) {
+  const [size, unit] = [[1, "s"], [60, "min"], [3600, "h"]].find(([seconds]) => perSecond * seconds >= 1) || [DAY, "day"];
+  return `${number(Math.round(perSecond * size))} records/${unit}`;
+}
 function bytes(n) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let i = 0;
@@ -61,7 +72,9 @@ function make(name, attributes = {}, ...children) {
   element.append(...children.filter((child) => child !== null && child !== undefined));
   return element;
 }
-const stateOf = (name) => make("span", { class: `state ${name || "never"}`, "data-mark": name ? STATES[name].mark : "" }, name ? STATES[name].words : NEVER);
+/** How many windows are in a state: its colour and height, and the number. */
+const count = (state, many, ...more) => [make("i", { class: state, "aria-hidden": "true" }), make("b", {}, many), ...more];
+const stateOf = (name, words) => make("span", { class: `state ${name || "never"}`, "data-mark": name ? STATES[name].mark : "" }, words ?? (name ? STATES[name].words : NEVER));
 
 // ---- asking
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from shipper.shipments.index import ALL, CODES, Index
 from shipper.shipments.outcomes import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
 from shipper.shipments.server import Server
+from shipper_tools.samples.shipments import invented_index
 
 _HOURS = 3 * 24
 _NAMES = (
@@ -40,16 +38,20 @@ _TROUBLE = {
 _NEVER_RUN = {"mail_relay": range(33, 36)}
 
 
-def _cells(first: int) -> Iterator[tuple[str, str, int, int, int, int, str]]:
+def _windows(first: int) -> dict[str, list[tuple[int, int, str]]]:
     """``first``: when the first window begins, in seconds."""
-    chance = random.Random(1)
+    found: dict[str, list[tuple[int, int, str]]] = {}
     for name in _NAMES:
         states = {hour: state for hours, state in _TROUBLE.get(name, {}).items() for hour in hours}
-        for hour in range(_HOURS):
-            if hour not in _NEVER_RUN.get(name, ()):
-                state = states.get(hour, SHIPPED)
-                start, end = first + hour * 3600, first + (hour + 1) * 3600
-                yield ALL, name, start, end, CODES[state], end + chance.randrange(300, 1500), "r"
+        found[name] = [
+            (first + hour * 3600, first + (hour + 1) * 3600, states.get(hour, SHIPPED))
+            for hour in range(_HOURS)
+            if hour not in _NEVER_RUN.get(name, ())
+        ]
+    begin = first + 50 * 3600
+    found["audit.replay.lost-offsets"] = [(begin, begin + 3600, SHIPPED)]
+    found["sync_by_hand"] = [(begin + hours * 3600, begin + (hours + 2) * 3600, SHIPPED) for hours in (-30, -9, 12)]
+    return found
 
 
 def main(target: Path) -> None:
@@ -59,18 +61,13 @@ def main(target: Path) -> None:
     begin = int(time.time()) // 3600 * 3600 - _HOURS * 3600
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.sqlite"
-        with Index(path, make=True) as index, index.writing():
-            about = [(name, "edge-team", "", "near\nfar", folder, "0 * * * *", "UTC", 600.0, None) for name in _NAMES]
-            index.db.executemany("INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about)
-            first = [(name, cluster, begin) for name in _NAMES for cluster in ("near", "far")]
-            index.db.executemany("INSERT INTO beginnings VALUES (?, ?, ?)", first)
-            index.db.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", _cells(begin))
+        invented_index(path, _windows(begin), begin)
         server = Server(path, 0)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with sync_playwright() as started:
             browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1200, "height": 680}, color_scheme="light")
-            page.goto(f"{server.url}#range=3")
+            page = browser.new_page(viewport={"width": 1200, "height": 420}, color_scheme="light")
+            page.goto(f"{server.url}#range=3d")
             page.wait_for_selector("#rows tr")
             page.wait_for_timeout(500)
             page.screenshot(path=target)

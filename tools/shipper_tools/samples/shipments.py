@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.run_folder import RunFolder
-from shipper.shipments.index import ALL, Index
-from shipper.shipments.outcomes import STATES, outcomes
+from shipper.shipments.index import ALL, CODES, Index
+from shipper.shipments.outcomes import SHIPPED, STATES, outcomes
 from shipper.windows.window import Window
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -156,21 +157,37 @@ def large_index(
     """An index of hourly pipelines, as their runs would have made it: of 100 windows one is missing, and five have some other state. ``now``:
     seconds since the epoch; the last window ends in the hour before it."""
     chance, end = random.Random(7), now // 3600 * 3600
+    starts = range(end - days * 86_400, end, 3600)
+
+    def windows() -> Iterator[tuple[int, int, str]]:
+        for start in starts:
+            if (luck := chance.random()) < 0.99:
+                yield start, start + 3600, SHIPPED if luck < 0.95 else chance.choice(STATES[1:])
+
     names = [f"stream_{number:03}" for number in range(pipelines)]
+    invented_index(path, {name: windows() for name in names}, starts[0], clusters=clusters)
+
+
+def invented_index(
+    path: Path,
+    windows: Mapping[str, Iterable[tuple[int, int, str]]],
+    first: int,
+    *,
+    clusters: tuple[str, ...] = ("near", "far"),
+    cron: str = "0 * * * *",
+    settle: float = 600,
+) -> None:
+    """Write an index of pipelines whose windows (begin, end, state) are these. ``first``: begin of the schedule's first window. A pipeline with
+    a dot in its name is a replay, and one that ends in "_by_hand" has no schedule: none of their windows is due."""
     with Index(path, make=True) as index, index.writing():
-        about = [(name, "edge-team", "", "\n".join(clusters), "/nowhere", "0 * * * *", "UTC", 600.0, None) for name in names]
-        index.db.executemany("INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about)
-        first = [(name, cluster, end - days * 86_400) for name in names for cluster in clusters]
-        index.db.executemany("INSERT INTO beginnings VALUES (?, ?, ?)", first)
-        index.db.executemany(
-            "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                (ALL, name, start, start + 3600, 0 if luck < 0.95 else chance.randrange(1, len(STATES)), start + 5000, "r1")
-                for name in names
-                for start in range(end - days * 86_400, end, 3600)
-                if (luck := chance.random()) < 0.99
-            ),
-        )
+        for name, found in windows.items():
+            due = None if "." in name or name.endswith("_by_hand") else cron
+            about = (name, "edge-team", "", "\n".join(clusters), str(path.parent), due, "UTC", settle, None)
+            index.db.execute("INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about)
+            if due:
+                index.db.executemany("INSERT INTO beginnings VALUES (?, ?, ?)", [(name, cluster, first) for cluster in clusters])
+            rows = ((ALL, name, start, end, CODES[state], end + (end - start) // 3, "r1") for start, end, state in found)
+            index.db.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def fill(world: World, hours: int = 24) -> None:
