@@ -28,7 +28,7 @@ from shipper import runner
 from shipper.asked import steps_of
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.lazy import LazyGroup
-from shipper.cli.lint import missing_notifiers, slow_patterns
+from shipper.cli.lint import missing_notifiers
 from shipper.cli.run_options import (
     Last,
     NewLedger,
@@ -146,7 +146,7 @@ def validate(
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
     refused = _refused_properties(config, loaded)
-    warnings = [*loaded.warnings, *slow_patterns(config, loaded), *missing_notifiers(config, loaded)]
+    warnings = [*loaded.warnings, *missing_notifiers(config, loaded)]
     sql_checked, wrong = bool(sql and loaded.pipelines), dict[str, list[ConfigFault]]()
     if sql_checked:
         err.say("Spark analyses the SQL expressions …", "dim")

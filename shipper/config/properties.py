@@ -1,19 +1,19 @@
-"""Every property of librdkafka: whether a cluster file may set it, and why. Spark's settings: which ones `runner.conf` may not hold.
+"""Properties of librdkafka that a cluster file may set, each with its reason, and Spark's settings that `runner.conf` may not hold.
 
-Shipper's promises rest on how its clients are set, so what a user may set of librdkafka is a list, not what is left of one. Each name is in
-exactly one of four tables, and a test compares them with what the installed librdkafka knows. Read with its CONFIGURATION.md
-(2.16) and, where that does not say enough, its source.
+Shipper's promises rest on how its clients are set, so a user may set what is on this list and nothing else. A test compares the list with what
+the installed librdkafka knows. Read with its CONFIGURATION.md (2.16) and, where that does not say enough, its source.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from shipper.config.rules import THE_KEY, Fault, suggestion
+from shipper.config.rules import THE_KEY, Fault
 
 #: May be set in `properties`: how to find, reach and convince the brokers. None decides what is written, read, or heard of a connection.
 ALLOWED: dict[str, str] = {
@@ -117,97 +117,6 @@ UNSAFE: dict[str, str] = {
     "enable.random.seed": "lets several clients choose the same random numbers",
 }
 
-#: Set by shipper, or by the pipeline; refused in both.
-OWNED: dict[str, str] = {
-    "bootstrap.servers": "use `bootstrap`",
-    "metadata.broker.list": "use `bootstrap`",
-    "transactional.id": "a lane's identity; exactly-once rests on it",
-    "enable.idempotence": "exactly-once needs it",
-    "acks": "exactly-once needs all",
-    "request.required.acks": "exactly-once needs all",
-    "isolation.level": "the ledger is read read_committed",
-    "batch.size": "use the pipeline's `delivery.batch_size`",
-    "compression.type": "use the pipeline's `delivery.compression`",
-    "compression.codec": "use the pipeline's `delivery.compression`",
-    "transaction.timeout.ms": "use the pipeline's `delivery.transaction_timeout`",
-    "message.timeout.ms": "use the pipeline's `delivery.transaction_timeout`",
-    "delivery.timeout.ms": "use the pipeline's `delivery.transaction_timeout`",
-    "partitioner": "murmur2, as Java's producer",
-    "linger.ms": "the lanes decide when a batch is full",
-    "queue.buffering.max.ms": "the lanes decide when a batch is full",
-    "sticky.partitioning.linger.ms": "the lanes choose the partitions",
-    "batch.num.messages": "use the pipeline's `delivery.batch_size`",
-    "queue.buffering.max.messages": "memory is bounded by `delivery.chunk_size` and `delivery.lanes`",
-    "queue.buffering.max.kbytes": "memory is bounded by `delivery.chunk_size` and `delivery.lanes`",
-    "delivery.report.only.error": "the lanes count failures",
-    "message.max.bytes": "the topic's own limit decides",
-    "retries": "time limits what is tried again, not a number",
-    "message.send.max.retries": "time limits what is tried again, not a number",
-    "max.in.flight": "order and exactly-once rest on it",
-    "max.in.flight.requests.per.connection": "order and exactly-once rest on it",
-    "queuing.strategy": "order rests on it",
-    "enable.gapless.guarantee": "a lane is thrown away after any fault",
-    "allow.auto.create.topics": "a topic that is missing must be noticed",
-    "log_level": "shipper hears in librdkafka's log that a connection broke; exactly-once rests on it",
-    "log.connection.close": "shipper hears in librdkafka's log that a connection broke; exactly-once rests on it",
-    "log.queue": "shipper hears in librdkafka's log that a connection broke; exactly-once rests on it",
-    "statistics.interval.ms": "the lanes count what is on the wire",
-    "enabled_events": "shipper's clients have no event queue",
-    "internal.termination.signal": "the process's signals are shipper's",
-    **dict.fromkeys(
-        (
-            "group.id", "group.instance.id", "group.protocol", "group.protocol.type", "group.remote.assignor",
-            "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms",
-            "max.poll.records", "share.acknowledgement.mode", "coordinator.query.interval.ms", "enable.auto.commit",
-            "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.offset.store", "offset.store.method",
-            "offset.store.path", "offset.store.sync.interval.ms",
-        ),
-        "shipper reads without a consumer group",
-    ),
-    "auto.offset.reset": "the ledger is read from known offsets",
-    "enable.partition.eof": "the reader of the ledger needs it",
-    "check.crcs": "what is read back is checked",
-    "client.rack": "the ledger is read from the leader: only that knows the end",
-    **dict.fromkeys(
-        (
-            "consume.callback.max.messages", "fetch.wait.max.ms", "fetch.min.bytes", "fetch.max.bytes",
-            "fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.error.backoff.ms", "fetch.queue.backoff.ms",
-            "queued.min.messages", "queued.max.messages.kbytes",
-        ),
-        "the readers are measured as they are",
-    ),
-}  # fmt: skip
-
-_CODE = "it loads a library into shipper's processes"
-_PROGRAM = "it is a part of a program, not a setting"
-
-#: Refused in both: they load code, run commands, or are no settings.
-FORBIDDEN: dict[str, str] = {
-    "plugin.library.paths": _CODE,
-    "interceptors": _CODE,
-    "ssl.engine.location": _CODE,
-    "ssl.engine.id": _CODE,
-    "ssl.providers": _CODE,
-    "sasl.kerberos.kinit.cmd": "it runs a command",
-    "test.mock.num.brokers": "it sends everything to brokers that do not exist",
-    "test.mock.broker.rtt": "it sends everything to brokers that do not exist",
-    "client.software.name": "brokers know clients by it",
-    "client.software.version": "brokers know clients by it",
-    "enable.sparse.connections": "a hidden switch of librdkafka's",
-    "metadata.request.timeout.ms": "a hidden switch of librdkafka's",
-    **dict.fromkeys(
-        (
-            "error_cb", "throttle_cb", "stats_cb", "log_cb", "socket_cb", "connect_cb", "closesocket_cb", "open_cb", "resolve_cb",
-            "background_event_cb", "oauthbearer_token_refresh_cb", "ssl.certificate.verify_cb", "consume_cb", "rebalance_cb",
-            "offset_commit_cb", "dr_cb", "dr_msg_cb", "partitioner_cb", "msg_order_cmp", "opaque", "default_topic_conf",
-            "ssl_key", "ssl_certificate", "ssl_ca", "ssl_engine_callback_data", "enable_sasl_queue", "ut_handle_ProduceResponse",
-            # Of confluent-kafka.
-            "default.topic.config", "logger", "on_delivery", "on_commit", "oauth_cb",
-        ),
-        _PROGRAM,
-    ),
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class _Limit:
@@ -276,11 +185,13 @@ def _within(name: str, value: Any) -> bool:
 
 
 def _never(name: str) -> str:
-    if name in OWNED:
-        return f"set by shipper: {OWNED[name]}"
-    if name in FORBIDDEN:
-        return f"refused: {FORBIDDEN[name]}"
-    return f"librdkafka has no such property{suggestion(name, {**ALLOWED, **UNSAFE})}"
+    meant = difflib.get_close_matches(name, [*ALLOWED, *UNSAFE], n=1)
+    if meant:
+        return f"no property that a cluster file may set; did you mean {meant[0]!r}?"
+    return (
+        "no property that a cluster file may set: shipper sets the others itself, since exactly-once rests on them. `bootstrap`, and `delivery` "
+        "in the pipeline, have options for addresses, batches, compression and timeouts"
+    )
 
 
 _CUT = "it decides where files are cut"

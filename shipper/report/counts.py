@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from shipper.report.account import Account
-from shipper.report.markup import Column, Html, Row, folded, number, plural, tag, words
+from shipper.report.cells import Cell, TableRow
+from shipper.report.markup import number, words
 from shipper.report.results import Count
 
 MOST_COUNTS = 200
@@ -40,30 +42,29 @@ def disagreement(count: Count) -> str:
     )
 
 
-def account_table(account: Account, prefix: str) -> Iterator[Html]:
-    """Those that disagree first, if any do. ``prefix`` makes ids unique on the page."""
+def counted(account: Account, prefix: str) -> dict[str, Any]:
+    """The table of an account's figures; those that disagree first, if any do. ``prefix`` makes ids unique on the page."""
     counts = account.counts
     shown = sorted(enumerate(counts), key=lambda entry: entry[1].agrees)[:MOST_COUNTS]
     asked = [place for place in ("Spark", "Receipts", "Ledger", "Read-back") if any(place in places(count) for count in counts)]
-    columns = [Column("Figure"), *(Column(place, numeric=True) for place in asked), Column("Agree")]
-    rows = [_row(count, asked, f"{prefix}-count-{i}") for i, count in shown]
-    yield folded(f"Each figure of {account.cluster} by the place where it was counted", columns, rows, "figure")
-    if len(counts) > len(shown):
-        yield tag("p", f"{plural(len(counts) - len(shown), 'more figure')} in report.json.")
+    return {
+        "account": account, "prefix": prefix, "total": len(counts), "agree": all(count.agrees for count in counts),
+        "columns": {"Figure": "code"} | dict.fromkeys(asked, "num") | {"Agree": ""},
+        "rows": [_row(count, asked, f"{prefix}-count-{i}") for i, count in shown],
+    }  # fmt: skip
 
 
-def _row(count: Count, asked: Sequence[str], anchor: str) -> Row:
+def _row(count: Count, asked: Sequence[str], place: str) -> TableRow:
     found, off = places(count), astray(count)
-    cells = [
-        tag("strong", number(found[place]), class_="bad") if place in off else number(found[place]) if place in found else _NONE
-        for place in asked
-    ]
-    return Row([tag("code", count.name), *cells, _agree(count)], tone=None if count.agrees else "bad", anchor=anchor)
+    cells: dict[str, str | Cell] = {
+        where: Cell(number(found[where]), "bad" if where in off else "") if where in found else _NONE for where in asked
+    }
+    return TableRow({"Figure": count.name, **cells, "Agree": _agree(count)}, None if count.agrees else "bad", place)
 
 
-def _agree(count: Count) -> Html:
+def _agree(count: Count) -> Cell:
     if not count.agrees:
-        return tag("span", f"✗ {disagreement(count)}", class_="bad")
+        return Cell(f"✗ {disagreement(count)}", "bad")
     if len(places(count)) < 2:
-        return tag("span", "counted once", class_="dim")
-    return tag("span", "✓ yes", class_="good")
+        return Cell("counted once", "dim")
+    return Cell("✓ yes", "good")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account
-from shipper.report.markup import Column, Html, Row, folded, join, number, plural, tag
+from shipper.report.cells import Cell, TableRow
+from shipper.report.markup import number
 from shipper.report.plan_result import PlannedFile
 from shipper.report.results import FileAccount, RunReport
 
@@ -65,52 +67,34 @@ def place_of_file(row: int) -> str:
     return f"file-{row}"
 
 
-def files_section(report: RunReport, found: Sequence[Account]) -> Html | None:
+def file_table(report: RunReport, found: Sequence[Account]) -> dict[str, Any]:
+    """Of 5,000 files a person reads the conspicuous ones; all of them are in report.json."""
     files = ranked_files(report, found)
-    if not files:
-        return None
     shown = files[:MOST_ROWS]
     stem = common_folder([file.path for file in shown])
-    columns = _columns(files)
-    rows = [
-        Row([row[c.title] for c in columns], tone="bad" if file.missing else None, anchor=place_of_file(i))
-        for i, (file, row) in enumerate((file, _cells(file, stem)) for file in shown)
-    ]
-    counted = "the most records first" if any(file.counts for file in files) else "the largest first"
-    order = "the slowest first" if any(file.seconds for file in files) else counted
-    under = tag("p", "Under ", tag("code", stem)) if stem else None
-    files_table = folded(f"Files, {order}", columns, rows, "file")
-    return tag("section", tag("h2", "Files"), under, files_table, _order(files, order), _more(len(files)), id="files")
+    slow = any(file.seconds for file in files)
+    order = (
+        "the slowest first" if slow else "the most records first" if any(file.counts for file in files) else "the largest first"
+    )
+    return {
+        "stem": stem, "order": order, "says": _order(files, order, slow), "columns": _columns(files), "total": len(files),
+        "rows": [
+            TableRow(_cells(file, stem), "bad" if file.missing else None, place_of_file(i)) for i, file in enumerate(shown)
+        ],
+    }  # fmt: skip
 
 
-def _order(files: Sequence[FileRow], order: str) -> Html | None:
+def _order(files: Sequence[FileRow], order: str, slow: bool) -> str:
     if len(files) < 2:
-        return None
-    first = [
-        "what does not add up" if any(file.missing for file in files) else None,
-        "what was not finished" if any(file.unfinished for file in files) else None,
-    ]
-    ahead = " and ".join(name for name in first if name)
-    seconds = " Time is what Spark's tasks spent on a file: reading, and waiting for a free lane."
-    says = f"{ahead}, then {order}" if ahead else order
-    return tag("p", f"{says[0].upper()}{says[1:]}.{seconds if order.startswith('the slow') else ''}")
+        return ""
+    ahead = ["what does not add up"] if any(file.missing for file in files) else []
+    ahead += ["what was not finished"] if any(file.unfinished for file in files) else []
+    says = f"{' and '.join(ahead)}, then {order}" if ahead else order
+    seconds = " Time is what Spark's tasks spent on a file: reading, and waiting for a free lane." if slow else ""
+    return f"{says[0].upper()}{says[1:]}.{seconds}"
 
 
-_COLUMNS = [
-    Column("File"),
-    Column("Cluster"),
-    Column("Size", numeric=True),
-    Column("Time", numeric=True),
-    Column("Records", numeric=True),
-    Column("Delivered", numeric=True),
-    Column("Before", numeric=True),
-    Column("Filtered", numeric=True),
-    Column("Quarantined", numeric=True),
-    Column("Missing", numeric=True),
-]
-
-
-def _columns(files: Sequence[FileRow]) -> list[Column]:
+def _columns(files: Sequence[FileRow]) -> dict[str, str]:
     """Without those that would be empty."""
     counted = any(file.counts for file in files)
     optional = dict.fromkeys(("Records", "Delivered", "Before"), counted)
@@ -121,7 +105,9 @@ def _columns(files: Sequence[FileRow]) -> list[Column]:
         "Quarantined": any(file.quarantined for file in files),
         "Missing": any(file.missing for file in files),
     }
-    return [column for column in _COLUMNS if optional.get(column.title, True)]
+    figures = ("Size", "Time", "Records", "Delivered", "Before", "Filtered", "Quarantined", "Missing")
+    columns = {"File": "code", "Cluster": "", **dict.fromkeys(figures, "num")}
+    return {title: kind for title, kind in columns.items() if optional.get(title, True)}
 
 
 def _files(report: RunReport, found: Sequence[Account]) -> Iterator[FileRow]:
@@ -138,10 +124,10 @@ def _files(report: RunReport, found: Sequence[Account]) -> Iterator[FileRow]:
         yield FileRow(path, _NONE, file, None)
 
 
-def _cells(file: FileRow, stem: str) -> dict[str, str]:
+def _cells(file: FileRow, stem: str) -> dict[str, str | Cell]:
     counts = file.counts
-    cells: dict[str, str] = {
-        "File": tag("code", file.path[len(stem) :], title=file.path),
+    cells: dict[str, str | Cell] = {
+        "File": Cell(file.path[len(stem) :], title=file.path),
         "Cluster": file.cluster,
         "Size": format_bytes(file.planned.size_bytes) if file.planned else _NONE,
         "Time": format_duration(file.seconds) if file.seconds else _NONE,
@@ -155,45 +141,26 @@ def _cells(file: FileRow, stem: str) -> dict[str, str]:
         "Missing": file.missing if counts else None,
     }
     cells |= {title: _NONE if figure is None else number(figure) for title, figure in figures.items()}
-    if file.unfinished:
-        cells["Records"] = tag("span", "not finished", class_="bad")
-    return cells
+    return cells | {"Records": Cell("not finished", "bad")} if file.unfinished else cells
 
 
-def left_out_section(report: RunReport) -> Html | None:
+def left_out_table(report: RunReport) -> dict[str, Any]:
     left_out = report.plan.left_out if report.plan else []
-    if not left_out:
-        return None
     shown = sorted(left_out, key=lambda file: (not file.warns, file.path))[:MOST_ROWS]
     stem = common_folder([file.path for file in shown])
     rows = [
-        Row(
-            [
-                tag("code", file.path[len(stem) :], title="\n".join([file.path, *file.more])),
-                number(file.count),
-                file.window or "this run's",
-                file.reason,
-            ],
-            tone="warn" if file.warns else None,
+        TableRow(
+            {
+                "Entry": Cell(file.path[len(stem) :], title="\n".join([file.path, *file.more])),
+                "Entries": number(file.count),
+                "Window": file.window or "this run's",
+                "Reason": file.reason,
+            },
+            "warn" if file.warns else None,
         )
         for file in shown
     ]
-    under = tag("p", "Under ", tag("code", stem)) if stem else None
-    columns = [Column("Entry"), Column("Entries", numeric=True), Column("Window"), Column("Reason")]
-    return tag(
-        "section",
-        tag("h2", "Entries left out"),
-        under,
-        folded("Entries left out of this run, and why", columns, rows, "row"),
-        _more(len(left_out)),
-        id="left-out",
-    )
-
-
-def _more(count: int) -> Html | None:
-    if count <= MOST_ROWS:
-        return None
-    return tag("p", join([f"{plural(count - MOST_ROWS, 'more row')} in ", tag("a", "report.json", href="report.json"), "."]))
+    return {"stem": stem, "rows": rows}
 
 
 def common_folder(paths: Sequence[str]) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from shipper.config.units import format_bytes
 from shipper.report.account import Account
-from shipper.report.markup import Html, join, number, plural, tag, text, words
-from shipper.report.plot import coordinate, picture
+from shipper.report.markup import number, plural, words
+from shipper.report.plan_result import PlanResult
 from shipper.report.results import TopicAccount
+from shipper.report.throughput import coordinate
 
 RibbonKind = Literal["delivered", "before", "filtered", "quarantined", "parked", "lost"]
 
@@ -49,14 +51,21 @@ class Line:
     href: str | None = None
 
 
-def flow(account: Account, *, files: int | None, size: str | None, prefix: str) -> Html:
+def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, Any]:
     """The figure of one cluster. ``prefix`` makes its ids unique on the page."""
     lines = _lines(account, prefix)
+    placed, height = _place(lines)
     says = closing(account)
-    head = _head(account, files, size)
+    tone = "" if account.read is None else "bad" if account.gap else "warn" if account.parked else "good"
+    described = "; ".join(f"{line.name}: {', '.join(line.says)}" for line in lines)
+    bands, nodes = _ribbons(placed, account.read / ((account.read + account.unread) or 1) if account.read is not None else 1.0)
     # One way from here to there is no picture; the sum says it.
-    picture = _picture(account, lines, prefix, says) if len(lines) > 1 or any(len(line.parts) > 1 for line in lines) else None
-    return tag("figure", head, picture, tag("figcaption", *_caption(account, says)), class_="flow")
+    is_picture = len(lines) > 1 or any(len(line.parts) > 1 for line in lines)
+    return {
+        "account": account, "prefix": prefix, "head": _head(account, plan), "says": says, "tone": tone,
+        "verdict": "".join(_verdict(account)), "described": f"{says}. {described}.", "height": coordinate(height),
+        "placed": placed if is_picture else [], "bands": bands, "nodes": nodes,
+    }  # fmt: skip
 
 
 def closing(account: Account) -> str:
@@ -75,38 +84,31 @@ def _aside(account: Account) -> list[tuple[str, int]]:
     return [("filtered", filtered), ("quarantined", quarantined), ("parked", account.parked)]
 
 
-def _caption(account: Account, says: str) -> Iterator[Html]:
+def _verdict(account: Account) -> Iterator[str]:
+    """What the sum comes to, behind it."""
     if account.read is None:
-        yield text(f"{says}. The step failed, and Spark's own count of the records it read was lost with it.")
-    elif account.gap == 0 and account.parked:
-        yield join([tag("strong", says, class_="warn"), ". Every line is accounted for, and not all were sent."])
+        yield ". The step failed, and Spark's own count of the records it read was lost with it."
     elif account.gap == 0:
-        yield join([tag("strong", says, class_="good"), ". The sum closes."])
+        yield ". Every line is accounted for, and not all were sent." if account.parked else ". The sum closes."
     else:
         size = number(abs(account.gap))
-        more = f"{size} are not accounted for" if account.gap > 0 else f"{size} more than there should be"
-        yield join([tag("strong", says, class_="bad"), f": {more}."])
+        yield f": {size} are not accounted for." if account.gap > 0 else f": {size} more than there should be."
     if account.parked:
-        yield text(" What is parked was read and could not be sent: its topic could not be written to until the end.")
+        yield " What is parked was read and could not be sent: its topic could not be written to until the end."
     if account.unread_files:
-        yield text(f" {plural(account.unread_files, 'file')} needed no reading: the ledger held all of it.")
+        yield f" {plural(account.unread_files, 'file')} needed no reading: the ledger held all of it."
     if account.ledger is not None:
-        yield text(f" After the run the ledger holds {plural(account.ledger, 'record')} of the window.")
+        yield f" After the run the ledger holds {plural(account.ledger, 'record')} of the window."
 
 
-def _head(account: Account, files: int | None, size: str | None) -> Html:
-    """The sum of each column over the picture."""
+def _head(account: Account, plan: PlanResult | None) -> list[tuple[str, list[str]]]:
+    """The sum of each column over the picture, and what stands below it."""
+    files, size = (plural(len(plan.files), "file"), [format_bytes(plan.total_bytes)]) if plan else ("Files", [])
     read = number(account.read) if account.read is not None else "?"
-    unread = f"+ {number(account.unread)} not read" if account.unread else None
-    before = f"{number(account.before)} before" if account.before or not account.sent else None
+    unread = [f"+ {number(account.unread)} not read"] if account.unread else []
+    before = [f"{number(account.before)} before"] if account.before or not account.sent else []
     aside = [f"{number(count)} {what}" for what, count in _aside(account) if count]
-    columns: list[tuple[str, list[str | None]]] = [
-        (plural(files, "file") if files is not None else "Files", [size]),
-        (read, ["records read", unread]),
-        (f"{number(account.sent)} delivered", [before, *aside]),
-    ]
-    cells = (tag("p", tag("b", top), *(tag("span", line) for line in lines if line)) for top, lines in columns)
-    return tag("div", *cells, class_="flow-head")
+    return [(files, size), (read, ["records read", *unread]), (f"{number(account.sent)} delivered", [*before, *aside])]
 
 
 def _lines(account: Account, prefix: str) -> list[Line]:
@@ -158,6 +160,11 @@ class _Placed:
     """Of the label or of the ribbons, whichever is more."""
     thick: tuple[float, ...]
 
+    @property
+    def label_y(self) -> str:
+        """Centred in its row, as the ribbons are."""
+        return coordinate(self.y + (self.height - _LINE_EM * (1 + len(self.line.says))) / 2)
+
 
 def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
     """Rows from top to bottom, in em, and the height of them all."""
@@ -171,60 +178,36 @@ def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
     return placed, max(y - _GAP_EM, 0.0)
 
 
-def _picture(account: Account, lines: Sequence[Line], prefix: str, says: str) -> Html:
-    placed, height = _place(lines)
-    read_share = account.read / ((account.read + account.unread) or 1) if account.read is not None else 1.0
-    described = "; ".join(f"{line.name}: {', '.join(line.says)}" for line in lines)
-    svg = picture(
-        f"{prefix}-flow",
-        f"Flow of records to {account.cluster}",
-        f"{says}. {described}.",
-        *_ribbons(placed, read_share),
-        viewBox=f"0 0 100 {coordinate(height)}",
-        preserveAspectRatio="none",
-        style=f"height:{coordinate(height)}em",
-    )
-    return tag("div", svg, *(_label(row) for row in placed), class_="flow-picture")
-
-
-def _ribbons(placed: Sequence[_Placed], read_share: float) -> Iterator[Html]:
-    """Nodes and ribbons. The middle column holds what was read, and below it what was not.
+def _ribbons(placed: Sequence[_Placed], read_share: float) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Bands and nodes. The middle column holds what was read, and below it what was not.
 
     Everything starts at the top and only ever falls, since each row is at least as high as its ribbons: so no ribbon
     crosses another.
     """
     thick_all = sum(sum(row.thick) for row in placed)
     thick_read = thick_all * read_share
-    yield _node("files", 0.0, 0.0, thick_all)
+    bands, nodes = [], [_node("files", 0.0, 0.0, thick_all)]
     for kind, y, thick in (("read", 0.0, thick_read), ("before", thick_read, thick_all - thick_read)):
         if thick:
-            yield _band(kind, _NODE, y, _READ_X, y, thick)
-            yield _node(kind, _READ_X, y, thick)
+            bands.append(_band(kind, _NODE, y, _READ_X, y, thick))
+            nodes.append(_node(kind, _READ_X, y, thick))
     source = 0.0
     for row in placed:
         target = row.y + (row.height - sum(row.thick)) / 2
         for part, thick in zip(row.line.parts, row.thick, strict=True):
-            yield _band(part.kind, _READ_X + _NODE, source, _TOPIC_X, target, thick)
-            yield _node(part.kind, _TOPIC_X, target, thick)
+            bands.append(_band(part.kind, _READ_X + _NODE, source, _TOPIC_X, target, thick))
+            nodes.append(_node(part.kind, _TOPIC_X, target, thick))
             source += thick
             target += thick
+    return bands, nodes
 
 
-def _band(kind: str, x0: float, y0: float, x1: float, y1: float, thick: float) -> Html:
+def _band(kind: str, x0: float, y0: float, x1: float, y1: float, thick: float) -> dict[str, str]:
     left, bend, right = map(coordinate, (x0, (x0 + x1) / 2, x1))
     top0, top1, low0, low1 = map(coordinate, (y0, y1, y0 + thick, y1 + thick))
     top = f"M{left} {top0}C{bend} {top0} {bend} {top1} {right} {top1}"
-    low = f"V{low1}C{bend} {low1} {bend} {low0} {left} {low0}Z"
-    return tag("path", class_=f"band {kind}", d=top + low)
+    return {"kind": kind, "path": f"{top}V{low1}C{bend} {low1} {bend} {low0} {left} {low0}Z"}
 
 
-def _node(kind: str, x: float, y: float, thick: float) -> Html:
-    return tag("rect", class_=f"node {kind}", x=coordinate(x), y=coordinate(y), width=coordinate(_NODE), height=coordinate(thick))
-
-
-def _label(row: _Placed) -> Html:
-    """Centred in its row, as the ribbons are."""
-    name = tag("a", row.line.name, href=row.line.href) if row.line.href else row.line.name
-    lines = (tag("b", name, title=row.line.name), *(tag("span", says) for says in row.line.says))
-    top = row.y + (row.height - _LINE_EM * len(lines)) / 2
-    return tag("p", *lines, class_="flow-label", style=f"top:{coordinate(top)}em")
+def _node(kind: str, x: float, y: float, thick: float) -> dict[str, str]:
+    return {"kind": kind, "x": coordinate(x), "y": coordinate(y), "height": coordinate(thick)}

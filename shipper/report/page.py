@@ -2,129 +2,137 @@
 
 The order is the reader's: how did it end and what do I do; where did the records go; do the independent counts agree;
 how fast was it; then the lists. The page shows nothing that is not in the report, and the same report gives the same
-page. A section is a function from the report to markup; a new one is a new line in :func:`render`.
+page. ``page.html.j2`` is the markup; a section of it shows what one function of this package makes of the report.
 """
 
 from __future__ import annotations
 
+import functools
+import statistics
 from collections.abc import Iterator, Sequence
 from importlib import resources
-from urllib.parse import quote
+from typing import Any
 
-from shipper.config.units import format_bytes
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account, RunStep, accounts, steps
-from shipper.report.counts import MOST_COUNTS
-from shipper.report.files import FileRow, files_section, left_out_section, place_of_file, shown_files
-from shipper.report.history import history_section
-from shipper.report.markup import Html, duration, join, moment, number, plural, prose, tag, utc, window
+from shipper.report.cells import TableRow
+from shipper.report.counts import MOST_COUNTS, counted
+from shipper.report.files import FileRow, file_table, left_out_table, place_of_file, shown_files
+from shipper.report.flow import flow
+from shipper.report.gaps import merged
+from shipper.report.markup import duration, number, plural, utc, window
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
-from shipper.report.sections import (
-    MOST_TOPICS,
-    account_section,
-    anchor,
-    gates_section,
-    incomplete_section,
-    notes,
-    notes_section,
-    steps_section,
-    sum_section,
-    throughput_section,
-    topics_section,
-)
-from shipper.report.times import times_section
-from shipper.report.verdict import Caveat, State, Verdict, checks, verdict
+from shipper.report.sections import MOST_TOPICS, gate_tables, notes, topic_table
+from shipper.report.throughput import throughput
+from shipper.report.times import requests, times
+from shipper.report.verdict import State, Verdict, checks, verdict
+from shipper.terminal import visible
 
-_BADGES: dict[State, tuple[str, str]] = {
-    "shipped": ("✓", "Succeeded"),
-    "nothing": ("✓", "Succeeded"),
-    "doubt": ("!", "Look into this"),
-    "failed": ("✗", "Failed"),
+#: State → mark, words, and colour of the icon.
+_BADGES: dict[State, tuple[str, str, str]] = {
+    "shipped": ("✓", "Succeeded", "1a7f4b"),
+    "nothing": ("✓", "Succeeded", "6b8577"),
+    "doubt": ("!", "Look into this", "b26a00"),
+    "failed": ("✗", "Failed", "c0362c"),
 }
-_ICON_COLOURS: dict[State, str] = {"shipped": "#1a7f4b", "nothing": "#6b8577", "doubt": "#b26a00", "failed": "#c0362c"}
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""Nothing is loaded and no script runs, even if some hostile text ever got through as markup."""
-_LONGEST_CAUSE = 4_000
-_MOST_PLACES = 6
+_STATUS = {"succeeded": ("✓ succeeded", "good"), "failed": ("✗ failed", "bad"), "skipped": ("skipped", "dim")}
+_FIRST_ROWS, _MOST_GAPS, _MOST_PLACES = 20, 200, 6
+
+
+@functools.cache
+def _template() -> Any:
+    """The page's template. File names, error texts and topics may be hostile: each value is escaped, and characters that a reader cannot see
+    (control characters, overrides of the writing direction, lone surrogates) are shown by their code."""
+    files = resources.files("shipper.report")
+    environment = Environment(
+        loader=FunctionLoader(lambda name: files.joinpath(name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=_legible,
+    )
+    environment.filters["prose"] = _prose
+    shared = {"number": number, "plural": plural, "bytes": format_bytes, "duration": duration, "window": window, "utc": utc}
+    environment.globals.update(shared, first_rows=_FIRST_ROWS)
+    return environment.get_template("page.html.j2")
+
+
+def _legible(value: Any) -> Any:
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return visible(value.replace("\r\n", "\n"), keep="\n")
+
+
+def _prose(value: str) -> str:
+    """A sentence of ours, with the text between backticks as code. A lone backtick stays one."""
+    parts = _legible(value).split("`")
+    if len(parts) % 2 == 0:
+        return value
+    return Markup("").join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
 
 
 def render(report: RunReport) -> str:
-    """The page. Takes any report, whatever is missing in it: the page of a failed run matters most."""
+    """Return the page. Takes any report, whatever is missing in it: the page of a failed run matters most."""
     found = accounts(report)
     ending = verdict(report)
-    main = tag(
-        "main",
-        _verdict_section(report, found, ending),
-        _facts(report),
-        sum_section(report, found),
-        gates_section(report),
-        account_section(found),
-        topics_section(found),
-        throughput_section(found),
-        history_section(report, found),
-        files_section(report, found),
-        left_out_section(report),
-        incomplete_section(report),
-        notes_section(report, found),
-        times_section(report),
-        steps_section(report, ending.cause),
-    )
-    body = tag("body", _header(report), main, _footer(report), class_=ending.state)
-    return f"<!doctype html>\n{tag('html', _head(report, ending), body, lang='en')}\n"
+    mark, badge, icon = _BADGES[ending.state]
+    results = [step for step in (report.plan, report.gate_source, *report.ships, *report.delivery_gates) if step]
+    page: str = _template().render(
+        report=report, found=found, ending=ending, plan=report.plan, mark=mark, badge=badge, icon=icon,
+        places=_cause_at(report, found, ending),
+        clusters=[_cluster(account) for account in found],
+        pointers=_pointers(report, found),
+        folder=first_folder(report.plan) if report.plan else "",
+        # The report step's own times say only how long the report took.
+        began=min(utc(at) for at in (report.started_at, *(step.started_at for step in results))),
+        usual=_usual(report),
+        flows=[flow(account, f"c{i}", report.plan) for i, account in enumerate(found) if _has_sum(account)],
+        gates=gate_tables(report),
+        counts=[counted(account, f"c{i}") for i, account in enumerate(found) if account.counts],
+        topics=[topic_table(account, f"c{i}") for i, account in enumerate(found) if account.topics],
+        ships=[throughput(account, account.ship, f"c{i}") for i, account in enumerate(found) if account.ship and _ran(account)],
+        files=file_table(report, found),
+        left_out=left_out_table(report),
+        gaps=[
+            TableRow(
+                {
+                    "Cluster": gap.cluster, "Windows from/to": gap.window, "Number": number(gap.windows),
+                    "Why": gap.why + (f": {gap.paths[0]}" if gap.paths else ""),
+                },
+                "warn",
+            )
+            for gap in merged(report.gaps or [])[:_MOST_GAPS]
+        ],
+        notes=notes(report, found),
+        times=times(report),
+        requests=requests(report),
+        steps=list(_steps(report)),
+    )  # fmt: skip
+    return page
 
 
-def _head(report: RunReport, ending: Verdict) -> Html:
-    style = resources.files("shipper.report").joinpath("style.css").read_text(encoding="utf-8")
-    dot = f'<circle cx="4" cy="4" r="4" fill="{_ICON_COLOURS[ending.state]}"/>'
-    icon = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8">{dot}</svg>'
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{report.pipeline} {window(report.window_start, report.window_end)}: {ending.headline}"),
-        tag("link", rel="icon", href=f"data:image/svg+xml,{quote(icon)}"),
-        tag("style", Html(style)),
-    )
+def _has_sum(account: Account) -> bool:
+    return account.ship is not None and bool(account.read or account.sent or account.before or account.set_aside)
 
 
-def _header(report: RunReport) -> Html:
-    return tag(
-        "header",
-        tag("p", tag("b", report.pipeline), class_="pipeline"),
-        tag("p", window(report.window_start, report.window_end)),
-        tag("p", "run ", tag("code", report.run_id)),
-    )
+def _ran(account: Account) -> bool:
+    return account.ship is not None and bool(account.ship.delivered or account.ship.timeline)
 
 
-def _verdict_section(report: RunReport, found: Sequence[Account], ending: Verdict) -> Html:
-    mark, badge = _BADGES[ending.state]
-    cause = ending.cause
-    if cause and len(cause) > _LONGEST_CAUSE:
-        cause = f"{cause[:_LONGEST_CAUSE]}… (the rest is in report.json)"
-    return tag(
-        "section",
-        tag("p", tag("span", mark, aria_hidden="true"), f" {badge}", class_="badge"),
-        tag("h1", ending.headline),
-        _titled("Why", tag("p", prose(cause), class_="error")) if cause else None,
-        _titled("What now", tag("p", prose(ending.remedy))) if ending.remedy else None,
-        _titled("Again", tag("p", tag("code", ending.command), class_="command")) if ending.command else None,
-        _places(report, found, ending),
-        tag("ul", *(_doubt(doubt) for doubt in ending.doubts), class_="doubts") if ending.doubts else None,
-        tag("ul", *(_cluster(account) for account in found), class_="clusters") if len(found) > 1 else None,
-        _pointers(report, found),
-        id="verdict",
-    )
-
-
-def _titled(title: str, part: Html) -> Html:
-    return tag("div", tag("h2", title), part, class_="part")
-
-
-def _places(report: RunReport, found: Sequence[Account], ending: Verdict) -> Html | None:
-    links = [tag("a", says, href=f"#{place}") for says, place in _cause_at(report, found, ending)]
-    return tag("p", "Look at ", join(links, " · "), class_="pointers") if links else None
+def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
+    """Each step with its status in words and the tone of that."""
+    failed = False
+    for step in steps(report):
+        if step.result is None:
+            # What follows a failure was never begun; what nothing explains was killed, or its result is lost.
+            yield step, "not run" if failed else "no result", "dim"
+        else:
+            yield step, *_STATUS[step.result.status]
+        failed = failed or step.failed or step.result is None
 
 
 def _cause_at(report: RunReport, found: Sequence[Account], ending: Verdict) -> list[tuple[str, str]]:
@@ -150,20 +158,20 @@ def _failed_checks(report: RunReport, step: RunStep) -> Iterator[tuple[str, str]
 
 
 def _wrong_figures(found: Sequence[Account], step: RunStep) -> Iterator[tuple[str, str]]:
-    for account in found:
+    for place, account in enumerate(found):
         if account.cluster == step.cluster:
             wrong = [i for i, count in enumerate(account.counts) if not count.agrees]
             for i in wrong[:MOST_COUNTS]:
-                yield f"count of {account.counts[i].name}", f"{anchor(found, account)}-count-{i}"
+                yield f"count of {account.counts[i].name}", f"c{place}-count-{i}"
 
 
 def _troubled_topics(found: Sequence[Account], step: RunStep, cause: str | None) -> Iterator[tuple[str, str]]:
     """Those with parked records, and those that the cause names."""
-    for account in found:
+    for place, account in enumerate(found):
         if account.cluster == step.cluster:
             for i, topic in enumerate(account.topics[:MOST_TOPICS]):
                 if topic.parked or (cause and f" {topic.topic} " in f" {cause} ".replace(",", " ").replace(":", " ")):
-                    yield f"topic {topic.topic}", f"{anchor(found, account)}-topic-{i}"
+                    yield f"topic {topic.topic}", f"c{place}-topic-{i}"
 
 
 def _troubled_files(files: Sequence[FileRow], step: RunStep, cause: str | None) -> Iterator[tuple[str, str]]:
@@ -173,71 +181,47 @@ def _troubled_files(files: Sequence[FileRow], step: RunStep, cause: str | None) 
             yield f"file {file.path.rpartition('/')[2]}", place_of_file(i)
 
 
-def _doubt(doubt: Caveat) -> Html:
-    return tag("li", prose(doubt.says), " ", tag("a", "Show", href=f"#{doubt.section}"))
-
-
-def _cluster(account: Account) -> Html:
+def _cluster(account: Account) -> dict[str, str]:
     """One line of the verdict where a run has several clusters."""
     sent, there = plural(account.sent, "record"), plural(account.there, "record")
     if account.outcome == "shipped":
-        mark, tone, says = (
-            "✓",
-            "good",
-            f"{sent} shipped"
-            + (f", {number(sum(account.quarantined.values()))} quarantined" if account.quarantined else "")
-            + (f", {number(account.before)} were there before" if account.before else ""),
-        )
+        mark, tone, says = "✓", "good", f"{sent} shipped"
+        says += f", {number(sum(account.quarantined.values()))} quarantined" if account.quarantined else ""
+        says += f", {number(account.before)} were there before" if account.before else ""
     elif account.outcome == "nothing":
         mark, tone, says = "✓", "good", f"nothing to ship, {there} there"
     elif account.outcome == "failed":
         mark, tone, says = "✗", "bad", "failed" + (f", {sent} delivered" if account.sent else "")
     else:
         mark, tone, says = "–", "dim", "not shipped to: the step did not run"
-    return tag("li", tag("span", mark, class_=tone, aria_hidden="true"), " ", tag("b", account.cluster), f": {says}")
+    return {"name": account.cluster, "mark": mark, "tone": tone, "says": says}
 
 
-def _pointers(report: RunReport, found: Sequence[Account]) -> Html | None:
+def _pointers(report: RunReport, found: Sequence[Account]) -> list[tuple[str, str]]:
     """Links to what a reader of a green verdict should still see."""
     warnings = sum(not check.passed and check.severity == "warn" for _, check in checks(report))
     aside = sum(sum(account.quarantined.values()) for account in found)
     remarks = len(notes(report, found))
     left_out = report.plan.left_out_in_words() if report.plan else ""
     links = [
-        tag("a", plural(warnings, "warning"), href="#gates") if warnings else None,
-        tag("a", f"{plural(aside, 'record')} quarantined", href="#sum") if aside else None,
-        tag("a", plural(remarks, "note"), href="#notes") if remarks else None,
-        tag("a", left_out, href="#left-out") if left_out else None,
+        (plural(warnings, "warning") if warnings else "", "gates"),
+        (f"{plural(aside, 'record')} quarantined" if aside else "", "sum"),
+        (plural(remarks, "note") if remarks else "", "notes"),
+        (left_out, "left-out"),
     ]
-    return tag("p", join(links, " · "), class_="pointers") if any(links) else None
+    return [(says, place) for says, place in links if says]
 
 
-def _facts(report: RunReport) -> Html:
-    began, ended = report.started_at, report.finished_at
-    results = [step for step in (report.plan, report.gate_source, *report.ships, *report.delivery_gates) if step]
-    if results:
-        # The report step's own times say only how long the report took.
-        began = min(utc(at) for at in (began, *(step.started_at for step in results)))
-    took = duration(began, ended)
-    plan = report.plan
-    facts: list[tuple[str, str | None]] = [
-        ("Owner", report.owner or None),
-        ("Source", _source(plan) if plan and plan.source else None),
-        ("Files", f"{number(len(plan.files))}, {format_bytes(plan.total_bytes)}" if plan else None),
-        ("Of these late", number(len(plan.late_files)) if plan and plan.late_files else None),
-        ("Looked back", f"{plural(plan.looked_back.windows, 'window')}" if plan and plan.looked_back else None),
-        ("Cluster", plan.clusters[0].cluster if plan and len(plan.clusters) == 1 else None),
-        ("Ran", join([moment(began), f", {took}"])),
-    ]
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts if value), class_="facts")
-
-
-def _source(plan: PlanResult) -> Html:
-    """The folder that was looked into; the pattern that named it, where it is another."""
-    start = first_folder(plan)
-    if start == plan.source:
-        return tag("code", plan.source)
-    return join([tag("code", start), tag("span", "by ", tag("code", plan.source), class_="dim more")])
+def _usual(report: RunReport) -> dict[str, Any] | None:
+    """The size of the runs before this one over windows of the same length: a backfill of a month says nothing about an hour."""
+    before = [run for run in report.history if run.window_end - run.window_start == report.window_end - report.window_start]
+    if not before:
+        return None
+    files, size, records = (
+        round(statistics.median(getattr(run, key) for run in before)) for key in ("files", "bytes", "records")
+    )
+    took = format_duration(statistics.median(run.seconds for run in before))
+    return {"runs": len(before), "says": f"{plural(files, 'file')}, {format_bytes(size)}, {plural(records, 'record')}, {took}"}
 
 
 def first_folder(plan: PlanResult) -> str:
@@ -246,8 +230,3 @@ def first_folder(plan: PlanResult) -> str:
         return plan.source.format(window_start=utc(plan.window_start), window_end=utc(plan.window_end))
     except (KeyError, ValueError, IndexError, AttributeError):
         return plan.source
-
-
-def _footer(report: RunReport) -> Html:
-    data = tag("a", "report.json", href="report.json")
-    return tag("footer", tag("p", "Written by shipper at ", moment(report.finished_at), ". The same as data: ", data, "."))

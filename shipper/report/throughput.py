@@ -1,22 +1,29 @@
-"""How fast a ship was: records per second over time, as committed, with the mean as a dashed line; and what its lanes did meanwhile: bytes in
-flight and on the wire, waits, retries and parked records, and each lane by itself.
+"""How fast a ship was: records per second over time, as committed, with the mean as a dashed line; and each lane by itself.
 
-A point counts what was committed since the point before it.
+A point counts the records that were committed since the point before it.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from shipper.config.units import format_bytes, format_duration
-from shipper.report.markup import Column, Html, Row, join, number, plural, table, tag, utc
-from shipper.report.plot import MOST_STEPS, PlotStep, area
-from shipper.report.results import LaneAccount, LanePoint, ShipResult, TimelinePoint
+from shipper.report.account import Account
+from shipper.report.cells import Cell, TableRow
+from shipper.report.markup import number, plural, utc
+from shipper.report.results import LaneAccount, ShipResult, TimelinePoint
 
+MOST_STEPS = 240
+"""More points than that are summed up in groups of equal number: a step of less than two pixels shows nothing."""
+MOST_LANES = 64
+_HEIGHT = 160
+_TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400]
 _WORTH_SAYING_SECONDS = 5.0
 """A topic is parked until it was looked up for the first time."""
 
@@ -40,16 +47,16 @@ def parked_seconds(ship: ShipResult) -> float:
     return (max(at) - min(at)).total_seconds() if at else 0.0
 
 
-def timeline(ship: ShipResult, prefix: str) -> Html:
-    """The figure of one ship: a plot where there is something to plot, and one sentence of figures in any case."""
+def throughput(account: Account, ship: ShipResult, prefix: str) -> dict[str, Any]:
+    """Plot, sentence and lanes of one ship. The plot is None for fewer than two steps; lanes in trouble are never left out."""
     steps = spans(ship.timeline)
-    caption = tag("figcaption", _caption(ship, steps))
-    if len(steps) < 2:
-        return tag("figure", caption, class_="timeline")
-    drawn_steps = [PlotStep(step.start, step.end, step.rate) for step in steps]
-    mean = sum(step.records for step in steps) / (steps[-1].end - steps[0].start)
-    drawn = area(drawn_steps, f"Throughput to {ship.cluster} over time", "records per second", f"{prefix}-time", mean)
-    return tag("figure", tag("p", "Records per second", class_="axis"), drawn, caption, class_="timeline")
+    lanes = ship.lane_accounts
+    kept = sorted(sorted(range(len(lanes)), key=lambda i: (-lanes[i].reopened, i))[:MOST_LANES])
+    return {
+        "account": account, "prefix": prefix, "says": _caption(ship, steps), "trouble": bool(ship.lane_reopened),
+        "plot": _plot(steps) if len(steps) > 1 else None,
+        "lanes": [_lane(lanes[i], ship.ship_seconds, f"{prefix}-lane-{i}") for i in kept],
+    }  # fmt: skip
 
 
 def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:
@@ -74,7 +81,7 @@ def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:
     return found
 
 
-def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Html:
+def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> str:
     sentences = []
     size = sum(topic.delivered_bytes for topic in ship.topics)
     if ship.delivered and ship.ship_seconds > 0:
@@ -98,79 +105,68 @@ def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Html:
     if ship.task_retries or ship.lane_reopened:
         times = plural(ship.lane_reopened, "lane")
         sentences.append(f"{plural(ship.task_retries, 'task retry', 'task retries')}, {times} opened anew.")
-    return join(sentences, " ")
+    return " ".join(sentences)
 
 
-MOST_LANES = 64
-
-_Height = Callable[[Sequence[LanePoint], float], float]
-"""Of a step: the points in it, and its seconds → its height."""
-
-
-def _mean(figure: Callable[[LanePoint], float]) -> _Height:
-    return lambda points, _: sum(map(figure, points)) / len(points)
-
-
-def _sum(figure: Callable[[LanePoint], float]) -> _Height:
-    return lambda points, _: sum(map(figure, points))
-
-
-_PLOTS: tuple[tuple[str, str, str, _Height], ...] = (
-    ("MB in flight, uncompressed", "megabytes", "flight", _mean(lambda point: point.in_flight_bytes / 1e6)),
-    (
-        *("MB per second on the wire", "megabytes per second", "wire"),
-        lambda points, seconds: sum(point.wire_bytes for point in points) / 1e6 / seconds,
-    ),
-    ("% of the time readers waited for a lane", "percent", "wait", _mean(lambda point: 100 * point.waited)),
-    ("Lanes at work", "lanes", "busy", _mean(lambda point: point.busy_lanes)),
-    ("Lanes opened anew after a fault", "lanes", "reopened", _sum(lambda point: point.reopened)),
-    ("Records parked", "records", "parked", lambda points, _: float(max(point.parked_records for point in points))),
-)
-
-
-def lanes(ship: ShipResult, prefix: str) -> Html:
-    """Folded away, as it answers why a run was slow, which few readers ask; open where a lane was in trouble. Nothing for a
-    run of less than three seconds."""
-    points = ship.lane_timeline
-    figures = []
-    for title, unit, key, height in _PLOTS if len(points) >= 3 else ():
-        steps = _steps(points, height)
-        if any(step.height for step in steps):
-            drawn = area(steps, f"{title}, {ship.cluster}", unit, f"{prefix}-{key}")
-            figures.append(tag("figure", tag("p", title, class_="axis"), drawn, class_="timeline small"))
-    if not figures and not ship.lane_accounts:
-        return join([])
-    trouble = bool(ship.lane_reopened)
-    parts = [tag("div", *figures, class_="plots") if figures else None, _table(ship, prefix)]
-    return tag("details", tag("summary", "Lanes: bytes in flight, waits, retries"), *parts, open=trouble, class_="lanes")
-
-
-def _table(ship: ShipResult, prefix: str) -> Html | None:
-    accounts = ship.lane_accounts
-    if not accounts:
-        return None
-    titles = ("Transactions", "Bytes", "Busy", "Share of the time", "Opened anew")
-    columns = [Column("Lane"), *(Column(title, numeric=True) for title in titles)]
-    # Lanes in trouble are never among those left out.
-    kept = sorted(range(len(accounts)), key=lambda i: (-accounts[i].reopened, i))[:MOST_LANES]
-    rows = [_lane(accounts[i], ship.ship_seconds, f"{prefix}-lane-{i}") for i in sorted(kept)]
-    rest = len(accounts) - len(rows)
-    more = tag("p", f"{plural(rest, 'more lane')} in report.json.") if rest else None
-    return join([table(f"Each lane of the ship to {ship.cluster}", columns, rows), more])
-
-
-def _lane(account: LaneAccount, ship_seconds: float, anchor: str) -> Row:
+def _lane(account: LaneAccount, ship_seconds: float, place: str) -> TableRow:
     share = f"{min(100, round(100 * account.busy_seconds / ship_seconds))} %" if ship_seconds else "–"
-    anew = tag("span", number(account.reopened), class_="warn") if account.reopened else number(0)
-    cells = [number(account.transactions), format_bytes(account.bytes), format_duration(account.busy_seconds), share, anew]
-    return Row([f"task {account.task}, lane {account.lane}", *cells], tone="warn" if account.reopened else None, anchor=anchor)
+    cells: dict[str, str | Cell] = {
+        "Lane": f"task {account.task}, lane {account.lane}", "Transactions": number(account.transactions),
+        "Bytes": format_bytes(account.bytes), "Busy": format_duration(account.busy_seconds), "Share of the time": share,
+        "Opened anew": Cell(number(account.reopened), "warn" if account.reopened else ""),
+    }  # fmt: skip
+    return TableRow(cells, "warn" if account.reopened else None, place)
 
 
-def _steps(points: Sequence[LanePoint], height: _Height) -> list[PlotStep]:
-    """At most :data:`MOST_STEPS`, each of the same number of points; a point is what happened since the one before."""
-    every = max(1, -(-len(points) // MOST_STEPS))
-    found = []
-    for start, end in pairwise([*range(0, len(points) - 1, every), len(points) - 1]):
-        began, ended = utc(points[start].at).timestamp(), utc(points[end].at).timestamp()
-        found.append(PlotStep(began, ended, height(points[start + 1 : end + 1], max(0.001, ended - began))))
-    return found
+def _plot(steps: Sequence[RateSpan]) -> dict[str, Any]:
+    """An area of steps over time, in a box of 1000 × 160 that is stretched to the width of the plot, and its axes."""
+    start, end = steps[0].start, steps[-1].end
+    peak, mean = max(step.rate for step in steps), sum(step.records for step in steps) / (end - start)
+    y_ticks = ticks(peak)
+    top = max(peak, y_ticks[-1]) * 1.04
+
+    def y(value: float) -> str:
+        return coordinate(_HEIGHT * (1 - value / top), 1)
+
+    path = "".join(f"V{y(step.rate)}H{coordinate(1000 * (step.end - start) / (end - start), 1)}" for step in steps)
+    return {
+        "path": f"M0 {_HEIGHT}{path}V{_HEIGHT}",
+        "y_ticks": [(y(value), f"{value:,.{max(0, -math.floor(math.log10(y_ticks[1])))}f}") for value in y_ticks],
+        "x_ticks": list(_x_ticks(start, end)),
+        "days": _day(start) if _day(start) == _day(end) else f"{_day(start)} to {_day(end)}",
+        "mean_y": y(mean),
+        "described": f"From {_clock(start, True)} to {_clock(end, True)} UTC; between {number(min(s.rate for s in steps))} and {number(peak)} "
+        f"records per second, mean {number(mean)}.",
+    }
+
+
+def _x_ticks(start: float, end: float) -> Iterator[tuple[str, str]]:
+    """Place in per cent and label, at round times of the clock."""
+    step = next((s for s in _TIME_STEPS if (end - start) / s <= 8), 86400 * math.ceil((end - start) / 86400 / 8))
+    first = math.ceil(start / step) * step
+    for i in range(int((end - first) // step) + 1):
+        at = first + i * step
+        yield coordinate(100 * (at - start) / (end - start), 1), _day(at) if step >= 86400 else _clock(at, step < 60)
+
+
+def ticks(peak: float) -> list[float]:
+    """From 0 to just below or at the peak, in about four steps of 1, 2 or 5 times a power of ten."""
+    if peak <= 0:
+        return [0.0, 1.0]
+    power = 10.0 ** math.floor(math.log10(peak / 4))
+    step = next(factor * power for factor in (1, 2, 5, 10) if peak / (factor * power) <= 5)
+    return [i * step for i in range(int(peak / step + 1e-9) + 1)]
+
+
+def coordinate(value: float, digits: int = 2) -> str:
+    """Write a coordinate with two decimals at most: small pages, and the same text on every machine."""
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _day(at: float) -> str:
+    return f"{dt.datetime.fromtimestamp(at, dt.UTC):%Y-%m-%d}"
+
+
+def _clock(at: float, seconds: bool) -> str:
+    moment = dt.datetime.fromtimestamp(at, dt.UTC)
+    return f"{moment:%H:%M:%S}" if seconds else f"{moment:%H:%M}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 from shipper.config.units import format_duration
 from shipper.report.account import steps
-from shipper.report.markup import Html, tag, utc
+from shipper.report.markup import utc
 from shipper.report.phases import STARTING_PYTHON
 from shipper.report.results import RunReport
 from shipper.report.run_folder import StepResult
@@ -28,65 +27,35 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class _TimedPhase:
-    name: str
-    seconds: float
-
-    @property
-    def kind(self) -> str:
-        return _KINDS.get(self.name, "work")
-
-
-def times_section(report: RunReport) -> Html | None:
-    """None for a run whose steps did not say."""
+def times(report: RunReport) -> list[dict[str, Any]]:
+    """A bar for each step that said where its time went."""
     timed = [(step.title, _parts(step.result)) for step in steps(report) if step.result and step.result.phases]
-    if not timed:
-        return None
-    longest = max(sum(part.seconds for part in parts) for _, parts in timed)
-    rows = (_row(title, parts, longest) for title, parts in timed)
-    asked = _requests(report)
-    said = tag("p", asked) if asked else None
-    return tag("section", tag("h2", "Where the time went"), tag("dl", *rows, class_="times"), said, id="times")
+    longest = max((sum(parts.values()) for _, parts in timed), default=0.0)
+    return [_bar(title, parts, longest) for title, parts in timed]
 
 
-def _requests(report: RunReport) -> str:
-    """Of all steps together: who pays for them wants to know."""
+def requests(report: RunReport) -> str:
+    """Requests of all steps together: who pays for them wants to know."""
     found = sum((Counter(step.result.source_requests) for step in steps(report) if step.result), Counter[str]())
     counts = [f"{count:,} {kind}" for kind, count in found.items()]
     return f"Requests to the object store: {', '.join(counts)}." if counts else ""
 
 
-def _parts(result: StepResult) -> list[_TimedPhase]:
-    """In the order of the phases; what belongs to none comes last."""
-    found = [_TimedPhase(name, seconds) for name, seconds in result.phases.items()]
-    within = sum(part.seconds for part in found if part.name != STARTING_PYTHON)
+def _parts(result: StepResult) -> dict[str, float]:
+    """Phase → seconds, in their order; what belongs to none comes last."""
+    within = sum(seconds for name, seconds in result.phases.items() if name != STARTING_PYTHON)
     rest = (utc(result.finished_at) - utc(result.started_at)).total_seconds() - within
-    return [*found, *([_TimedPhase(_REST, rest)] if rest >= 0.001 else [])]
+    return {**result.phases, **({_REST: rest} if rest >= 0.001 else {})}
 
 
-def _row(title: str, parts: list[_TimedPhase], longest: float) -> Html:
-    total = sum(part.seconds for part in parts)
-    return tag(
-        "div",
-        tag("dt", title, " ", tag("b", format_duration(total))),
-        tag(
-            "dd",
-            tag("div", *_segments(parts, longest), class_="bar", aria_hidden="true"),
-            tag("ul", *(tag("li", _says(part), class_=part.kind) for part in parts if _shown(part, total))),
-        ),
-    )
-
-
-def _segments(parts: list[_TimedPhase], longest: float) -> Iterator[Html]:
-    for part in parts:
-        width = 100 * part.seconds / longest if longest else 0.0
-        yield tag("span", class_=part.kind, style=f"width:{width:.2f}%", title=_says(part))
-
-
-def _shown(part: _TimedPhase, total: float) -> bool:
-    return part.seconds >= max(_SHORTEST_SECONDS, _SHORTEST_SHARE * total) or part.seconds >= 0.5 * total
-
-
-def _says(part: _TimedPhase) -> str:
-    return f"{part.name} {format_duration(part.seconds)}"
+def _bar(title: str, parts: dict[str, float], longest: float) -> dict[str, Any]:
+    total = sum(parts.values())
+    shortest = min(max(_SHORTEST_SECONDS, _SHORTEST_SHARE * total), 0.5 * total)
+    bar = [
+        {
+            "kind": _KINDS.get(name, "work"), "says": f"{name} {format_duration(seconds)}", "shown": seconds >= shortest,
+            "width": f"{100 * seconds / longest if longest else 0:.2f}",
+        }
+        for name, seconds in parts.items()
+    ]  # fmt: skip
+    return {"title": title, "total": format_duration(total), "parts": bar}

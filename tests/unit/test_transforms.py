@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import typer
 
-from shipper.cli.lint import slow_patterns
 from shipper.cli.named_files import named_files
 from shipper.cli.replay import app as replay_app
 from shipper.config import load_all, load_pipeline
@@ -107,12 +106,6 @@ def test_what_is_redacted_is_part_of_the_transform_and_nothing_else_changes_it()
     }
     assert len(found | {plain.transform_digest()}) == 7
     assert pipeline(records={"redact": []}).transform_digest() == plain.transform_digest()
-
-
-def test_a_pattern_that_a_line_can_make_slow_is_warned_of():
-    assert faults_of(RIGHT + "records: {redact: [{regex: '(a+)+b'}]}\n") == []
-    (warning, *_) = slow_patterns(Path("config"), load_all(Path("config")))
-    assert "records.redact[0].regex" in str(warning)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Bare producers side by side: round by round, each contender in turn, every measurement into new topics."""
+"""Bare producers side by side: round by round, each contender in turn, every measurement into a new topic."""
 
 from __future__ import annotations
 
@@ -16,26 +16,20 @@ _BATCHES_PER_TRANSACTION = 7
 Turned = TypeVar("Turned")
 
 
-def measure(
-    scenario: Scenario, folder: Path, peers_folder: Path | None, *, with_peers: bool, records: int | None, say: Say
-) -> Iterator[Measurement]:
-    """Round 0 is the warm-up; it also tells how many records each contender sends in the rounds that count, unless
-    ``records`` says it."""
-    ours: list[Sender] = [
-        Lanes(lanes or 8, batch or 1_000_000, _BATCHES_PER_TRANSACTION) for lanes, batch in scenario.axes.sizes()
-    ]
+def measure(scenario: Scenario, folder: Path, peers_folder: Path | None, *, with_peers: bool, say: Say) -> Iterator[Measurement]:
+    """Round 0 is the warm-up; it also tells how many records each contender sends in the rounds that count."""
+    ours: list[Sender] = [Lanes(lanes or 8, _BATCHES_PER_TRANSACTION) for lanes in scenario.axes.lanes]
     senders = ours + (peers(peers_folder) if with_peers else [])
     cases = scenario.axes.cases()
-    with World(folder, scenario.axes.replicas) as world:
-        world.client.create_topics({LEDGER_TOPIC: 1}, {"cleanup.policy": "compact"}, scenario.axes.replicas)
+    with World(folder) as world:
+        world.client.create_topics({LEDGER_TOPIC: 1}, {"cleanup.policy": "compact"})
         counts: dict[tuple[Case, Contender], int] = {}
         for round_number in range(scenario.rounds + 1):
             for case in cases:
                 for sender in turned([s for s in senders if s.cannot(case) is None], round_number):
                     key = (case, sender.contender)
-                    asked = records or counts.get(key, sender.first_records)
-                    exactly = records is not None or round_number == 0
-                    measured = _measure(world, sender, case, asked, round_number, exactly=exactly)
+                    asked = counts.get(key, sender.first_records)
+                    measured = _measure(world, sender, case, asked, round_number)
                     if measured.seconds:
                         # A short measurement looks slower than it is, so the next one may be longer, never shorter.
                         enough = int(measured.records / measured.seconds * scenario.seconds)
@@ -50,21 +44,21 @@ def turned(contenders: Sequence[Turned], round_number: int) -> list[Turned]:
     return [*contenders[first:], *contenders[:first]]
 
 
-def _measure(world: World, sender: Sender, case: Case, records: int, round_number: int, *, exactly: bool) -> Measurement:
+def _measure(world: World, sender: Sender, case: Case, records: int, round_number: int) -> Measurement:
     measured = Measurement(case=case, contender=sender.contender, round=round_number)
-    topics = world.create_topics(case, case.topics)
+    topic = world.create_topic(case)
     world.shape(case)
     before = world.cpu_seconds()
     try:
-        sent = sender.send(world.bootstrap(case), topics, case, records, exactly=exactly)
+        sent = sender.send(world.bootstrap(case), topic, case, records, warming=round_number == 0)
         after = world.cpu_seconds()
         _fill(measured, sent, {kind: after[kind] - before[kind] for kind in after})
-        there = world.records_in(dict.fromkeys(topics, case.partitions))
+        there = world.records_in(topic, case.partitions)
         if there < sent.records:
-            measured.error = f"{sent.records} records sent, but the topics end at {there}"
+            measured.error = f"{sent.records} records sent, but the topic ends at {there}"
     except SenderFailed as failed:
         measured.error = failed.message
-    world.delete_topics(topics)
+    world.delete_topic(topic)
     return measured
 
 

@@ -61,14 +61,13 @@ def measure(
     """No round is a warm-up: a process that has just started is what is measured."""
     contenders = [_Process(each.contender, partial(_ours, each)) for each in ours]
     cases = scenario.axes.cases()
-    most_clusters = max(case.clusters for case in cases)
-    contenders += _peers(peers_folder, say) if with_peers and most_clusters == 1 else []
+    contenders += _peers(peers_folder, say) if with_peers else []
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     files = Files(folder)
     for lines in dict.fromkeys(case.lines or scenario.lines for case in cases):
         say(f"writing {lines:,} log lines")
         files.folder(lines)
-    with World(folder / "kafka", scenario.axes.replicas, most_clusters) as world:
+    with World(folder / "kafka") as world:
         for round_number in range(1, scenario.rounds + 1):
             for case in cases:
                 for process in turned(contenders, round_number):
@@ -89,7 +88,7 @@ def _peers(peers_folder: Path | None, say: Say) -> list[_Process]:
 
 def _measure(world: World, files: Files, case: Case, lines: int, process: _Process, round_number: int) -> Measurement:
     measured = Measurement(case=case, contender=process.contender, round=round_number)
-    [topic] = world.create_topics(case, 1)
+    topic = world.create_topic(case)
     command, environment = process.told(world, files, case, lines, topic)
     world.shape(case)
     before = world.cpu_seconds()
@@ -99,11 +98,11 @@ def _measure(world: World, files: Files, case: Case, lines: int, process: _Proce
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS)
         seconds = time.monotonic() - began
     after = world.cpu_seconds()
-    measured.error = _fault(world, process, topic, lines * case.clusters, done)
-    world.delete_topics([topic])
+    measured.error = _fault(world, process, topic, lines, done)
+    world.delete_topic(topic)
     if measured.error:
         return measured
-    measured.records, measured.bytes, measured.seconds = lines * case.clusters, files.size_bytes[lines] * case.clusters, seconds
+    measured.records, measured.bytes, measured.seconds = lines, files.size_bytes[lines], seconds
     used = family.cpu_seconds() | {kind: after[kind] - before[kind] for kind in after}
     measured.cpu_seconds = {kind: round(spent, 2) for kind, spent in used.items()}
     measured.peak_bytes = family.peak_bytes
@@ -123,7 +122,7 @@ def _fault(world: World, process: _Process, topic: str, lines: int, done: subpro
 
 
 def _ours(shipment: Shipment, world: World, files: Files, case: Case, lines: int, topic: str) -> _Told:
-    name = files.write_pipeline(world.bootstraps(case), case, shipment, topic, [])
+    name = files.write_pipeline(world.bootstrap(case), case, shipment, topic, [])
     window = files.window(lines)
     command = [sys.executable, "-m", "shipper", "run", name, "--window", window, "--json", "--config", str(files.config)]
     pipeline = load_pipeline(files.config, name)

@@ -18,19 +18,15 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from shipper.config.units import parse_duration, parse_size
+from shipper.config.units import parse_duration
 from shipper.errors import UsageError
-from shipper_tools.bench.plan import SCENARIOS, Axes, Scenario, merged
-from shipper_tools.bench.results import BenchResult, Measurement, Summary, summarise
+from shipper_tools.bench.plan import SCENARIOS, Scenario, merged
+from shipper_tools.bench.results import BenchResult, Measurement, summarise
 from shipper_tools.dev.jars import Say
 
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 T = TypeVar("T")
 
-EPILOG = (
-    "Examples: `shipper bench distance --peers ~/.cache/shipper-peers` · `shipper bench bare --rtt 0ms,50ms,140ms --lanes 8,32` · "
-    "`shipper bench ship --rtt 140ms --lines 1000000 --set delivery.lanes=8 --also 'bundles: {records: {bundle: {max_bytes: 64kB}}}'`"
-)
+EPILOG = "Example: `shipper bench distance --peers ~/.cache/shipper-peers`"
 _SCENARIOS_HELP = "; ".join(f"`{name}`: {scenario.question}" for name, scenario in SCENARIOS.items())
 
 app = typer.Typer(name="bench", add_completion=False, rich_markup_mode="markdown")
@@ -42,28 +38,18 @@ _WIDTH = 150
 def bench(
     scenario: Annotated[str, typer.Argument(help=_SCENARIOS_HELP)],
     rtt: Annotated[str | None, typer.Option(metavar="LIST", help="Round trips: `0ms,140ms`.")] = None,
-    request_delay: Annotated[str | None, typer.Option(metavar="LIST", help="The broker's time per request: `20ms`.")] = None,
-    lanes: Annotated[str | None, typer.Option(metavar="LIST", help="Ours: `8,32`; `auto` end to end.")] = None,
-    batch: Annotated[str | None, typer.Option(metavar="LIST", help="Ours, uncompressed: `500kB,1MB`; `auto` end to end.")] = None,
-    codec: Annotated[str | None, typer.Option(metavar="LIST", help="`none,zstd`.")] = None,
+    lanes: Annotated[str | None, typer.Option(metavar="LIST", help="Ours: `8,32`; end to end `auto`, too.")] = None,
     partitions: Annotated[str | None, typer.Option(metavar="LIST", help="`1,16`.")] = None,
-    topics: Annotated[str | None, typer.Option(metavar="LIST", help="`1,4`; bare and ours only.")] = None,
-    record_size: Annotated[str | None, typer.Option(metavar="LIST", help="Bare: `1kB,logs`.")] = None,
-    replicas: Annotated[int | None, typer.Option(help="1 (one broker) or 3 (three).")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Besides a warm-up.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Bare: about how long a measurement sends.")] = None,
-    records: Annotated[int | None, typer.Option(min=1, help="Bare: so many for everyone, in place of --seconds.")] = None,
     lines: Annotated[int | None, typer.Option(min=8, help="End to end and cold: lines in the files.")] = None,
     peers: Annotated[Path | None, typer.Option(help="Folder that the peers' build.sh filled.")] = None,
     with_peers: Annotated[bool, typer.Option("--with-peers/--no-peers", help="Measure what is used instead, too.")] = True,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="End to end: of the pipeline, `delivery.lanes=8`.")
-    ] = None,
-    also: Annotated[
-        str | None, typer.Option(metavar="YAML", help="End to end: more contenders, `NAME: {changes to the pipeline}`.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="End to end and cold: of the pipeline, `delivery.chunk_size=8MB`."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for DATE-NAME.json and .html.")] = Path("bench/results"),
-    name: Annotated[str | None, typer.Option(help="In place of the scenario's name, in the files' names.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
     """Measures throughput on a real broker on this machine: bare producers, or from files to the topic; near or far.
@@ -72,47 +58,34 @@ def bench(
     """
     if scenario not in SCENARIOS:
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
-    given = {
-        "rtt_ms": _list("--rtt", rtt, _milliseconds),
-        "request_delay_ms": _list("--request-delay", request_delay, _milliseconds),
-        "lanes": _list("--lanes", lanes, _count),
-        "batch_bytes": _list("--batch", batch, _size),
-        "compression": _list("--codec", codec, _codec),
+    given: dict[str, Any] = {
+        "rtt_ms": _list("--rtt", rtt, lambda text: parse_duration(text) * 1000),
+        "lanes": _list("--lanes", lanes, lambda text: None if text == "auto" else int(text)),
         "partitions": _list("--partitions", partitions, int),
-        "topics": _list("--topics", topics, int),
-        "record_bytes": _list("--record-size", record_size, _size),
         "lines": (lines,) if lines and SCENARIOS[scenario].axes.lines != (None,) else None,
-        "replicas": replicas,
     }
-    told = SCENARIOS[scenario].told(_axes(SCENARIOS[scenario].axes, given), rounds=rounds, seconds=seconds, lines=lines)
-    pipeline, more = _pipeline(settings or []), _also(also)
+    axes = replace(SCENARIOS[scenario].axes, **{field: value for field, value in given.items() if value is not None})
+    told = SCENARIOS[scenario].told(axes, rounds=rounds, seconds=seconds, lines=lines)
+    pipeline = _pipeline(settings or [])
     err = Console(stderr=True, highlight=False)
 
     def say(line: str) -> None:
         err.print(line, markup=False, soft_wrap=True)
 
-    result = _run(told, name or scenario, lambda folder: _measured(told, folder, peers, pipeline, more, with_peers, records, say))
+    result = _run(told, lambda folder: _measured(told, folder, peers, pipeline, with_peers, say))
     _leave(result, out, as_json, say)
 
 
 def _measured(
-    told: Scenario,
-    folder: Path,
-    peers: Path | None,
-    pipeline: dict[str, Any],
-    also: dict[str, dict[str, Any]],
-    with_peers: bool,
-    records: int | None,
-    say: Say,
+    told: Scenario, folder: Path, peers: Path | None, pipeline: dict[str, Any], with_peers: bool, say: Say
 ) -> Iterator[Measurement]:
     """By the scenario's kind. What measures is slow to import, and no other command needs it."""
     from shipper_tools.bench import bare, cold, end_to_end
 
     if told.kind == "bare":
-        return bare.measure(told, folder / "kafka", peers, with_peers=with_peers, records=records, say=say)
-    ours = end_to_end.shipments(told, pipeline, also)
+        return bare.measure(told, folder / "kafka", peers, with_peers=with_peers, say=say)
     measure = cold.measure if told.kind == "cold" else end_to_end.measure
-    return measure(told, folder, peers, ours, with_peers=with_peers, say=say)
+    return measure(told, folder, peers, end_to_end.shipments(told, pipeline), with_peers=with_peers, say=say)
 
 
 def _leave(result: BenchResult, out: Path, as_json: bool, say: Say) -> None:
@@ -128,7 +101,7 @@ def _leave(result: BenchResult, out: Path, as_json: bool, say: Say) -> None:
     raise typer.Exit(1 if not result.summaries or any(m.error and m.contender.ours for m in result.measurements) else 0)
 
 
-def _run(scenario: Scenario, name: str, measured: Callable[[Path], Iterator[Measurement]]) -> BenchResult:
+def _run(scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]]) -> BenchResult:
     from shipper_tools.bench.machine import describe
 
     machine, date, began = describe(), dt.datetime.now(dt.UTC), time.monotonic()
@@ -140,7 +113,7 @@ def _run(scenario: Scenario, name: str, measured: Callable[[Path], Iterator[Meas
     if machine.load_before > machine.cores / 4:
         notes.append("The machine was busy with something else when this began; take the figures for lower bounds.")
     return BenchResult(
-        name=name,
+        name=scenario.name,
         question=scenario.question,
         date=date,
         took_seconds=round(time.monotonic() - began, 1),
@@ -156,29 +129,6 @@ def _run(scenario: Scenario, name: str, measured: Callable[[Path], Iterator[Meas
 def _without_paths(words: list[str]) -> list[str]:
     """What was told, without where things are on this machine."""
     return [re.sub(r"(^|=)(?:/|~|\.{1,2}/).*", r"\1…", word) for word in words]
-
-
-def _axes(known: Axes, given: dict[str, Any]) -> Axes:
-    """The scenario's axes with those that were given in their place."""
-    return replace(known, **{field: value for field, value in given.items() if value is not None})
-
-
-def _milliseconds(text: str) -> float:
-    return parse_duration(text) * 1000
-
-
-def _size(text: str) -> int | None:
-    return None if text in ("logs", "auto") else parse_size(text)
-
-
-def _codec(text: str) -> str:
-    if text not in _CODECS:
-        raise ValueError(f"Kafka knows {', '.join(_CODECS)}")
-    return text
-
-
-def _count(text: str) -> int | None:
-    return None if text == "auto" else int(text)
 
 
 def _list(option: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...] | None:
@@ -197,42 +147,23 @@ def _pipeline(settings: list[str]) -> dict[str, Any]:
         path, equals, value = setting.partition("=")
         if not equals:
             raise UsageError(f"--set {setting}: it must be KEY=VALUE, as in delivery.lanes=8")
-        changes: Any = _yaml(value)
+        changes: Any = json.loads(json.dumps(YAML(typ="safe").load(value)))
         for key in reversed(path.split(".")):
             changes = {key: changes}
         result = merged(result, changes)
     return result
 
 
-def _also(text: str | None) -> dict[str, dict[str, Any]]:
-    found = _yaml(text) if text else {}
-    if not isinstance(found, dict) or not all(isinstance(changes, dict) for changes in found.values()):
-        raise UsageError(f"--also {text}: it must be NAME: {{changes to the pipeline}}")
-    return found
-
-
-def _yaml(text: str) -> Any:
-    return json.loads(json.dumps(YAML(typ="safe").load(text)))
-
-
 def _show(result: BenchResult, out: Console) -> None:
+    from shipper_tools.bench.page import COLUMNS, cells
+
     for case in dict.fromkeys(summary.case for summary in result.summaries):
         table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
-        for title in (
-            "contender",
-            "rec/s",
-            "lowest",
-            "highest",
-            "MB/s",
-            "client CPU s/M",
-            "broker CPU s/M",
-            "× best peer",
-            "peak MB",
-        ):
-            table.add_column(title, justify="left" if title == "contender" else "right")
+        for title in COLUMNS:
+            table.add_column(title, justify="left" if title == COLUMNS[0] else "right")
         for summary in result.summaries:
             if summary.case == case:
-                table.add_row(*_cells(summary))
+                table.add_row(*cells(summary))
         out.print(table)
         out.print()
     for verdict in result.verdicts:
@@ -242,12 +173,3 @@ def _show(result: BenchResult, out: Console) -> None:
         )
     for note in result.notes:
         out.print(note, style="yellow")
-
-
-def _cells(summary: Summary) -> list[str]:
-    rate, times = summary.records_per_second, summary.times_best_peer
-    rates = [f"{value:,.0f}" for value in (rate.median, rate.lowest, rate.highest)]
-    broker = summary.cpu_seconds_per_million.get("broker", 0.0)
-    figures = [f"{summary.megabytes_per_second:.1f}", f"{summary.client_cpu_per_million:.2f}", f"{broker:.2f}"]
-    peak = summary.peak_bytes
-    return [summary.contender.name, *rates, *figures, f"{times:.2f}" if times else "", f"{peak / 1e6:,.0f}" if peak else ""]

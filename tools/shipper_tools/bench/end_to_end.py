@@ -7,7 +7,6 @@ own, with files of its own (hard links), as an hourly run would be.
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from typing import Any
 from shipper import runner
 from shipper.config import load_pipeline
 from shipper.config.load import references
-from shipper.config.units import write_size
 from shipper.errors import ShipperError
 from shipper_tools.bench.bare import line_of, turned
 from shipper_tools.bench.files import Files
@@ -36,26 +34,15 @@ class BenchJobFailed(ShipperError):
     """The Spark side did not do what it was told."""
 
 
-def shipments(scenario: Scenario, pipeline: Mapping[str, Any], also: Mapping[str, Mapping[str, Any]]) -> list[Shipment]:
-    """Every combination of tasks, lanes and batches on top of ``pipeline``, and one more for each in ``also``."""
-    pipeline, found = merged(scenario.pipeline, pipeline), []
-    for tasks, (lanes, batch) in itertools.product(scenario.axes.tasks, scenario.axes.sizes()):
-        sized = {"lanes": lanes, "batch_size": write_size(batch) if batch else None}
-        delivery = {key: value for key, value in sized.items() if value is not None}
-        runner = {"cores": tasks} if tasks else {}
-        told = " × ".join([*(f"tasks {tasks}" for _ in runner), *(f"{key} {value}" for key, value in delivery.items())])
-        name = f"shipper, {told}" if told else "shipper"
-        said = _settings(told or "sized by shipper", pipeline)
-        contender = Contender(name=name, ours=True, tasks=tasks, lanes=lanes, batch_bytes=batch, settings=said)
-        found.append(Shipment(contender, merged(pipeline, {"delivery": delivery, "runner": runner})))
-    for name, changes in also.items():
-        contender = Contender(name=f"shipper, {name}", ours=True, settings=_settings("", changes))
-        found.append(Shipment(contender, merged(pipeline, changes)))
+def shipments(scenario: Scenario, pipeline: Mapping[str, Any]) -> list[Shipment]:
+    """One for each number of lanes, on top of ``pipeline``."""
+    found = []
+    for lanes in scenario.axes.lanes:
+        told = f"{lanes} lanes" if lanes else "sized by shipper"
+        settings = "; ".join(part for part in ("exactly once", told, json.dumps(pipeline) if pipeline else "") if part)
+        contender = Contender(name=f"shipper, {told}" if lanes else "shipper", ours=True, lanes=lanes, settings=settings)
+        found.append(Shipment(contender, merged(pipeline, {"delivery": {"lanes": lanes}} if lanes else {})))
     return found
-
-
-def _settings(told: str, pipeline: Mapping[str, Any]) -> str:
-    return "; ".join(part for part in ("exactly once", told, json.dumps(pipeline) if pipeline else "") if part)
 
 
 def sink_jars(peers_folder: Path | None, say: Say) -> list[Path]:
@@ -86,7 +73,7 @@ def measure(
     files.folder(scenario.lines)
     contenders: list[Shipment | None] = [*ours, *([None] if jars else [])]
     cases = scenario.axes.cases()
-    with World(folder / "kafka", scenario.axes.replicas) as world:
+    with World(folder / "kafka") as world:
         bench = _Bench(folder, world, scenario, files, [str(jar) for jar in jars])
         for case in cases:
             bench.prepare(case, contenders)
@@ -110,10 +97,10 @@ class _Bench:
         """Topics, and a pipeline with its cluster for each contender of ours."""
         for contender in contenders:
             key = (case, contender.contender if contender else SPARK_SINK)
-            self._topics[key] = self._world.create_topics(case, 1)[0]
+            self._topics[key] = self._world.create_topic(case)
             if contender is not None:
-                bootstraps = self._world.bootstraps(case)
-                self._pipelines[key] = self._files.write_pipeline(bootstraps, case, contender, self._topics[key], self._jars)
+                bootstrap = self._world.bootstrap(case)
+                self._pipelines[key] = self._files.write_pipeline(bootstrap, case, contender, self._topics[key], self._jars)
 
     def _referred(self) -> set[str]:
         """Names of variables that the files refer to."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +43,15 @@ class Files:
         start = f"2026-01-{day + 1:02d}T{hour:02d}:00"
         return f"{start}/{start[:-2]}59"
 
-    def write_pipeline(self, bootstraps: Sequence[str], case: Case, shipment: Shipment, topic: str, jars: list[str]) -> str:
-        """With clusters of its own, one for each of ``bootstraps``; returns its name. ``jars``: for Spark."""
+    def write_pipeline(self, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[str]) -> str:
+        """Write a pipeline with a cluster of its own, and return its name. ``jars``: for Spark."""
         name = f"p{len(self.pipelines)}"
-        clusters = {f"{name}-{number}": bootstrap for number, bootstrap in enumerate(bootstraps)}
-        for cluster, bootstrap in clusters.items():
-            self._write(
-                "clusters", cluster, {"cluster": cluster, "bootstrap": bootstrap, "ledger": {"replication_factor": case.replicas}}
-            )
+        self._write("clusters", name, {"cluster": name, "bootstrap": bootstrap, "ledger": {"replication_factor": 1}})
         given = {
             "pipeline": name,
             "source": {"path": str(self._folder / "windows" / "{window_start:%Y%m%d%H}"), "settle": "0s"},
             "topic": topic,
-            "clusters": list(clusters),
+            "clusters": [name],
             "delivery": {"compression": case.compression},
             "runner": {"conf": {"spark.jars": ",".join(jars)} if jars else {}},
             "runs_uri": str(self._folder / "runs"),

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import time
 
@@ -27,7 +26,7 @@ _DEADLINE_SECONDS = 120.0
 
 class LaneJob(BaseModel):
     bootstrap: str
-    topics: list[str]
+    topic: str
     ledger_topic: str
     max_message_bytes: int
     lanes: int
@@ -68,7 +67,7 @@ def _values(job: LaneJob) -> list[bytes]:
 
 
 def measure(job: LaneJob) -> LaneAnswer:
-    """The only place of the bench that knows the pool: opens it, hands over transactions round robin over the topics, waits for
+    """The only place of the bench that knows the pool: opens it, hands over transactions, waits for
     the last commit. Raises what the pool raises, and DeliveryError if a record is missing in its account."""
     values = _values(job)
     size_bytes = sum(len(value) for value in values)
@@ -79,15 +78,17 @@ def measure(job: LaneJob) -> LaneAnswer:
         compression=job.compression,
         transaction_timeout_ms=60_000,
     )
-    limits = TopicLimits(dict.fromkeys(job.topics, TopicLimit(job.max_message_bytes)))
+    limits = TopicLimits({job.topic: TopicLimit(job.max_message_bytes)})
     options = LaneOptions(settings, job.ledger_topic, 0, _DEADLINE_SECONDS, limits=limits, batch_bytes=job.batch_bytes)
     with LanePool(options, [f"bench.{lane}" for lane in range(job.lanes)], settle=lambda: Decided(set())) as pool:
         began = time.monotonic()
-        pool.open(job.topics)
+        pool.open([job.topic])
         opened, cpu_began = time.monotonic(), time.process_time()
-        for number, topic in zip(range(transactions), itertools.cycle(job.topics), strict=False):
+        for number in range(transactions):
             key = b"%d" % number
-            pool.submit([Chunk(topic, values, size_bytes, key, lambda partition, topic_id: b"\0" * 200, f"transaction {number}")])
+            pool.submit(
+                [Chunk(job.topic, values, size_bytes, key, lambda partition, topic_id: b"\0" * 200, f"transaction {number}")]
+            )
         pool.drain()
         ended, cpu_ended = time.monotonic(), time.process_time()
         delivery = pool.close(30)

@@ -1,11 +1,11 @@
-"""What to measure: the axes of a sweep, and the named scenarios."""
+"""What to measure: the named scenarios, and the axes of each."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from shipper_tools.bench.results import Case, Contender, Summary, TargetVerdict
@@ -15,39 +15,24 @@ SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=
 
 @dataclass(frozen=True)
 class Axes:
-    """Every combination is measured. Tasks, lanes and batches are ours alone; None lets shipper choose (end to end)."""
+    """Every combination is measured. Lanes are ours alone; None lets shipper choose (end to end)."""
 
     rtt_ms: tuple[float, ...] = (0.0,)
-    request_delay_ms: tuple[float, ...] = (0.0,)
-    record_bytes: tuple[int | None, ...] = (1000,)
-    compression: tuple[str, ...] = ("none",)
+    request_delay_ms: float = 0.0
+    record_bytes: int | None = 1000
+    compression: str = "none"
     partitions: tuple[int, ...] = (1,)
-    topics: tuple[int, ...] = (1,)
     lines: tuple[int | None, ...] = (None,)
-    replicas: int = 1
-    clusters: tuple[int, ...] = (1,)
-    """Cold, and ours alone."""
-    tasks: tuple[int | None, ...] = (None,)
-    """End to end."""
-    lanes: tuple[int | None, ...] = (8,)
-    batch_bytes: tuple[int | None, ...] = (1_000_000,)
+    lanes: tuple[int | None, ...] = (None,)
 
     def cases(self) -> list[Case]:
-        combined = itertools.product(
-            *(self.lines, self.clusters, self.rtt_ms, self.request_delay_ms, self.record_bytes, self.compression),
-            *(self.partitions, self.topics),
-        )
         return [
             Case(
-                rtt_ms=rtt, request_delay_ms=delay, record_bytes=size, compression=codec, partitions=partitions, topics=topics,
-                lines=lines, replicas=self.replicas, clusters=clusters,
+                rtt_ms=rtt, request_delay_ms=self.request_delay_ms, record_bytes=self.record_bytes, compression=self.compression,
+                partitions=partitions, lines=lines,
             )
-            for lines, clusters, rtt, delay, size, codec, partitions, topics in combined
+            for lines, rtt, partitions in itertools.product(self.lines, self.rtt_ms, self.partitions)
         ]  # fmt: skip
-
-    def sizes(self) -> Iterator[tuple[int | None, int | None]]:
-        """(lanes, batch bytes) of ours; tasks are apart, since no bare producer has any."""
-        return itertools.product(self.lanes, self.batch_bytes)
 
 
 @dataclass(frozen=True)
@@ -89,12 +74,10 @@ class Scenario:
     """Bare: about how long one measurement sends."""
     lines: int = 6_000_000
     """End to end: lines in the files."""
-    pipeline: Mapping[str, Any] = field(default_factory=dict)
-    """End to end: what the scenario sets, below what is told."""
     targets: tuple[Target, ...] = ()
 
     def told(self, axes: Axes, **changes: float | int | None) -> Scenario:
-        """With other axes, and what else was given. Targets hold for the scenario as it is only."""
+        """Return the scenario with other axes, and what else was given. Targets hold for the scenario as it is only."""
         given = {name: value for name, value in changes.items() if value is not None}
         targets = self.targets if axes == self.axes else ()
         return replace(self, axes=axes, targets=targets, **given)  # type: ignore[arg-type]
@@ -142,31 +125,6 @@ def _cpu(summary: Summary) -> float:
     return summary.client_cpu_per_million
 
 
-def _of_tasks(many: int, few: int) -> Callable[[Sequence[Summary]], float | None]:
-    """By how much faster ``many`` tasks are, from the first record in a task to the last commit."""
-
-    def find(summaries: Sequence[Summary]) -> float | None:
-        rates = {each.contender.tasks: each.task_records_per_second for each in summaries}
-        one, other = rates.get(many), rates.get(few)
-        return one.median / other.median if one and other else None
-
-    return find
-
-
-def _of_clusters(rtt_ms: float, figure: Callable[[Summary], float]) -> Callable[[Sequence[Summary]], float | None]:
-    """What a run to three clusters takes of it, against a run to one. ``figure``: for each record that arrives."""
-
-    def find(summaries: Sequence[Summary]) -> float | None:
-        found = {each.case.clusters: figure(each) for each in summaries if each.case.rtt_ms == rtt_ms and each.contender.ours}
-        return 3 * found[3] / found[1] if {1, 3} <= found.keys() else None
-
-    return find
-
-
-def _seconds_per_record(summary: Summary) -> float:
-    return 1 / summary.records_per_second.median
-
-
 def _cold(rtt_ms: float, lines: int, what: Callable[[Summary, Summary], float]) -> Callable[[Sequence[Summary]], float | None]:
     """``what`` of ours and of Spark's sink."""
 
@@ -186,6 +144,7 @@ def _cpu_of_peer(ours: Summary, peer: Summary) -> float:
     return ours.client_cpu_per_million / peer.client_cpu_per_million
 
 
+_LINES = Axes(rtt_ms=(0.0, 140.0), record_bytes=None, compression="zstd", partitions=(16,))
 _DISTANCE = Scenario(
     name="distance",
     question="How many records a second reach one partition over 140 ms, exactly once, and how many with what is used instead?",
@@ -201,9 +160,7 @@ _END_TO_END = Scenario(
     name="end-to-end",
     question="From log files to the topic, exactly once: how fast against Spark's own Kafka sink, near and far?",
     kind="end-to-end",
-    axes=Axes(
-        rtt_ms=(0.0, 140.0), record_bytes=(None,), compression=("zstd",), partitions=(16, 1), lanes=(None,), batch_bytes=(None,)
-    ),
+    axes=replace(_LINES, partitions=(16, 1)),
     targets=tuple(
         target
         for partitions, where in ((16, "16 partitions"), (1, "1 partition"))
@@ -222,28 +179,17 @@ _SLOW_BROKER = Scenario(
     name="slow-broker",
     question="One partition of a broker that takes 20 ms for each request of a connection: what do lanes bring over one producer?",
     kind="bare",
-    axes=Axes(request_delay_ms=(20.0,), lanes=(1, 4, 8, 16)),
+    axes=Axes(request_delay_ms=20.0, lanes=(1, 4, 8, 16)),
     targets=(
         Target("20 ms per request, one partition, against the best single producer", _times_peer(0, 1), at_least=2, unit=" ×"),
     ),
-)
-
-_BARE = Scenario(name="bare", question="Bare producers, as told.", kind="bare", axes=Axes())
-_SHIP = Scenario(
-    name="ship",
-    question="End to end, as told.",
-    kind="end-to-end",
-    axes=Axes(record_bytes=(None,), compression=("zstd",), partitions=(16,), lanes=(None,), batch_bytes=(None,)),
 )
 
 _COLD = Scenario(
     name="cold",
     question="As a user runs it: how long does a whole process take from files to the topic, start and all, beside Spark's own sink and Flink?",
     kind="cold",
-    axes=Axes(
-        rtt_ms=(0.0, 140.0), record_bytes=(None,), compression=("zstd",), partitions=(16,), lanes=(None,), batch_bytes=(None,),
-        lines=(300_000, 2_000_000, 24_000_000),
-    ),
+    axes=replace(_LINES, lines=(300_000, 2_000_000, 24_000_000)),
     targets=(
         Target("2M lines, 0 ms, rate against Spark's sink", _cold(0, 2_000_000, _times), at_least=1.0, unit=" ×"),
         Target("2M lines, 0 ms, CPU against Spark's sink", _cold(0, 2_000_000, _cpu_of_peer), at_most=1.2, unit=" ×"),
@@ -252,36 +198,7 @@ _COLD = Scenario(
     ),
 )  # fmt: skip
 
-_TASKS = Scenario(
-    name="tasks",
-    question="A cluster so far away that the way there is the limit and not the cores: how does the rate grow with Spark's tasks?",
-    kind="end-to-end",
-    axes=Axes(
-        rtt_ms=(140.0,), record_bytes=(None,), compression=("zstd",), partitions=(16,), tasks=(1, 2, 4), lanes=(None,), batch_bytes=(None,)
-    ),
-    lines=400_000,
-    # In flight is lanes × batch: 1 MB for each task, of which no core notices anything.
-    pipeline={"delivery": {"lanes": 2, "batch_size": "500kB", "chunk_size": "1MB"}},
-    targets=(Target("140 ms, 1 MB in flight per task: rate of 4 tasks against 1, in the tasks", _of_tasks(4, 1), at_least=3, unit=" ×"),),
-)  # fmt: skip
-
-_CLUSTERS = Scenario(
-    name="clusters",
-    question="One pipeline to three clusters, each of which gets everything: what does a whole run cost against a run to one?",
-    kind="cold",
-    axes=Axes(
-        clusters=(1, 3), rtt_ms=(0.0, 140.0), record_bytes=(None,), compression=("zstd",), partitions=(16,), lanes=(None,), batch_bytes=(None,)
-    ),
-    targets=tuple(
-        Target(f"{rtt:g} ms, 3 clusters: {what} of the whole run against 1 cluster", _of_clusters(rtt, figure), at_most=3, unit=" ×")
-        for rtt in (0.0, 140.0)
-        for what, figure in (("seconds", _seconds_per_record), ("CPU", _cpu))
-    ),
-)  # fmt: skip
-
-SCENARIOS = {
-    scenario.name: scenario for scenario in (_DISTANCE, _END_TO_END, _COLD, _SLOW_BROKER, _TASKS, _CLUSTERS, _BARE, _SHIP)
-}
+SCENARIOS = {scenario.name: scenario for scenario in (_DISTANCE, _END_TO_END, _COLD, _SLOW_BROKER)}
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,23 +29,16 @@ class Case(_ResultModel):
     """Random bytes of this size; None: log lines."""
     compression: str = "none"
     partitions: int = 1
-    topics: int = 1
     lines: int | None = None
     """In the files; None: as many as the scenario has."""
-    replicas: int = 1
-    clusters: int = 1
-    """All get all lines; each is a broker of its own, behind a link of its own."""
 
     @property
     def title(self) -> str:
         """``140 ms · 1 partition · 1 kB random``"""
         parts = [f"{self.lines / 1e6:g}M lines"] if self.lines else []
-        parts += [f"{self.clusters} clusters"] if self.clusters > 1 else []
         parts += [f"{self.rtt_ms:g} ms"]
         parts += [f"{self.request_delay_ms:g} ms per request"] if self.request_delay_ms else []
         parts += [f"{self.partitions} partition{'s' * (self.partitions > 1)}"]
-        parts += [f"{self.topics} topics"] if self.topics > 1 else []
-        parts += [f"{self.replicas} replicas"] if self.replicas > 1 else []
         parts += ["log lines" if self.record_bytes is None else f"{write_size(self.record_bytes)} random"]
         parts += [self.compression] if self.compression != "none" else []
         return " · ".join(parts)
@@ -58,9 +51,7 @@ class Contender(_ResultModel):
 
     name: str
     ours: bool = False
-    tasks: int | None = None
     lanes: int | None = None
-    batch_bytes: int | None = None
     settings: str = ""
     """The rest of what it was told, for people."""
 
@@ -73,7 +64,7 @@ class Measurement(_ResultModel):
     round: int
     """0 is the warm-up, which counts nowhere."""
     records: int = 0
-    """That arrived: to several clusters, so many times."""
+    """Records that arrived."""
     bytes: int = 0
     """Of values, uncompressed."""
     seconds: float = 0.0

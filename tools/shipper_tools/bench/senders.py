@@ -28,6 +28,7 @@ MAX_MESSAGE_BYTES = DEFAULT_LIMIT_BYTES
 LEDGER_TOPIC = "bench-ledger"
 _TIMEOUT_SECONDS = 240.0
 _LEAST_TRANSACTIONS = 4
+_BATCH_BYTES = 1_000_000
 _PAYLOAD_LINES = 200_000
 _RATE = re.compile(r"([0-9][0-9.,]*) rec(?:ords)?/s")
 
@@ -59,36 +60,36 @@ class Sender(ABC):
         """Why it cannot take part in a case."""
 
     @abstractmethod
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sending:
-        """Sends ``records`` or, unless ``exactly``, more of them if a measurement needs that. Raises SenderFailed."""
+    def send(self, bootstrap: str, topic: str, case: Case, records: int, *, warming: bool) -> Sending:
+        """Sends ``records`` or, unless ``warming`` up, more of them if a measurement needs that. Raises SenderFailed."""
 
 
 class Lanes(Sender):
     """shipper's lane pool: exactly once."""
 
-    def __init__(self, lanes: int, batch_bytes: int, batches_per_transaction: int) -> None:
+    def __init__(self, lanes: int, batches_per_transaction: int) -> None:
         self._transaction = batches_per_transaction
-        name = f"shipper, {lanes} lane{'s' * (lanes > 1)} × {write_size(batch_bytes)}"
+        name = f"shipper, {lanes} lane{'s' * (lanes > 1)} × {write_size(_BATCH_BYTES)}"
         told = f"exactly once, one batch in flight per lane, {batches_per_transaction} batches per transaction"
-        self.contender = Contender(name=name, ours=True, lanes=lanes, batch_bytes=batch_bytes, settings=told)
-        self._lanes, self._batch_bytes = lanes, batch_bytes
+        self.contender = Contender(name=name, ours=True, lanes=lanes, settings=told)
+        self._lanes = lanes
 
     def cannot(self, case: Case) -> str | None:
         return None
 
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sending:
+    def send(self, bootstrap: str, topic: str, case: Case, records: int, *, warming: bool) -> Sending:
         job = LaneJob(
             bootstrap=bootstrap,
-            topics=list(topics),
+            topic=topic,
             ledger_topic=LEDGER_TOPIC,
             max_message_bytes=MAX_MESSAGE_BYTES,
             lanes=self._lanes,
-            batch_bytes=self._batch_bytes,
+            batch_bytes=_BATCH_BYTES,
             batches_per_transaction=self._transaction,
             compression=case.compression,
             record_bytes=case.record_bytes,
             records=records,
-            least_transactions=1 if exactly else _LEAST_TRANSACTIONS,
+            least_transactions=1 if warming else _LEAST_TRANSACTIONS,
         )
         done, cpu_seconds = _run([sys.executable, "-m", "shipper_tools.bench.lanes"], job.model_dump_json())
         answer = LaneAnswer.model_validate_json(done.stdout.splitlines()[-1])
@@ -110,15 +111,13 @@ class Tool(Sender):
         self._sends_lines = sends_lines
 
     def cannot(self, case: Case) -> str | None:
-        if case.topics > 1:
-            return "sends to one topic only"
         if case.record_bytes is None and not self._sends_lines:
             return "cannot send log lines"
         return None if case.compression in self._codecs else f"knows no {case.compression}"
 
-    def send(self, bootstrap: str, topics: Sequence[str], case: Case, records: int, *, exactly: bool) -> Sending:
+    def send(self, bootstrap: str, topic: str, case: Case, records: int, *, warming: bool) -> Sending:
         began = time.monotonic()
-        done, cpu_seconds = _run(self._command(bootstrap, topics[0], case, records))
+        done, cpu_seconds = _run(self._command(bootstrap, topic, case, records))
         wall_seconds = time.monotonic() - began
         said = [float(rate.replace(",", "")) for rate in _RATE.findall(done.stdout + done.stderr)]
         # What it says last leaves its start out; but Sarama's tool may end before it has said how the end went.
