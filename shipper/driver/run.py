@@ -15,7 +15,6 @@ from shipper.report.gaps import gaps_before
 from shipper.report.horizon import prune
 from shipper.report.late import fresh_until
 from shipper.report.message import details, summary
-from shipper.report.page import render
 from shipper.report.past_runs import looked_at_once, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
@@ -98,6 +97,8 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     if (later := context.folder.find(result_name, type(result))) and later.started_at > started_at:
         # This attempt was paused or cut off, and has woken up: what the later one found is the step's result.
         if isinstance(later, RunReport):
+            from shipper.report.page import render  # no other step needs jinja2
+
             context.folder.write_text("report.html", render(later))
         say(f"{step_label(name, cluster)}: {result.error or result.status}; a later attempt has left its result")
         return code or 1
@@ -210,6 +211,8 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         started_at=started_at,
         finished_at=now(),
     )
+    from shipper.report.page import render  # no other step needs jinja2
+
     folder.write_text("report.html", render(found))
     return found
 

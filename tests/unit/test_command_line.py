@@ -168,12 +168,6 @@ def test_a_folder_for_runs_that_cannot_be_used_is_known_before_anything_runs(con
         assert "Traceback" not in done.stderr
 
 
-def test_a_codec_that_kafka_does_not_know_is_refused_at_once() -> None:
-    done = shipper("bench", "bare", "--codec", "brotli")
-    assert done.returncode == 2
-    assert "Kafka knows none, gzip, snappy, lz4, zstd" in done.stderr
-
-
 def test_a_file_name_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     file = PlannedFile(path=HOSTILE, uri="file:/x", size_bytes=1, modified_ms=0, splits=1)
     show_plan(
