@@ -32,14 +32,20 @@ def test_a_run_says_how_many_bytes_librdkafka_sent(link: tuple[KafkaServer, Faul
     world = World(tmp_path / "world", kafka.far_bootstrap)
     world.write_pipeline(delivery={"guarantee": guarantee, "lease": "2s", "transaction_timeout": "20s"})
     world.write_log("ten.log", b"".join(b"line %d\n" % number for number in range(10)))
-    ten = world.run()
+    figures = tmp_path / "shipper.prom"
+    ten = world.run("--metrics-file", str(figures))
     assert ten["delivered"] == 10
     assert 100 < ten["wire_bytes"] < proxy.counts()["bytes_up"]
 
     noise = random.Random(7)
     world.write_log("more.log", b"".join(noise.randbytes(100).hex().encode() + b"\n" for _ in range(60_000)))
     before = proxy.counts()["bytes_up"]
-    more = world.run()
+    more = world.run("--metrics-file", str(figures))
     assert more["delivered"] == 60_000
     went = proxy.counts()["bytes_up"] - before
     assert 0.97 * went < more["wire_bytes"] <= went, "the rest is what the driver asked the cluster"
+    on_the_wire = ten["wire_bytes"] + more["wire_bytes"]
+    assert (
+        f'shipper_bytes_on_the_wire_total{{cluster="local",pipeline="{world.name}"}} {on_the_wire}'
+        in figures.read_text().splitlines()
+    )
