@@ -1,8 +1,7 @@
 """What a task does with its step: gives it secrets, runs it in a process (its log line by line, gone when the task is gone), and says what became
 of it by exit code and result. Then its figures, as metrics of Airflow.
 
-Imported when a task runs, not when a DAG is parsed. The metrics' names are an interface, listed in docs/operations.md: counters count what the
-step did now, gauges hold the last run's value.
+Imported when a task runs, not when a DAG is parsed.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ import select
 import signal
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from shipper.config.environment import connection_field
 from shipper.config.load import references
 from shipper.config.units import format_duration
 from shipper.errors import StepResultError, UsageError
+from shipper.report.metrics import metrics_of
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder, StepResult
@@ -202,14 +201,6 @@ def failed_tasks(context: Context) -> list[str]:
     )
 
 
-class Metric(NamedTuple):
-    kind: str
-    """``counter`` or ``gauge``."""
-    name: str
-    value: float
-    tags: dict[str, str]
-
-
 def emit(result: StepResult) -> None:
     """Sends the metrics of a step that has left a result, whether it succeeded or failed."""
     from airflow.sdk.observability import stats
@@ -219,60 +210,3 @@ def emit(result: StepResult) -> None:
             stats.incr(metric.name, int(metric.value), tags=metric.tags)
         else:
             stats.gauge(metric.name, metric.value, tags=metric.tags)
-
-
-def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
-    if isinstance(result, RunReport):
-        yield from _of_report(result, now)
-    if isinstance(result, ShipResult):
-        yield from _of_ship(result)
-    if isinstance(result, GateResult):
-        yield from _of_gate(result)
-    if isinstance(result, DeliveryGateResult) and result.status == "succeeded":
-        tags = {"pipeline": result.pipeline, "cluster": result.cluster}
-        yield Metric("gauge", "shipper.lag_seconds", (now - result.window_end).total_seconds(), tags)
-
-
-def _of_report(result: RunReport, now: dt.datetime) -> Iterator[Metric]:
-    """Also where it is 0, so that an alert can end; and of clusters that got nothing, so that their age is seen to grow. Between two runs the
-    moment itself tells it: an alert subtracts it from its own clock."""
-    for name, until in result.fresh_until.items():
-        tags = {"pipeline": result.pipeline, "cluster": name}
-        yield Metric("gauge", "shipper.fresh_until", until.timestamp(), tags)
-        yield Metric("gauge", "shipper.freshness_seconds", (now - until).total_seconds(), tags)
-    if result.gaps is not None and result.plan is not None:
-        for cluster in result.plan.clusters:
-            missing = sum(gap.cluster == cluster.cluster for gap in result.gaps)
-            yield Metric("gauge", "shipper.gaps", missing, {"pipeline": result.pipeline, "cluster": cluster.cluster})
-
-
-def _of_ship(result: ShipResult) -> Iterator[Metric]:
-    tags = {"pipeline": result.pipeline, "cluster": result.cluster}
-    counters = {
-        "records_read": result.read,
-        "records_delivered": result.delivered,
-        "records_filtered": sum(result.filtered.values()),
-        "records_quarantined": sum(result.quarantined.values()),
-        "records_late": result.late_records,
-        "records_parked": sum(topic.parked for topic in result.topics),
-        "bytes_delivered": sum(topic.delivered_bytes for topic in result.topics),
-        "bytes_on_the_wire": result.wire_bytes,
-        "lanes_reopened": result.lane_reopened,
-        "task_retries": result.task_retries,
-    }
-    for name, value in counters.items():
-        yield Metric("counter", f"shipper.{name}", value, tags)
-    if result.delivered:
-        yield Metric("gauge", "shipper.ship_seconds", result.ship_seconds, tags)
-
-
-def _of_gate(result: GateResult) -> Iterator[Metric]:
-    """One counter of each kind for each severity that the gate has, also when it is 0."""
-    where = "source" if result.cluster is None else "delivery"
-    tags = {"pipeline": result.pipeline, "gate": where} | ({"cluster": result.cluster} if result.cluster else {})
-    passed = Counter(check.severity for check in result.checks if check.passed)
-    failed = Counter(check.severity for check in result.checks if not check.passed)
-    for severity in sorted({check.severity for check in result.checks}):
-        yield Metric("counter", "shipper.gate_checks_passed", passed[severity], {**tags, "severity": severity})
-        yield Metric("counter", "shipper.gate_checks_failed", failed[severity], {**tags, "severity": severity})
-    yield Metric("counter", "shipper.gates_closed", int(result.status == "failed"), tags)

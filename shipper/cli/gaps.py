@@ -13,6 +13,7 @@ import typer
 
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json, table
 from shipper.cli.open_ledger import moment_or_age, open_ledgers
+from shipper.cli.run_options import MetricsPath
 from shipper.cli.show import say_killed
 from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
@@ -21,8 +22,9 @@ from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
 from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
 from shipper.report.horizon import read_pruned
-from shipper.report.late import Told, overdue, windows_of
+from shipper.report.late import Told, fresh_until, overdue, windows_of
 from shipper.report.markup import plural
+from shipper.report.metrics import MetricsFile, standing
 from shipper.report.past_runs import contains, window_runs
 from shipper.report.results import Gap, LeftFile
 from shipper.types import FileId
@@ -51,6 +53,7 @@ def gaps(
             "again as the window is) and of which nobody was told yet, by a notice or by this. Silent and 0 if there are none.",
         ),
     ] = False,
+    metrics_file: MetricsPath = None,
     as_json: Json = False,
 ) -> None:
     """Lists the windows of the schedule that are not complete on a cluster: that nobody ran, whose run failed, or of which a file was left behind.
@@ -61,6 +64,7 @@ def gaps(
     spec = load_pipeline(config, pipeline)
     if spec.schedule is None:
         raise UsageError(f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing")
+    metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, spec, err)
     runs_uri = resolve_uri(config, spec.runs_uri)
     first = _since(spec, runs_uri, since)
@@ -72,8 +76,11 @@ def gaps(
     runs = window_runs(runs_uri, pipeline, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC))
     ledgers = Ledgers(config, pipeline)
     wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, pipeline)
+    now = dt.datetime.now(dt.UTC)
+    if metrics:
+        metrics.add(standing(pipeline, spec.clusters, wanted, fresh_until(runs_uri, pipeline, spec.clusters, now), now))
     if alert:
-        known, now = told.of("late"), dt.datetime.now(dt.UTC)
+        known = told.of("late")
         wanted = [gap for gap in overdue(spec, wanted, now) if windows_of([gap])[0] not in known]
     found = merged(wanted)
     if as_json:

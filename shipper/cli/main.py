@@ -7,6 +7,7 @@ errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import errno
 import importlib.metadata
 import json
@@ -31,6 +32,7 @@ from shipper.cli.lazy import LazyGroup
 from shipper.cli.lint import missing_notifiers
 from shipper.cli.run_options import (
     Last,
+    MetricsPath,
     NewLedger,
     OfClusters,
     PlanOnly,
@@ -51,6 +53,7 @@ from shipper.config.runner import Runner
 from shipper.errors import ShipperError, StepResultError, UsageError
 from shipper.report import schema as report_schema
 from shipper.report.markup import plural
+from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.stopping import Stopped, raise_when_stopped
@@ -322,6 +325,7 @@ def run(
     skip_check: SkipChecks = None,
     skip_reason: SkipReason = None,
     plan_only: PlanOnly = False,
+    metrics_file: MetricsPath = None,
     as_json: Json = False,
 ) -> None:
     """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without Airflow. --json prints report.json."""
@@ -331,6 +335,7 @@ def run(
         plan_only=plan_only,
     )  # fmt: skip
     job.steps = tuple(steps_of(job.pipeline, job))
+    metrics = MetricsFile(metrics_file) if metrics_file else None
     folder.make()
     say_killed(config, job.pipeline, err)
     stopped: Stopped | None = None
@@ -350,6 +355,11 @@ def run(
         show_cause(result, err)
     else:
         show_run(result, out, err)
+    try:
+        if metrics:
+            metrics.add(metrics_of_run(result, dt.datetime.now(dt.UTC)))
+    except UsageError as error:  # what was shipped is shipped, whatever becomes of its figures
+        err.say(error.message, "yellow")
     raise typer.Exit(code)
 
 

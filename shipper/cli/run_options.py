@@ -44,6 +44,15 @@ SkipChecks = Annotated[
 SkipReason = Annotated[str | None, typer.Option("--skip-reason", help=help_of("skip_reason"))]
 PlanOnly = Annotated[bool, typer.Option("--plan-only", help=help_of("plan_only"))]
 
+MetricsPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-file",
+        help="Add the figures to this file, NAME.prom, for the textfile collector of Prometheus' node_exporter.",
+        show_default=False,
+    ),
+]
+
 WindowText = Annotated[str | None, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")]
 Last = Annotated[
     bool,

@@ -1,13 +1,15 @@
-"""librdkafka's own batch call, for values that lie one behind the other in memory, as Arrow keeps them.
+"""Calls of librdkafka that confluent-kafka does not have: the batch call, for values that lie one behind the other in memory, as Arrow keeps
+them, and the dump of a producer's state.
 
 confluent-kafka takes one Python object and one call per record: 0.55 to 0.7 µs each, with the interpreter's lock held. One call for an
-Arrow array takes 0.15 µs per record, without the lock (measured: docs/adr/0008). confluent-kafka has no such call, so this reaches for
-librdkafka's handle in its Producer: the first field behind the object's header (``Handle`` in its confluent_kafka.h, ever since 0.9).
+Arrow array takes 0.15 µs per record, without the lock (measured: docs/adr/0008). Both calls need librdkafka's handle in the Producer:
+the first field behind the object's header (``Handle`` in confluent_kafka.h, ever since 0.9).
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -47,7 +49,7 @@ class PackedValues(Protocol):
 @cache
 def library(folder: Path, version: int, binding: str) -> ctypes.CDLL | None:
     """The librdkafka that comes with confluent-kafka (in ``folder``), if it is ``version``; None where it is linked otherwise, and for a
-    confluent-kafka (``binding``: its version) with which this was not tried. Records then go one by one."""
+    confluent-kafka (``binding``: its version) with which this was not tried. Records then go one by one, and states are not known."""
     if not binding.startswith(_TRIED):
         return None
     for path in sorted(folder.glob("confluent_kafka.libs/librdkafka-*.so*")):
@@ -57,9 +59,29 @@ def library(folder: Path, version: int, binding: str) -> ctypes.CDLL | None:
         found.rd_kafka_topic_destroy.argtypes = [ctypes.c_void_p]
         found.rd_kafka_topic_destroy.restype = None
         found.rd_kafka_produce_batch.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+        found.rd_kafka_dump.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        found.rd_kafka_dump.restype = None
         if found.rd_kafka_version() == version:
             return found
     return None
+
+
+def state_of(producer: object, librdkafka: ctypes.CDLL) -> str:
+    """Return the text that librdkafka's ``rd_kafka_dump`` writes: brokers and partitions, with what was sent to each until now."""
+    libc = ctypes.CDLL(None)
+    libc.fdopen.restype = ctypes.c_void_p
+    libc.fflush.argtypes = libc.fclose.argtypes = [ctypes.c_void_p]
+    file = os.memfd_create("state")
+    stream = libc.fdopen(file, b"w")
+    librdkafka.rd_kafka_dump(stream, _handle_of(producer))
+    libc.fflush(stream)
+    text = os.pread(file, os.fstat(file).st_size, 0)
+    libc.fclose(stream)
+    return text.decode(errors="replace")
+
+
+def _handle_of(producer: object) -> int | None:
+    return ctypes.c_void_p.from_address(id(producer) + _HEADER_BYTES).value
 
 
 class PackedProduce:
@@ -67,7 +89,7 @@ class PackedProduce:
 
     def __init__(self, producer: object, librdkafka: ctypes.CDLL) -> None:
         self._library = librdkafka
-        self._handle = ctypes.c_void_p.from_address(id(producer) + _HEADER_BYTES).value
+        self._handle = _handle_of(producer)
         self._topics: dict[str, int] = {}
 
     def produce(self, topic: str, partition: int, offsets: Any, address: int) -> Queued:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from shipper.kafka.connection import (
     made,
     slice_of,
 )
-from shipper.kafka.packed import PackedProduce, library
+from shipper.kafka.packed import PackedProduce, library, state_of
 from shipper.types import Header
 
 log = logging.getLogger("shipper.kafka")
@@ -36,6 +37,9 @@ log = logging.getLogger("shipper.kafka")
 PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _QUEUE_KILOBYTES = 524_288
 _STATISTICS_INTERVAL_MS = 1000
+#: Of each partition and each broker, in what `rd_kafka_dump` writes (librdkafka 2.16, rdkafka.c): the counters of the statistics.
+_RECORD_BYTES = re.compile(r" total: +\d+ messages, (\d+) bytes")
+_WIRE_BYTES = re.compile(r" \d+ messages sent, (\d+) bytes")
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class LaneSettings:
 
 
 class SentBytes(NamedTuple):
-    """What a producer sent until a moment, a second ago at most, retries included."""
+    """What a producer sent until a moment, retries included."""
 
     record_bytes: int = 0
     """Of keys and values, uncompressed."""
@@ -106,6 +110,7 @@ class LaneProducer:
         self._ends_at = math.inf
         """Deadline of the transaction under way, in monotonic seconds."""
         self.sent = SentBytes()
+        """As of a second ago at most; exact after :meth:`count_sent`."""
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
         self._timeout_seconds = timeout_ms / 1000
@@ -139,12 +144,10 @@ class LaneProducer:
         )
         self.produce = self._producer.produce
         # Without a transaction only a report per record tells that a part of a batch was refused, and packed records have none.
-        packed = (
-            library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1], confluent_kafka.__version__)
-            if settings.transactional
-            else None
+        self._library = library(
+            Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1], confluent_kafka.__version__
         )
-        self._packed = PackedProduce(self._producer, packed) if packed else None
+        self._packed = PackedProduce(self._producer, self._library) if self._library and settings.transactional else None
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and (self._failed is None or self._failed.name in PURGED):
@@ -156,6 +159,14 @@ class LaneProducer:
         found = json.loads(text)
         partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
         self.sent = SentBytes(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
+
+    def count_sent(self) -> SentBytes:
+        """Bring :attr:`sent` up to date, and return it. The statistics come once a second, and most ships are over before. Where the library is
+        another one than was tried, :attr:`sent` stays as the last statistics said."""
+        state = state_of(self._producer, self._library) if self._library else ""
+        if found := _WIRE_BYTES.findall(state):
+            self.sent = SentBytes(sum(map(int, _RECORD_BYTES.findall(state))), sum(map(int, found)))
+        return self.sent
 
     def _hear_throttling(self, event: ThrottleEvent) -> None:
         """Note one throttled response. The statistics report throttling only once a second, and no more once the client closes."""

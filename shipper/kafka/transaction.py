@@ -273,10 +273,10 @@ class Transactions:
 
     def discard(self) -> None:
         """Leaves; an open transaction ends when its id is fenced or its timeout is over."""
-        producer, self._producer = self._producer, None
-        self._begun = self._committing = False
+        producer, self._begun, self._committing = self._producer, False, False
         if producer is not None:
-            self._sent_before = self._sent_before.plus(producer.sent)
+            sent = self._sent_before.plus(producer.count_sent())
+            self._producer, self._sent_before = None, sent
             producer.discard()
 
     def close(self, until: Until) -> None:

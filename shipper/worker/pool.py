@@ -189,7 +189,7 @@ class LanePool:
         return self._parking.parked_records
 
     def sent(self) -> SentBytes:
-        """By librdkafka's count, a second ago."""
+        """By librdkafka's count: of a lane that is open, as of a second ago."""
         return reduce(SentBytes.plus, (lane.sent() for lane in self._lanes), SentBytes())
 
     def sample(self) -> LaneSample:

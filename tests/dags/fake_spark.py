@@ -22,7 +22,7 @@ from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.report.gaps import gaps_before
 from shipper.report.late import fresh_until
-from shipper.report.plan_result import PlanResult
+from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
 from shipper.runner import JobOptions
@@ -38,7 +38,7 @@ def result(step: str, word: str, common: dict[str, Any]) -> Any:
     check = CheckResult(check="files", severity=severity, passed=passed, expected=">= 1", observed="1")
     match kind:
         case "plan":
-            return PlanResult(**common)
+            return PlanResult(clusters=[ClusterPlan(cluster="near"), ClusterPlan(cluster="far")], **common)
         case "gate_source":
             return GateResult(step="gate_source", checks=[check], **common)
         case "ship":

@@ -256,6 +256,8 @@ def test_a_server_that_died_is_not_reported_and_comes_back(home: Path) -> None:
     servers.bring_up(ServerName.KAFKA, home, 0, print)
     _, process = kafka_of(home)
     os.kill(process.pid, signal.SIGKILL)
+    logs = {log.name: log.read_bytes() for log in (home / "kafka" / "logs").glob("*.log")}
+    assert logs["server.log"]
 
     assert json.loads(dev(home, "status", "--json").stdout) == {}
     said = dev(home, "status")
@@ -264,6 +266,8 @@ def test_a_server_that_died_is_not_reported_and_comes_back(home: Path) -> None:
     up = dev(home, "up", "kafka", "--port", "0")
     assert up.returncode == 0, up.stderr
     assert kafka_of(home)[1] != process
+    kept = {name: (home / "kafka" / "logs" / f"{name}.1").read_bytes() for name in logs}
+    assert kept == logs, "they may say why it died"
     assert dev(home, "down").returncode == 0
 
 

@@ -27,7 +27,7 @@ from tests.integration.world import WINDOW, World
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir())
+NAMES = sorted(folder.parent.name for folder in EXAMPLES.glob("*/config"))
 Topics = dict[str, list[bytes]]
 """Topic → values."""
 

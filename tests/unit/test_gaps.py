@@ -398,6 +398,9 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     assert gaps("--alert") == (0, "")
     code, said = gaps("--json")
     assert (code, json.loads(said)["gaps"][0]["windows"]) == (1, 3), "asked without it, it says all"
+    figures = tmp_path / "shipper.prom"
+    assert gaps("--alert", "--metrics-file", str(figures)) == (0, "")
+    assert figures.read_text().splitlines()[1:] == ['shipper_gaps{cluster="near",pipeline="web"} 3'], "told or not"
     earlier = Window(days[0].start - dt.timedelta(days=1), days[0].start)
     runs.add(earlier)
     code, said = gaps("--alert", "--json", "--since", "5d")

@@ -81,6 +81,9 @@ def producer_of(broker: Broker) -> type:
         def __init__(self, settings: LaneSettings, transactional_id: str) -> None:
             self.sent = SentBytes()
 
+        def count_sent(self) -> SentBytes:
+            return self.sent
+
         def connect(self, until: Until, *topics: str) -> None:
             pass
 

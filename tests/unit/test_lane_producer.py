@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import time
 
+import confluent_kafka
 import pytest
 from confluent_kafka import ThrottleEvent
 
 from shipper.kafka.connection import KafkaFault, call
-from shipper.kafka.producer import LaneSettings
+from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
 from shipper.kafka.transaction import _TransactionalProducer
+from tests.unit.mock_cluster import mock_cluster
 
 #: What a user may have set, to read less of it in the log or more.
 LOGGING: list[dict[str, object]] = [
@@ -90,3 +92,30 @@ def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_
         producer.flush(lambda: until)
     producer.discard()
     assert found.value.name == "THROTTLING_QUOTA_EXCEEDED"
+
+
+def test_what_was_sent_is_counted_at_any_moment_as_the_statistics_count_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with mock_cluster() as mock:
+        mock.create("logs", 3)
+        settings = LaneSettings({"bootstrap.servers": mock.bootstrap}, 10_000, "none", 10_000, transactional=False)
+        producer = LaneProducer(settings, "")
+        for number in range(300):
+            producer.produce("logs", b"value", b"%03d" % number)
+        producer.flush(lambda: time.monotonic() + 30)
+        counted = producer.count_sent()
+        assert counted.record_bytes == 300 * len("value001")
+        assert counted.wire_bytes > counted.record_bytes
+        producer.sent = SentBytes()
+        deadline = time.monotonic() + 30
+        while producer.sent.wire_bytes < counted.wire_bytes:  # statistics of before may still wait to be served
+            assert time.monotonic() < deadline, (producer.sent, counted)
+            producer.wait_for_room(lambda: deadline)
+        assert producer.sent.record_bytes == counted.record_bytes
+        assert producer.sent.wire_bytes < 1.1 * counted.wire_bytes, "a request for metadata since then, at most"
+        producer.discard()
+
+        monkeypatch.setattr(confluent_kafka, "__version__", "2.99.0")
+        untried = LaneProducer(settings, "")
+        untried.sent = SentBytes(1, 2)
+        assert untried.count_sent() == SentBytes(1, 2), "what the statistics said last"
+        untried.discard()

@@ -54,6 +54,9 @@ class Scripted:
         self.lost = False
         self.made.append(self)
 
+    def count_sent(self) -> SentBytes:
+        return self.sent
+
     def connect(self, until: Until, topic: str) -> None:
         self.events.append("connect")
 

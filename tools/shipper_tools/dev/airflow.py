@@ -26,7 +26,7 @@ from shipper.errors import UsageError
 from shipper.processes import ProcessId
 from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.ports import LOOPBACK, free_port, why_unusable
-from shipper_tools.dev.process import stop_family
+from shipper_tools.dev.process import new_log, stop_family
 
 READY_WITHIN_SECONDS = 150.0
 #: Its API server takes some five. Its scheduler never ends by itself: it waits for idle workers, who wait for their queue (3.3, LocalExecutor).
@@ -85,7 +85,7 @@ class Airflow:
         self._parts.append(self._start(name, self.home / f"{name}.log"))
 
     def _start(self, command: str, output: Path) -> subprocess.Popen[bytes]:
-        with output.open("wb") as log:
+        with new_log(output) as log:
             return subprocess.Popen(
                 [self._executable, command],
                 env=self.environment,

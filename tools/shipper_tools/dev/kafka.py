@@ -19,7 +19,7 @@ from shipper_tools.dev.errors import PortTaken, ServerDied
 from shipper_tools.dev.jars import Say, resolve_jars
 from shipper_tools.dev.java import Java, find_java
 from shipper_tools.dev.ports import LOOPBACK, free_port, why_unusable
-from shipper_tools.dev.process import ServerProcess, spawn
+from shipper_tools.dev.process import ServerProcess, new_log, spawn
 
 #: The lock that names Kafka's jars. 4.4.0's tools are not on the registry.
 JARS = "kafka-4.3.1"
@@ -204,7 +204,7 @@ class KafkaServer:
         self._write_settings()
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(java, jars)
-        self.log.unlink(missing_ok=True)
+        new_log(self.log).close()
         # Made by one that whoever started it will stop, which takes seconds more that once.
         self._class_data = ClassData(jars, java, "Kafka")
         options = [*self._class_data.options(make=self._die_with_parent), *_JAVA_OPTIONS, *self._java_options]

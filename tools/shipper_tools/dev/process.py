@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 
@@ -102,6 +103,13 @@ class ServerProcess:
             self._watchdog.communicate()  # closes the pipe; the watchdog finds nothing left to kill and ends
 
 
+def new_log(path: Path) -> BinaryIO:
+    """Open the log of a process that starts. The log of the process before it is kept as ``NAME.1``: it may say why that one died."""
+    with contextlib.suppress(FileNotFoundError):
+        path.replace(path.with_name(f"{path.name}.1"))
+    return path.open("wb")
+
+
 def spawn(
     argv: list[str], *, cwd: Path, output: Path, die_with_parent: bool, environment: Mapping[str, str] | None = None
 ) -> ServerProcess:
@@ -116,7 +124,7 @@ def spawn(
     Raises:
         OSError: the program cannot be started.
     """
-    with output.open("wb") as log:
+    with new_log(output) as log:
         child = subprocess.Popen(
             argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
