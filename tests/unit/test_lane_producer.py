@@ -107,11 +107,12 @@ def test_what_was_sent_is_counted_at_any_moment_as_the_statistics_count_it(monke
         assert counted.wire_bytes > counted.record_bytes
         producer.sent = SentBytes()
         deadline = time.monotonic() + 30
-        while producer.sent.wire_bytes < counted.wire_bytes:  # statistics of before may still wait to be served
+        while producer.sent.record_bytes < counted.record_bytes:  # statistics of before may still wait to be served
             assert time.monotonic() < deadline, (producer.sent, counted)
             producer.wait_for_room(lambda: deadline)
         assert producer.sent.record_bytes == counted.record_bytes
-        assert producer.sent.wire_bytes < 1.1 * counted.wire_bytes, "a request for metadata since then, at most"
+        # A request for metadata may come since then, and statistics leave out what went by a bootstrap connection that is gone.
+        assert 0.9 * counted.wire_bytes < producer.sent.wire_bytes < 1.1 * counted.wire_bytes
         producer.discard()
 
         monkeypatch.setattr(confluent_kafka, "__version__", "2.99.0")
