@@ -371,12 +371,18 @@ class TestNotAgain:
         assert self.ask(runs, hour(0)) is None
 
 
+def _daily() -> tuple[dt.datetime, str]:
+    """Return when the last daily window ended, and its cron: half a day ago, so that no test meets a window that has just ended."""
+    end = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0) - dt.timedelta(hours=12)
+    return end, f"0 {end.hour} * * *"
+
+
 def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
-    today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    days = [Window(today - dt.timedelta(days=n), today - dt.timedelta(days=n - 1)) for n in (3, 2, 1)]
+    end, daily = _daily()
+    days = [Window(end - dt.timedelta(days=n), end - dt.timedelta(days=n - 1)) for n in (3, 2, 1)]
     runs, config = Runs(tmp_path / "runs"), tmp_path / "config"
     (config / "pipelines").mkdir(parents=True)
-    schedule = "{cron: '@daily', deliver_within: 1d}"
+    schedule = f"{{cron: '{daily}', deliver_within: 1d}}"
     notify = "[{on: [late], notifier: a.B}]"
     text = f"pipeline: web\nschedule: {schedule}\nnotify: {notify}\nsource: logs/\ntopic: t\nclusters: [near]\n"
     (config / "pipelines" / "web.yaml").write_text(text)
@@ -408,9 +414,12 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
 
 
 def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_read(tmp_path: Path) -> None:
-    today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    end, daily = _daily()
     for name, text in (
-        ("pipelines/web", "pipeline: web\nschedule: '@daily'\nsource: {path: logs/, settle: 0s}\ntopic: t\nclusters: [near]\n"),
+        (
+            "pipelines/web",
+            f"pipeline: web\nschedule: '{daily}'\nsource: {{path: logs/, settle: 0s}}\ntopic: t\nclusters: [near]\n",
+        ),
         (
             "clusters/near",
             "cluster: near\nbootstrap: b:1\nproperties: {sasl.username: u, sasl.password: '${NOT_THERE_AT_ALL}'}\n",
@@ -418,7 +427,7 @@ def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_
     ):
         (tmp_path / "config" / name).parent.mkdir(parents=True)
         (tmp_path / "config" / f"{name}.yaml").write_text(text)
-    beginnings(str(tmp_path / "runs"), "web", ("near",), today - dt.timedelta(days=2), None, keep=True)
+    beginnings(str(tmp_path / "runs"), "web", ("near",), end - dt.timedelta(days=2), None, keep=True)
 
     def alert() -> Result:
         return CliRunner().invoke(app, ["gaps", "web", "--config", str(tmp_path / "config"), "--alert"], catch_exceptions=False)
