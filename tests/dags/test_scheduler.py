@@ -168,7 +168,7 @@ def test_schedule_backfill_trigger_and_stop(
     assert len({call["run_id"] for call in spark.calls}) == 3
 
     # Somebody asks for an hour that ended so lately that its files have not settled: the run waits once, and says until when.
-    settled = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=80)
+    settled = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=150)
     fresh = {
         "dag_run_id": "fresh",
         "logical_date": settled.isoformat(),
@@ -180,6 +180,7 @@ def test_schedule_backfill_trigger_and_stop(
     wait_for(lambda: standalone.call("GET", first)["state"] == "up_for_reschedule")
     reasons = [each["reason"] for each in standalone.call("GET", f"{first}/dependencies")["dependencies"]]
     assert any(f"rescheduled at {settled.isoformat()}" in reason for reason in reasons), reasons
+    wait_for(lambda: standalone.call("GET", first)["state"] == "success", within_seconds=240)
     runs = wait_for_runs(standalone, 3)
     assert [run["state"] for run in runs] == ["success"] * 3
     assert standalone.call("GET", first)["try_number"] == 1
