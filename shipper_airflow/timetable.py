@@ -19,7 +19,7 @@ class Windows(CronDataIntervalTimetable):
     """Windows by a cron expression. The run of a window begins when the window's last files have settled, so that no task has to wait for them.
 
     A run of the schedule is named by its window: Airflow's own name tells when the run could begin, and its lists show nothing else of it.
-    (A backfill's run has the window's begin in its name; Airflow 3.3 asks no timetable for that.)"""
+    (A backfill's run has the window's end in its name; Airflow 3.3 asks no timetable for that.)"""
 
     def __init__(self, cron: str, timezone: str, settle_seconds: float = 0.0) -> None:
         """``settle_seconds``: time between a window's end and its run (`source.settle`)."""
@@ -38,7 +38,8 @@ class Windows(CronDataIntervalTimetable):
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
         info = super().next_dagrun_info(last_automated_data_interval=last_automated_data_interval, restriction=restriction)
-        return info and info._replace(run_after=info.run_after + self._settle)
+        # A backfill alone asks up to a last date. Airflow names its runs by `run_after`, and its windows are over.
+        return info if info is None or restriction.latest else info._replace(run_after=info.run_after + self._settle)
 
     def _skip_to_latest(self, earliest: DateTime | None) -> DateTime:
         """Return the begin of the latest window that has settled. Where windows are shorter than ``settle_seconds``, the latest that has closed

@@ -63,6 +63,21 @@ def test_a_run_begins_when_the_files_of_its_window_have_settled(config: Config, 
     assert (next_one.data_interval.end, next_one.run_after) == (THIS_HOUR + HOUR, THIS_HOUR + HOUR + SETTLE)
 
 
+@pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
+def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_them(config: Config, schedule: str) -> None:
+    """Airflow names its runs by the moment after which they begin."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    config.pipeline("web", schedule=schedule)
+    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    found = list(dag.iter_dagrun_infos_between(THIS_HOUR - 3 * HOUR, THIS_HOUR - 2 * HOUR))
+    assert (
+        [info.run_after for info in found]
+        == [info.data_interval.end for info in found]
+        == [THIS_HOUR - 2 * HOUR, THIS_HOUR - HOUR]
+    )
+
+
 @pytest.mark.parametrize("schedule", ['"* * * * *"', '{cron: "* * * * *", catchup: false}'])
 def test_windows_that_are_shorter_than_settle_are_run_as_well(config: Config, schedule: str) -> None:
     """Airflow computes the next run anew at each parse: each time, one must be due."""

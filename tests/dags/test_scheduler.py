@@ -171,7 +171,7 @@ def test_schedule_backfill_trigger_and_stop(
     settled = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=150)
     fresh = {
         "dag_run_id": "fresh",
-        "logical_date": settled.isoformat(),
+        "logical_date": (settled - dt.timedelta(minutes=10)).isoformat(),
         "data_interval_start": (settled - dt.timedelta(hours=1, minutes=10)).isoformat(),
         "data_interval_end": (settled - dt.timedelta(minutes=10)).isoformat(),
     }
