@@ -29,7 +29,7 @@ from shipper.types import FileId, SplitId
 from shipper.worker.proof_order import Part
 
 #: Of each candidate, if records depend on the file's path: each costs a read of the candidate. Otherwise one read compares all of them.
-_MOST_ORIGINALS = 3
+_NEAREST_ORIGINALS = 3
 #: Of each candidate, whose paths are looked at: many files may begin alike, as those of CSV do. Of a log that is rotated for years the ledger has
 #: many at a few paths, which are compared in one read.
 _MOST_LOOKED_FOR, _MOST_AT_THESE_PATHS = 16, 256
@@ -102,7 +102,7 @@ def recognise(
     candidates = _candidates(context, ledger, client, heads, new, listed)
     _prove(context, cluster, candidates)
     for candidate in candidates:
-        candidate.add_longer(context)
+        candidate.add_others(context)
     _prove(context, cluster, candidates)
     found.states = {original.id: original.states for candidate in candidates for original in candidate.originals}
     elsewhere = set(heads.elsewhere)
@@ -257,17 +257,18 @@ class _Candidate:
     file: PlannedFile
     originals: list[_Original]
     others: list[_Original] = field(default_factory=list)
-    """Originals that are not compared, since each costs a read."""
+    """Originals that are compared only if the nearest ones do not say what the file is, since each costs a read."""
 
     @property
     def has_own_path(self) -> bool:
         return any(one.id.path == self.file.path for one in self.originals)
 
-    def add_longer(self, context: RunContext) -> None:
-        """Compare longer originals, too, if the file goes on behind those that it begins with: more of it may be delivered."""
+    def add_others(self, context: RunContext) -> None:
+        """Compare the other originals, too, if the nearest ones do not say what the file is. Of one that goes on behind an original, a longer one
+        may be delivered as well."""
         proven = [one for one in self.originals if one.is_read and one.verdict(context).same]
-        if proven and not any(one.verdict(context).whole for one in proven):
-            longest = max(one.records for one in proven)
+        if not any(one.verdict(context).whole for one in proven):
+            longest = max((one.records for one in proven), default=0)
             self.originals += [one for one in self.others if one.records > longest]
 
 
@@ -314,9 +315,9 @@ def _candidates(
         # Of the names that one file had, the one under which most of it was delivered. The size of a packed file does not tell which that is.
         compared = 3 if new[file].format == PLAIN else 2
         originals.sort(key=lambda one: (_distance(one.id, file)[:compared], -one.records))
-        most = _MOST_ORIGINALS if apart else len(originals)
+        first = _NEAREST_ORIGINALS if apart else len(originals)
         if originals:
-            found.append(_Candidate(new[file], originals[:most], originals[most:]))
+            found.append(_Candidate(new[file], originals[:first], originals[first:]))
     return found
 
 
