@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver.dispositions import fixed_topics, rules
 from shipper.driver.engine import Proof, ToProve
+from shipper.driver.files import split_hash
 from shipper.driver.formats import PLAIN
-from shipper.driver.pieces import FilePiece, broken_files, file_pieces
+from shipper.driver.pieces import FilePiece, broken_files, file_id, file_pieces, piece_at, uri_of
 from shipper.worker.proof_order import Part, ProofOrder, SplitSums, SplitToProve
 from spark_jobs.frame import records
 from spark_jobs.reader import LineLimits, reading
@@ -19,6 +21,8 @@ from spark_jobs.sink import sum_up
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: In place of the first byte of a split, in the hash by which rows of a whole file are known.
+_NO_START = -1
 _COLUMNS = ("split", "value", "checksum", "topic", "disposition", "size")
 
 
@@ -31,7 +35,7 @@ def prove(
     places: list[dict[int, tuple[int, int]]] = []
     for one in wanted:
         place = {}
-        for piece in file_pieces([one.file], pipeline.split_size_bytes):
+        for piece in _pieces(one, pipeline.split_size_bytes):
             pieces.setdefault(piece.split, piece)
             there = parts.setdefault(piece.split, [])
             place[piece.start] = piece.split, len(there)
@@ -60,6 +64,13 @@ def prove(
         found = sum_up(frame, order)
         broken_files(chosen, read.reports())
     return [_proof(one, place, found, pieces) for one, place in zip(wanted, places, strict=True)]
+
+
+def _pieces(one: ToProve, split_size_bytes: int) -> Iterable[FilePiece]:
+    if not one.whole:
+        return file_pieces([one.file], split_size_bytes)
+    file = one.file  # it may be read by its splits as well, for another of its originals
+    return [replace(piece_at(file, 0, max(1, file.size_bytes)), split=split_hash(uri_of(file), file_id(file), _NO_START))]
 
 
 def _proof(

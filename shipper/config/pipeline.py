@@ -96,7 +96,9 @@ class Source(Model):
     on_replaced: Literal["fail", "skip", "reship", "continue"] = "fail"
     """What to do with a file that has other bytes (size or modification time) than when it was shipped: stop, leave it,
     or ship it anew. `continue`: if the file begins with all that was shipped of it, which is proven by checksums, only the rest is shipped;
-    else stop. `continue` also holds for a file that grew and was renamed. A new file at the path of one that was renamed is not a replaced one."""
+    if it begins otherwise, it is a new file, and shipped whole; if nobody can tell, it is left out with a warning. `continue` also holds for a
+    file that grew and was renamed. A new file at the path of one that was renamed is not a replaced one.
+    [More](../../docs/guide.md#a-new-file-at-an-old-path)."""
     on_renamed: Literal["recognise", "ship"] = "recognise"
     """What to do with a new file that begins like one that was shipped and is gone. `recognise`: read it once, and hold its records against the
     checksums of what was shipped. If they are the same, nothing is sent twice. If that cannot be told, the file is left out with a warning.

@@ -60,6 +60,8 @@ class ToProve:
     """With the URI that its records are to name."""
     parts: Mapping[int, Sequence[Part]]
     """First byte of a split → what is summed up there."""
+    whole: bool = False
+    """True if the file is read as one split, however large it is."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,9 @@ REASONS = {
         "modified in the future", True, f"{_LATER}, after that moment. Correct the clocks (NTP), or its modification time (`touch`)"
     ),
     "doubtful": Reason(
-        "it may be a file that was shipped under another name, and nobody can tell", True, "If it is another file, set `source.on_renamed: ship`"
+        "it may be a file that was shipped before, under another name or otherwise, and nobody can tell",
+        True,
+        "Its reason says what to do if it is another file",
     ),
 }  # fmt: skip
 

@@ -69,8 +69,8 @@ def pending(
     """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has invalidated before, in
     an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window. ``etags``: as they
     were listed, of an object store. ``on_replaced``: None if nobody knows yet which files were renamed; then a file at the path of another one is
-    left. ``renamed``: files whose content lies elsewhere now, so what lies at their paths is new. ``grown``: files that begin with all that was
-    shipped of them.
+    left. ``renamed``: files whose content lies elsewhere or nowhere now, so what lies at their paths is new. ``grown``: files that begin with
+    all that was shipped of them.
 
     A file that is complete is done, under whatever transform it was shipped; one that was begun under another cannot be finished.
     Raises DigestChanged, SourceError; then nothing may be sent."""
@@ -171,7 +171,8 @@ def _raise_first(own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spar
     if replaced := own.get("replaced"):
         raise SourceError(
             f"{_some(replaced)} replaced after being shipped: size, modification time or ETag differ from what the ledger holds. Nothing was "
-            "sent. Find out who rewrites finished files; or set `source.on_replaced` to skip or reship."
+            "sent. Find out who rewrites finished files; or set `source.on_replaced`: `continue` ships what was added, and a file that begins "
+            "otherwise; `skip` leaves the file; `reship` ships it whole."
         )
 
 

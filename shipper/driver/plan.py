@@ -20,7 +20,7 @@ from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import OnReplaced, Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
-from shipper.driver.recognise import Recognition, is_wanted, moved_records, note_of, recognise
+from shipper.driver.recognise import Recognition, is_wanted, moved_records, note_of, note_of_successors, recognise
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
@@ -431,6 +431,8 @@ class AskedCluster:
         self._found.renamed = [KnownFile(**file._asdict()) for file in found.renamed]
         if taken:
             self._found.notes.append(note_of(taken))
+        if found.successors:
+            self._found.notes.append(note_of_successors(found.successors))
 
     def wants(self, file: FileId) -> bool:
         """Whether a ship has something to do with a late file: send records of it, or note what it was recognised as."""

@@ -20,7 +20,7 @@ from shipper.errors import StepResultError
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.codec import encode_chunk_key
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
-from shipper.ledger.heads import Heads
+from shipper.ledger.heads import Heads, head_of
 from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
 from shipper.ledger.log import AskCommitted, AskHeads, AskState, LedgerLog
 from shipper.ledger.records import ChunkValue, Moved, MovedKey, MovedValue
@@ -28,14 +28,19 @@ from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, Reco
 from shipper.types import FileId, SplitId
 from shipper.worker.proof_order import Part
 
-#: Of each candidate. Each costs a read of the candidate.
-_MOST_ORIGINALS = 3
-#: Of each candidate, whose paths are looked at: many files may begin alike, as those of CSV do.
-_MOST_LOOKED_FOR = 16
+#: Of each candidate, if records depend on the file's path: each costs a read of the candidate. Otherwise one read compares all of them.
+_NEAREST_ORIGINALS = 3
+#: Of each candidate, whose paths are looked at: many files may begin alike, as those of CSV do. Of a log that is rotated for years the ledger has
+#: many at a few paths, which are compared in one read.
+_MOST_LOOKED_FOR, _MOST_AT_THESE_PATHS = 16, 256
 _PACKED = (".gz", ".zst", ".lz4", ".snappy", ".deflate", ".bz2")
 #: Columns of a record that are others if the file is cut otherwise.
 _OF_THE_CUT = frozenset({"record_number", "split_start"})
+#: Columns of a record that are others if the file has another path.
+_OF_THE_PATH = frozenset({"file_path", "file_name", "window_start", "input_file"})
 _UINT64 = 1 << 64
+
+_CUT_OTHERWISE = "it was cut into splits whose lines cannot be counted out in this file"
 
 States = Mapping[int, SplitState]
 """What a ledger has of one file: first byte of each split → the split."""
@@ -56,7 +61,9 @@ class Recognition:
 
     recognised: list[RecognisedFile] = field(default_factory=list)
     renamed: list[FileId] = field(default_factory=list)
-    """Files at paths of the run whose content lies elsewhere now."""
+    """Files at paths of the run that what lies there now is not: their content lies elsewhere, or begins otherwise."""
+    successors: list[FileId] = field(default_factory=list)
+    """Files that lie where another one was shipped from, begin otherwise, and are new. What lay there before was not found."""
     left_out: dict[FileId, str] = field(default_factory=dict)
     """Files of which nobody can tell whether they were delivered → why."""
     chunks_end: int | None = None
@@ -94,12 +101,17 @@ def recognise(
         )
     candidates = _candidates(context, ledger, client, heads, new, listed)
     _prove(context, cluster, candidates)
+    for candidate in candidates:
+        candidate.add_others(context)
+    _prove(context, cluster, candidates)
     found.states = {original.id: original.states for candidate in candidates for original in candidate.originals}
     elsewhere = set(heads.elsewhere)
     for candidate in sorted(candidates, key=lambda each: each.has_own_path):
         _conclude(context, candidate, found, elsewhere)
     at = {file.path for file in listed}
     found.renamed = sorted(file for file in heads.renamed | elsewhere if file.path in at)
+    if context.pipeline.source.on_replaced == "continue":
+        _look_at_paths(known, files, listed, found)
     return found
 
 
@@ -161,6 +173,45 @@ def _stale(cluster: str, file: FileId, original: FileId) -> StepResultError:
     )
 
 
+def _look_at_paths(known: Chunks, files: Sequence[PlannedFile], listed: Collection[FileId], found: Recognition) -> None:
+    """Judge the files at the path of another one that was found nowhere. One that begins otherwise, or is empty, is a new file: a log was rotated
+    more often than it is kept, say. Of any other one nobody can tell, and it is left out by name, which holds up no other file."""
+    recognised, renamed = {one.id for one in found.recognised}, {*found.renamed}
+    planned = {file_id(file): file for file in files}
+    for id in listed:
+        file = planned.get(id)
+        others = known.files_of_path.get(id.path, set()) - renamed - {id}
+        if id in known.digests or id in recognised or not others or (file is None and id.size_bytes):
+            continue
+        found.renamed += sorted(others)
+        if id in found.left_out or file is None or not (file.beginning or file.problem):
+            continue
+        if file.problem:
+            why = f"it cannot be read: {file.problem}"
+        else:
+            why = next(filter(None, (_may_be_rewritten(file, states) for states in states_of(known, others).values())), "")
+        if why:
+            found.left_out[id] = (
+                f"it lies where another file was shipped from that is gone, and nobody can tell whether it is that file: {why}. Nothing of it "
+                "was sent. If it is another file, give it another name"
+            )
+        else:
+            found.successors.append(id)
+
+
+def _may_be_rewritten(file: PlannedFile, states: States) -> str:
+    """Return why the file may hold lines that were shipped from its path; empty if it begins otherwise. ``states``: of what was shipped."""
+    heads = {value.head for state in states.values() for _, value in state.parts() if value.head}
+    if not heads:
+        return "when that was shipped, shipper did not note yet how files begin"
+    lengths = {int(head.partition(":")[0]) for head in heads}
+    if len(file.beginning) < max(lengths):
+        return f"{max(lengths):,} bytes are known of how that began, and this file has no more than {len(file.beginning):,}"
+    if any(head_of(file.beginning[:length]) in heads for length in lengths):
+        return "it begins alike, and does not hold what was shipped"
+    return ""
+
+
 # Candidates
 
 
@@ -173,6 +224,8 @@ class _Original:
     states: States
     place: dict[int, Place] | None = None
     """First byte of each split → where its records are in the candidate. None: nobody can tell."""
+    whole: bool = False
+    """True if the candidate is compared as one split, since it is cut where this file was not. What differs then is another file."""
     why_not: str = ""
     """Why its chunks cannot be compared with the candidate; empty if they can."""
     proof: Proof | None = None
@@ -187,6 +240,15 @@ class _Original:
     def records(self) -> int:
         return sum(state.lines for state in self.states.values())
 
+    @property
+    def is_read(self) -> bool:
+        """True if the candidate was read to its end to be compared with this file."""
+        proof = self.proof
+        return proof is not None and not proof.problem and all(sums.ended for sums in proof.splits.values())
+
+    def verdict(self, context: RunContext) -> _Verdict:
+        return _judge(self, context.split_starts(self.id), whole_file=context.pipeline.source.format == "whole_file")
+
 
 @dataclass
 class _Candidate:
@@ -194,19 +256,27 @@ class _Candidate:
 
     file: PlannedFile
     originals: list[_Original]
-    others: int = 0
-    """Most records of an original that is not compared, since there are too many."""
+    others: list[_Original] = field(default_factory=list)
+    """Originals that are compared only if the nearest ones do not say what the file is, since each costs a read."""
 
     @property
     def has_own_path(self) -> bool:
         return any(one.id.path == self.file.path for one in self.originals)
+
+    def add_others(self, context: RunContext) -> None:
+        """Compare the other originals, too, if the nearest ones do not say what the file is. Of one that goes on behind an original, a longer one
+        may be delivered as well."""
+        proven = [one for one in self.originals if one.is_read and one.verdict(context).same]
+        if not any(one.verdict(context).whole for one in proven):
+            longest = max((one.records for one in proven), default=0)
+            self.originals += [one for one in self.others if one.records > longest]
 
 
 def _candidates(
     context: RunContext, ledger: LedgerLog, client: ClusterAdmin, heads: Heads, new: Mapping[FileId, PlannedFile],
     listed: Collection[FileId],
 ) -> list[_Candidate]:  # fmt: skip
-    source = context.pipeline.source
+    source, apart = context.pipeline.source, _depends_on_path(context)
     alike = dict[FileId, dict[FileId, str]]()
     """New file → files that it may be → the path under which the ledger has each: the source may have been moved since."""
     for file, like in heads.matching({file: planned.beginning for file, planned in new.items()}).items():
@@ -216,9 +286,11 @@ def _candidates(
             for one in delivered_from
             if one not in listed and _may_be(source.on_renamed, source.on_replaced, file, one, new[file])
         ]
-        nearest = sorted(may_be, key=lambda one: _distance(one, file))[:_MOST_LOOKED_FOR]
+        nearest = sorted(may_be, key=lambda one: _distance(one, file))
         if nearest:
-            alike[file] = {one: delivered_from[one] for one in nearest}
+            paths = {*[*dict.fromkeys(one.path for one in nearest)][:_MOST_LOOKED_FOR]}
+            chosen = nearest[:_MOST_LOOKED_FOR] if apart else [one for one in nearest if one.path in paths][:_MOST_AT_THESE_PATHS]
+            alike[file] = {one: delivered_from[one] for one in chosen}
     if not alike:
         return []
     names = {one: {one, *heads.became(one)} for ones in alike.values() for one in ones}
@@ -226,7 +298,7 @@ def _candidates(
     chunks = judge(client, ledger.look(AskState(at)).chunks, set()).chunks
     states = states_of(chunks, chunks.digests.keys())
     there = context.engine.look_for(sorted(at.union(*(ones.values() for ones in alike.values()))))
-    found = []
+    found = list[_Candidate]()
     for file, ones in alike.items():
         originals = list[_Original]()
         for one, former in ones.items():
@@ -236,14 +308,16 @@ def _candidates(
             original = _Original(one, there[former].uri, states[one])
             if original.records:
                 original.place = places(context, one, new[file], states[one])
+                if original.place is None:
+                    original.place, original.whole = places(context, one, new[file], states[one], whole=True), True
                 original.why_not = _why_not(context, original, chunks)
                 originals.append(original)
         # Of the names that one file had, the one under which most of it was delivered. The size of a packed file does not tell which that is.
         compared = 3 if new[file].format == PLAIN else 2
         originals.sort(key=lambda one: (_distance(one.id, file)[:compared], -one.records))
-        chosen, others = originals[:_MOST_ORIGINALS], originals[_MOST_ORIGINALS:]
-        if chosen:
-            found.append(_Candidate(new[file], chosen, max((one.records for one in others), default=0)))
+        first = _NEAREST_ORIGINALS if apart else len(originals)
+        if originals:
+            found.append(_Candidate(new[file], originals[:first], originals[first:]))
     return found
 
 
@@ -273,17 +347,26 @@ def _why_not(context: RunContext, original: _Original, chunks: Chunks) -> str:
     if chunks.sparks.get(original.id, {spark}) != {spark}:
         return "it was shipped with another version of Spark"
     if original.place is None:
-        return "it was cut into splits whose lines cannot be counted out in this file"
+        return _CUT_OTHERWISE
     if len(original.place) > 1 and len(set(original.place.values()) - {(start, 0) for start in original.place}) > 0:
-        text = context.pipeline.model_dump_json(include={"records", "routes"})
+        text = context.pipeline.model_dump_json(include={"records", "routes"}).lower()
         if named := {name for name in _OF_THE_CUT if name in text}:
             return f"records depend on {' and '.join(sorted(named))}, which differ since this file is cut otherwise"
     return ""
 
 
-def places(context: RunContext, original: FileId, file: PlannedFile, states: States) -> dict[int, Place] | None:
-    """Return where the records of each split of ``original`` that has chunks are in ``file``. None: nobody can tell."""
-    cut, now = list(context.split_starts(original)), list(context.split_starts(file_id(file)))
+def _depends_on_path(context: RunContext) -> bool:
+    """False if the records that a line becomes are certainly the same under every path."""
+    text = context.pipeline.model_dump_json(include={"records", "routes", "gates", "quarantine"}).lower()
+    return any(name in text for name in _OF_THE_PATH)
+
+
+def places(
+    context: RunContext, original: FileId, file: PlannedFile, states: States, *, whole: bool = False
+) -> dict[int, Place] | None:
+    """Return where the records of each split of ``original`` that has chunks are in ``file``. None: nobody can tell. ``whole``: in ``file`` as one
+    split, however it is cut."""
+    cut, now = list(context.split_starts(original)), [0] if whole else list(context.split_starts(file_id(file)))
     if {value.splits for state in states.values() for _, value in state.parts()} != {len(cut)} or not states.keys() <= set(cut):
         return None
     if len(now) > 1:
@@ -305,17 +388,23 @@ def places(context: RunContext, original: FileId, file: PlannedFile, states: Sta
 
 
 def _prove(context: RunContext, cluster: Cluster, candidates: Sequence[_Candidate]) -> None:
-    pairs = [(one.file, original) for one in candidates for original in one.originals if not original.why_not]
+    pairs = [
+        (one.file, original)
+        for one in candidates
+        for original in one.originals
+        if not original.why_not and original.proof is None
+    ]
     if not pairs:
         return
-    wanted = []
+    wanted, apart = list[ToProve](), _depends_on_path(context)
     for file, original in pairs:
         parts = dict[int, list[Part]]()
         for begins, shift, of, value in original.parts():
             parts.setdefault(begins, []).append(_part(of, value, shift))
-        read = file.model_copy(update={"uri": original.uri})
-        wanted.append(ToProve(read, parts))
-    context.bytes_to_read = max(context.bytes_to_read, sum(one.file.size_bytes for one in wanted))
+        read = file.model_copy(update={"uri": original.uri}) if apart else file
+        wanted.append(ToProve(read, parts, original.whole))
+    reads = {(one.file.path, one.file.uri, one.whole): one.file.size_bytes for one in wanted}
+    context.bytes_to_read = max(context.bytes_to_read, sum(reads.values()))
     context.start_spark()
     with context.phases("recognising files"):
         proofs = context.engine.prove(cluster, schema_ids(cluster, context.pipeline), wanted)
@@ -352,13 +441,14 @@ def _judge(original: _Original, cut: Sequence[int], *, whole_file: bool) -> _Ver
             continue
         sums = proof.splits[begins]
         if sums.counts[number] == value.records and (not of.topic or sums.checksums[number] == value.checksum):
-            held += 1
+            # A count of dropped lines contradicts, and proves nothing: so many comments are at the top of every file.
+            held += bool(of.topic)
         else:
             failed += 1
             last_failed_alone &= value.last + shift == ends.get(begins)
     fits, whole = _lines_fit(original, proof, cut)
     if failed == 0 and fits:
-        return _Verdict(True, whole=whole)
+        return _Verdict(False, _CUT_OTHERWISE) if original.whole else _Verdict(True, whole=whole)
     unfinished = not whole_file and last_failed_alone and _ends_without_newline(original)
     if held == 0 and not unfinished:
         return _Verdict(False)
@@ -414,11 +504,10 @@ def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, el
     for original in candidate.originals:
         if original.proof is None:
             continue
-        if original.proof.problem or not all(sums.ended for sums in original.proof.splits.values()):
+        if not original.is_read:
             file.problem, file.passing = original.proof.problem or "it could not be read to its end", original.proof.passing
             return
-        cut = context.split_starts(original.id)
-        verdict = _judge(original, cut, whole_file=source.format == "whole_file")
+        verdict = original.verdict(context)
         if verdict.same:
             proven.append((original, verdict))
         elif verdict.doubt:
@@ -426,7 +515,7 @@ def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, el
     if proven:
         original, verdict = max(proven, key=lambda each: each[0].records)
         one = _recognised(file, original, verdict)
-        if not one.complete and original.records < max([candidate.others, *(each.records for each, _ in doubts)]):
+        if not one.complete and original.records < max((each.records for each, _ in doubts), default=0):
             found.left_out[file_id(file)] = _doubtful(original.id, "more of it may have been shipped under another name")
         elif one.grown and one.path != one.original.path and source.on_replaced in ("fail", "skip"):
             found.left_out[file_id(file)] = (
@@ -440,8 +529,8 @@ def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, el
             found.recognised.append(one)
             if one.path != one.original.path:
                 elsewhere.add(one.original.id)
-    elif doubts and any(original.id.path != file.path for original, _ in doubts):
-        original, why = next(each for each in doubts if each[0].id.path != file.path)
+    elif other_paths := [each for each in doubts if each[0].id.path != file.path]:
+        original, why = other_paths[0]
         found.left_out[file_id(file)] = _doubtful(original.id, why)
 
 
@@ -545,6 +634,16 @@ class _Group:
             reasons=None if value.reasons is None else dict(Counter(before.reasons) + Counter(value.reasons)),
             filtered=None if value.filtered is None else dict(Counter(before.filtered) + Counter(value.filtered)),
         )  # fmt: skip
+
+
+def note_of_successors(found: Sequence[FileId]) -> str:
+    """Return the sentence on new files at paths of others that were found nowhere."""
+    first, more = found[0].path, f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+    what, lies = ("1 file is", "lies") if len(found) == 1 else (f"{len(found):,} files are", "lie")
+    return (
+        f"{what} new, and {lies} where another one was shipped from that is gone: {first}{more}. What begins otherwise is sent whole "
+        "(`source.on_replaced: continue`)."
+    )
 
 
 def note_of(found: Sequence[RecognisedFile]) -> str:

@@ -31,6 +31,7 @@ from typing import Any
 import psutil
 from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 
+from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
 from tests import warm
 from tests.chaos.log_stores import Entry, LogFile, Store, stores
@@ -45,7 +46,7 @@ OPERATIONS = {
 }  # fmt: skip
 UNFINISHED = (".tmp", ".inprogress", "._COPYING_", ".part")
 #: Why a plan leaves something out, if somebody should hear of it: it may hold logs, so its hour is a gap.
-SUSPECT = {"unfinished", "unsettled", "open", "future", "dangling-link", "undecodable-name"}
+SUSPECT = {"unfinished", "unsettled", "open", "future", "dangling-link", "undecodable-name", "doubtful"}
 #: States of what counts as a file when a folder may be empty.
 FILES = {"done", "unfinished", "unsettled", "open", "future"}
 LOOKBACK, KEPT = 6, 4
@@ -194,23 +195,28 @@ class Day:
         hours = self.hours_of(first, end, scheduled)
         files: list[LogFile] = self.in_hours(hours, self.files)
         done = [file for file in files if file.state == "done"]
-        new = sum(len(file.lines) - file.sent for file in done)
         empty = self.empty_fails and not self.in_hours(range(first, end), done)
         ran = self.shipper(*arguments)
+        report = RunReport.model_validate_json(ran.stdout) if ran.stdout else None
+        if report is not None and report.plan is not None:
+            self.note_doubtful(done, report.plan)
+        done = [file for file in done if not file.doubtful]
+        new = sum(len(file.lines) - file.sent for file in done)
         self.say(f"run {what}{' again' if killed else ''}: exit code {ran.returncode}, {new} new lines")
         if ran.returncode != int(empty):
             self.fault(f"run {what} ended with {ran.returncode}: {' '.join(ran.stderr.split())[-1500:]}")
-        if not ran.stdout or ran.returncode:
+        if report is None or ran.returncode:
             return
-        report = RunReport.model_validate_json(ran.stdout)
         delivered = account_of(report)["delivered"]
         if delivered != new and not (killed and delivered < new):
             self.fault(f"run {what} sent {delivered} lines, and {new} are new")
         self.compare_left_out(what, hours, range(first, end), report)
         for file in done:
+            if file.sent < len(file.lines):
+                file.sent_as.add(file.name)
             file.sent, file.changed = len(file.lines), False
         for hour in hours:
-            left = {one.name for one in self.left_in(range(hour, hour + 1)) if one.state in SUSPECT}
+            left = {one.name for one in self.left_in(range(hour, hour + 1)) if one.code in SUSPECT}
             held = any(one.state in FILES for one in self.in_hours(range(hour, hour + 1), [*self.files, *self.entries]))
             self.hours[hour] = Hour(True, left, held or self.hours.get(hour, Hour()).held)
 
@@ -224,18 +230,34 @@ class Day:
         for entry in self.entries:
             if entry.target:
                 entry.state = "link" if entry.target in names else "dangling-link"
-        return [one for one in self.in_hours(hours, [*self.files, *self.entries]) if one.state != "done"]
+        return [one for one in self.in_hours(hours, [*self.files, *self.entries]) if one.code != "done"]
+
+    def note_doubtful(self, files: Iterable[LogFile], plan: PlanResult) -> None:
+        """Believe a plan that nobody can tell whether a file was shipped, if the script knows why, and if the plan says what to do."""
+        reasons = {self.relative(one.path): one.reason for one in plan.left_out if one.code == "doubtful"}
+        for file in files:
+            if file.doubtful and file.name not in reasons:
+                self.say(f"no longer doubtful: {file.name!r}")
+            file.doubtful = file.name in reasons
+            if file.doubtful:
+                self.say(f"doubtful: {file.name!r}")
+                if not self.may_be_doubtful(file) or "give it another name" not in reasons[file.name]:
+                    self.fault(f"{file.name!r} is doubtful: {reasons[file.name]}")
+
+    def may_be_doubtful(self, file: LogFile) -> bool:
+        """True if a file was shipped from the path that lies nowhere in the source now."""
+        return any(file.name in one.sent_as for one in self.gone)
 
     def compare_left_out(self, what: str, hours: range, own: range, report: RunReport) -> None:
         """Of the hours that a run looks back at, the plan need not repeat what nobody has to hear of."""
         assert report.plan is not None
         expected = Counter[tuple[str, str]]()
         for one in self.left_in(hours):
-            if one.hour in own or one.state in SUSPECT:
-                expected[one.name.rpartition("/")[0], one.state] += 1
+            if one.hour in own or one.code in SUSPECT:
+                expected[one.name.rpartition("/")[0], one.code] += 1
         found = Counter[tuple[str, str]]()
         for left in report.plan.left_out:
-            found[self.relative(left.path).rpartition("/")[0], left.code] += left.count
+            found[self.folder_of(left.path), left.code] += left.count
         for folder, state in list(found):
             if state not in SUSPECT and (folder, state) not in expected:
                 del found[folder, state]
@@ -244,6 +266,11 @@ class Day:
 
     def relative(self, path: str) -> str:
         return path.partition(f"{self.store.uri.partition('://')[2] or self.store.uri}/")[2]
+
+    def folder_of(self, path: str) -> str:
+        """Return the folder of an entry; of an object in a hidden folder, the one that this lies in."""
+        parts = self.relative(path).split("/")
+        return "/".join(parts[: next((at for at, part in enumerate(parts) if part[:1] in ("_", ".")), len(parts) - 1)])
 
     def kill(self, arguments: list[str]) -> None:
         """Kill a run with -9: while it starts, or after its plan."""
@@ -298,6 +325,10 @@ class Day:
         self.now += 1
         self.settle_some(lambda: True)
         self.run(0, self.now + 1)
+        if doubtful := [file for file in self.files if file.doubtful]:
+            for file in doubtful:
+                self.rename(file, f"{file.name}.as-the-reason-says", "rename")
+            self.run(0, self.now + 1)
         self.compare_gaps(final=True)
         expected = Counter(line for file in [*self.files, *self.gone] for line in file.lines)
         found = self.world.read()
@@ -388,6 +419,7 @@ class HourlyDay(Day):
         target = (here[0] if here else "nothing") if state == "link" else ""
         self.say(f"{state}: {name!r}")
         self.store.plant(state, name, target.rpartition("/")[2], b"what nobody wants\n")
+        state = self.store.hidden_folder if state == "hidden-folder" else state
         self.entries.append(Entry(name.removesuffix("/x.log"), state, hour, target))
 
 

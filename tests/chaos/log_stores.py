@@ -8,7 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,22 @@ class LogFile:
     state: str = "done"
     """``done``, or why a plan leaves it out: ``unfinished``, ``unsettled``, ``open``."""
     packed: bool = False
+    doubtful: bool = False
+    """True if the last run that looked left it out, since nobody can tell whether it was shipped."""
     sent: int = 0
     """Number of lines that a run has shipped."""
+    sent_as: set[str] = field(default_factory=set)
+    """Names that it had when a run shipped lines of it."""
     changed: bool = False
     """Since a run has seen it. Until the next one nothing tells a copy from the file itself: content is what a file is known by."""
     copy: LogFile | None = None
     """A second file of the same content, which may be this one. Until that was shipped nothing tells a copy from a file that was renamed."""
     stream: OpenFile | None = None
+
+    @property
+    def code(self) -> str:
+        """Why a plan leaves it out; ``done`` if it does not."""
+        return "doubtful" if self.doubtful and self.state == "done" else self.state
 
     @property
     def content(self) -> bytes:
@@ -67,6 +76,10 @@ class Entry:
     target: str = ""
     """Name of what a link leads to."""
 
+    @property
+    def code(self) -> str:
+        return self.state
+
 
 class Store:
     states: tuple[str, ...] = ("hidden", "hidden-folder", "future")
@@ -74,6 +87,8 @@ class Store:
     odd_names: tuple[str, ...] = ("a b.log", "100%25.log", "x[1]{2}.log", "straße-日本.log", "a+b&c=d,e;f'g.log")
     """Names that are awkward, and allowed."""
     knows_open_files = False
+    hidden_folder = "hidden-folder"
+    """Code of what lies in a folder with a hidden name."""
     uri: str
     settings: dict[str, Any]
     """Keys of the pipeline's `source`."""
@@ -190,6 +205,8 @@ class HdfsStore(Store):
 
 class S3Store(Store):
     """The server keeps an object as a file, and takes the object's time of modification from that."""
+
+    hidden_folder = "hidden"  # a bucket has no folders, only objects whose keys have a hidden part
 
     def __init__(self, server: S3Server, bucket: str, secret: Path) -> None:
         self._server, self._bucket = server, bucket
