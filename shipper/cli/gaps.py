@@ -24,9 +24,10 @@ from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
 from shipper.report.horizon import read_pruned
 from shipper.report.late import Told, fresh_until, overdue, windows_of
 from shipper.report.markup import plural
-from shipper.report.metrics import MetricsFile, standing
-from shipper.report.past_runs import contains, window_runs
+from shipper.report.metrics import MetricsFile, metrics_of_pipeline
+from shipper.report.past_runs import window_runs
 from shipper.report.results import Gap, LeftFile
+from shipper.report.standing import contains
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
@@ -78,7 +79,9 @@ def gaps(
     wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, pipeline)
     now = dt.datetime.now(dt.UTC)
     if metrics:
-        metrics.add(standing(pipeline, spec.clusters, wanted, fresh_until(runs_uri, pipeline, spec.clusters, now), now))
+        metrics.add(
+            metrics_of_pipeline(pipeline, spec.clusters, wanted, fresh_until(runs_uri, pipeline, spec.clusters, now), now)
+        )
     if alert:
         known = told.of("late")
         wanted = [gap for gap in overdue(spec, wanted, now) if windows_of([gap])[0] not in known]

@@ -11,11 +11,12 @@ from shipper.driver.gate import close_if_needed
 from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
 from shipper.driver.pieces import etags_of, file_id
 from shipper.driver.recreated import judge
+from shipper.driver.timelines import last_commits
 from shipper.errors import ShipperError
 from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, LedgerLog
-from shipper.report.coverage import coverage
+from shipper.report.coverage import coverage, tick_of
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, as_gated
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
@@ -65,7 +66,12 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         account=evidence.account.counts,
         coverage=Coverage(start=context.window.start, end=context.window.start)
         if context.named_files
-        else coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),
+        else coverage(
+            planned,
+            cluster_name,
+            when_empty_fails=pipeline.source.when_empty == "fail",
+            committed=last_commits(chunks, [(file_id(file), tick_of(file, planned)) for file in files]),
+        ),
     )
     meaning = f"after shipping to {cluster_name}: do not trust this window before it is cleared up"
     return close_if_needed(result, meaning, looked=not evidence.read_back_passing)

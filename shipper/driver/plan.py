@@ -24,6 +24,7 @@ from shipper.driver.recognise import Recognition, is_wanted, moved_records, note
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
+from shipper.driver.timelines import last_commits
 from shipper.driver.topic_settings import contradictions
 from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ShipperError, SourceError
@@ -39,6 +40,8 @@ from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, source_paths, source_root
 
 _CLUSTERS_AT_ONCE = 16
+_TICKS_TOLD = 100
+"""Ticks before the window of which the plan says when they were committed: a look back over a day of minutes has 1,440."""
 
 
 def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
@@ -461,6 +464,7 @@ class AskedCluster:
             found.notes.append(shipped_under_another(older))
         if self._back:
             found.looks_back_to = self._back.looks_back_to(self.name)
+            found.committed = self._committed_before(self._back, set(left.complete))
         if wanted and not found.problem:
             found.problem = schema_problem(context.clusters[self.name], pipeline)
         if wanted:
@@ -470,6 +474,12 @@ class AskedCluster:
                 self._connections.begin_writing(found.to_fence)
             _add_tuning(found, self._connections, self._known, context, self._plan)
         return found
+
+    def _committed_before(self, back: LookBack, complete: Collection[FileId]) -> dict[str, dt.datetime]:
+        """What the run neither reads nor ships: nobody else would tell when a run that left no result had committed it."""
+        files = [(file.id, back.window_of(file)) for file in back.files.values() if file.id in complete]
+        newest = {*sorted({tick for _, tick in files}, key=lambda tick: tick.start)[-_TICKS_TOLD:]}
+        return last_commits(self._chunks, [(file, str(tick)) for file, tick in files if tick in newest])
 
     def _compare_topics(self) -> None:
         """Notes where topics contradict what the pipeline makes of lines."""

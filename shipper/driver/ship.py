@@ -329,7 +329,7 @@ class ClusterShip:
             except OutcomeUnknown:
                 seen, least = self._ledger.look(AskCommitted(taken.chunks_end)), "at least "
             for chunk in seen:
-                taken.chunks.add(chunk.key, chunk.value)
+                taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._pending(taken)
         except ShipperError as error:
             return f"what is in the ledger of {self._cluster.name} could not be read any more ({error})"

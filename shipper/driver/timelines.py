@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from shipper.ledger.fold import Chunks
 from shipper.ledger.log import Committed
 from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
+from shipper.types import FileId
 from shipper.worker.receipt import LaneSample, Receipt
 
 _MOST_POINTS = 600
@@ -34,6 +36,15 @@ def timeline(committed: Sequence[Committed], generations: Collection[int]) -> li
         return dt.datetime.fromtimestamp((first + (index + 1) * width_ms) / 1000, dt.UTC)
 
     return [TimelinePoint(at=moment(index), records=records, bytes=size) for index, (records, size) in enumerate(counts)]
+
+
+def last_commits(chunks: Chunks, files: Iterable[tuple[FileId, str]]) -> dict[str, dt.datetime]:
+    """Return tick → when the last record of its ``files`` was committed, by the broker's clock. ``files``: each with the tick that it belongs to."""
+    found: dict[str, int] = {}
+    for file, tick in files:
+        if (at := chunks.committed_ms.get(file)) is not None:
+            found[tick] = max(at, found.get(tick, at))
+    return {tick: dt.datetime.fromtimestamp(at / 1000, dt.UTC) for tick, at in found.items()}
 
 
 class _SampleStep(NamedTuple):

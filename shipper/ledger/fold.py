@@ -165,16 +165,20 @@ class Chunks:
     etags: dict[FileId, set[str]] = field(default_factory=dict)
     """File → ETags that it had when any of its chunks was shipped; only an object store has one."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
+    committed_ms: dict[FileId, int] = field(default_factory=dict)
+    """File → when the last of it was committed, by the broker's clock, in milliseconds since the epoch. What was delivered under a former name of
+    the file counts there."""
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
         """Raises LedgerDamaged."""
         for record in records:
             match decode(self.pipeline, record):
                 case (ChunkKey() | MovedKey() as key, ChunkValue() as value):
-                    self.add(key, value)
+                    self.add(key, value, record.timestamp_ms)
         return self
 
-    def add(self, key: ChunkKey | MovedKey, value: ChunkValue) -> None:
+    def add(self, key: ChunkKey | MovedKey, value: ChunkValue, at_ms: int | None = None) -> None:
+        """``at_ms``: the broker's time of the record; None: not known."""
         file = key.split.file
         over = self.invalidated.get(file)
         if value.replay or (over is not None and value.generation < over.generation):
@@ -184,6 +188,8 @@ class Chunks:
             state.moved[ChunkOfSplit(key.first, key.topic)] = value
         else:
             state.chunks[ChunkOfSplit(key.first, key.topic)] = value
+            if at_ms is not None:
+                self.committed_ms[file] = max(at_ms, self.committed_ms.get(file, at_ms))
         if value.end:
             state.end, state.read = value.last, value.read
         self.digests.setdefault(file, set()).add(value.digest)
@@ -202,6 +208,7 @@ class Chunks:
             self.digests.pop(file, None)
             self.sparks.pop(file, None)
             self.etags.pop(file, None)
+            self.committed_ms.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
 
     def run_of(self, file: FileId) -> str:
@@ -364,10 +371,10 @@ def add_up(read: LedgerRecords) -> LedgerState:
     chunks = Chunks(read.files.pipeline, invalidated)
     for found in read.by_path():
         invalidated.update(invalidations_in(found))
-        for _, entry in found:
+        for record, entry in found:
             match entry:
                 case (ChunkKey() | MovedKey() as key, ChunkValue() as value):
-                    chunks.add(key, value)
+                    chunks.add(key, value, record.timestamp_ms)
     return LedgerState(read.control, invalidated, chunks, read.chunks_end, read.files.other)
 
 

@@ -88,7 +88,7 @@ class Takeover:
         """Read the chunks that were committed since, and return the chunks with them. Raises ClusterError, OutcomeUnknown."""
         committed = ledger.decide(AskCommitted(self.chunks_end)).answer
         for chunk in committed:
-            self.chunks.add(chunk.key, chunk.value)
+            self.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
         end = committed[-1].offset + 1 if committed else self.chunks_end
         return replace(self, chunks_end=end, since=[*self.since, *committed])
 

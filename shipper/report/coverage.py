@@ -6,11 +6,12 @@ complete goes through these notes by time (:func:`outstanding`).
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from shipper.report.plan_result import PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import Coverage, LeftFile, Uncovered
 from shipper.windows.window import Window, parse_window
 
@@ -31,16 +32,36 @@ class Look(NamedTuple):
     passed: bool
 
 
-def coverage(plan: PlanResult, cluster: str, *, when_empty_fails: bool) -> Coverage:
+def coverage(
+    plan: PlanResult, cluster: str, *, when_empty_fails: bool, committed: Mapping[str, dt.datetime] | None = None
+) -> Coverage:
     """Return what is known once all that the plan had for the cluster is there. A run that looked back covers the ticks that it looked at
-    as well: what was there is on the cluster, shipped by this run or before it."""
+    as well: what was there is on the cluster, shipped by this run or before it. ``committed``: tick → when the last record of the run's files
+    was, by the ledger; None: nobody asked it."""
     left = [
         _Note(file.window, file.code, file.reason, LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
         for file in plan.left_out
         if file.warns and (not file.clusters or cluster in file.clusters)
         for path in (file.path, *file.more)
     ]
-    return _coverage(plan, cluster, left, plan.empty if when_empty_fails else ())
+    found = _coverage(plan, cluster, left, plan.empty if when_empty_fails else ())
+    if committed is not None:
+        before = next((planned.committed for planned in plan.clusters if planned.cluster == cluster), {})
+        found.committed = {
+            tick: max(at for at in (before.get(tick), committed.get(tick)) if at) for tick in {*before, *committed}
+        }
+    return found
+
+
+def committed_at(found: Coverage | None, window: Window) -> dt.datetime | None:
+    """Return when the last record of ``window`` was committed; None if nobody knows, or there was none."""
+    ticks = (found.committed or {}) if found else {}
+    return max((at for tick, at in ticks.items() if _touches(tick, window)), default=None)
+
+
+def tick_of(file: PlannedFile, plan: PlanResult) -> str:
+    """Return START/END of the tick of the schedule that a file of the plan belongs to, or of the run's window."""
+    return file.late_window or file.tick or str(Window(plan.window_start, plan.window_end))
 
 
 def lacking(plan: PlanResult, cluster: str) -> Coverage:
@@ -50,7 +71,7 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     why = "the run that was to ship it failed"
     left = [
         _Note(
-            file.late_window or file.tick,
+            tick_of(file, plan),
             "",
             why,
             LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms),
@@ -60,6 +81,14 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     found = coverage(plan, cluster, when_empty_fails=False)
     found.uncovered += _coverage(plan, cluster, left).uncovered
     return found
+
+
+def begun_again(found: Coverage, plan: PlanResult | None, cluster: str) -> Coverage:
+    """Return what is known of a run whose tasks were repeated from the plan on and have not come to the delivery gate again. ``found``: by the gate
+    of the earlier attempt, which holds as it did; what the new plan was to ship may be missing."""
+    if plan is None or plan.status == "failed":
+        return found
+    return found.model_copy(update={"uncovered": [*found.uncovered, *lacking(plan, cluster).uncovered]})
 
 
 class _Note(NamedTuple):
@@ -102,15 +131,15 @@ def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
     for look in looks:
         if look.passed:
             found = [one for one in found if not _within(one, look.at)]
-        notes = [one for one in look.at.uncovered if _touches(one, window)]
+        notes = [one for one in look.at.uncovered if _touches(one.window, window)]
         found += [one for one in notes if one.files or not any(_within(one, at) for at in held_files)]
         if look.passed and not notes:
             held_files.append(look.at)
     return found
 
 
-def _touches(note: Uncovered, window: Window) -> bool:
-    at = _window(note.window)
+def _touches(tick: str, window: Window) -> bool:
+    at = _window(tick)
     return at.start < window.end and window.start < at.end
 
 

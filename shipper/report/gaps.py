@@ -23,10 +23,10 @@ from pydantic import BaseModel, ValidationError
 
 from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
-from shipper.report.coverage import Look, covers, outstanding
-from shipper.report.past_runs import WindowRun, contains, source_closed, window_names, window_runs
-from shipper.report.results import Coverage, Gap, LeftFile, Uncovered
+from shipper.report.past_runs import WindowRun, window_names, window_runs
+from shipper.report.results import Gap, LeftFile
 from shipper.report.run_folder import write_whole
+from shipper.report.standing import MISSING, Seen, Standing, contains, standing
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
@@ -96,66 +96,54 @@ def find_gaps(
 ) -> list[Gap]:
     """``runs``: by time. ``since``: cluster → begin of its first window. ``held``: cluster → its ledger, asked only where results do not
     tell; None if it cannot be had."""
-    found, looks = [], {cluster: looks_at(runs, cluster) for cluster in since}
+    found, seen = [], {cluster: seen_on(runs, cluster) for cluster in since}
     for window in windows:
-        own = [run for run in runs if contains(run.window, window)]
-        closed = source_closed(window, own)
         for cluster, first in since.items():
-            if window.start >= first and (gap := _gap(window, cluster, own, looks[cluster], runs, closed=closed, held=held)):
+            if window.start >= first and (gap := _gap(window, cluster, seen[cluster], runs, held)):
                 found.append(gap)
     return found
 
 
 def _gap(
-    window: Window,
-    cluster: str,
-    own: Sequence[WindowRun],
-    looks: Sequence[Look],
-    runs: Sequence[WindowRun],
-    *,
-    closed: bool,
-    held: Callable[[str], Held | None],
+    window: Window, cluster: str, seen: Sequence[Seen], runs: Sequence[WindowRun], held: Callable[[str], Held | None]
 ) -> Gap | None:
-    def gap(why: str, paths: Sequence[str] = ()) -> Gap:
-        return Gap(cluster=cluster, window=str(window), why=why, paths=list(paths))
-
-    if closed:
-        return gap("its source gate is closed")
-    looks = [look for look in looks if look.at.start < window.end and window.start < look.at.end]
-    covering = [run for run in runs if cluster in run.covered and _covers(run.covered[cluster], window)]
-    lost = [run for run in own if cluster in run.recreated]
-    if lost and (not covering or covering[-1].run_id < lost[-1].run_id):
-        return gap(lost[-1].recreated[cluster])
-    if not covers(looks, window):
-        if any(cluster not in run.others for run in own) or any(_covers(look.at, window) for look in looks):
-            return gap("its run failed, or is not over")
+    found = standing(window, [run for run in seen if _touches(run, window)])
+    if found is None:
+        left_alone = any(contains(run.window, window) for run in runs)
+        found = Standing(MISSING, "its run was asked to ship to other clusters alone" if left_alone else "no run")
         ledger = held(cluster)
-        why = "its run was asked to ship to other clusters alone" if own else "no run"
-        return None if ledger and ledger.window_complete(window) else gap(why)
-    left = outstanding(window, looks)
-    if not left:
+        if ledger and ledger.window_complete(window):
+            return None
+    if found.complete:
         return None
-    files, ledger = [file for one in left for file in one.files], held(cluster)
-    if ledger and ledger.files_complete(files) and (all(one.files for one in left) or ledger.window_complete(window)):
+    files = [file for one in found.left for file in one.files]
+    ledger = held(cluster) if found.left else None
+    if ledger and ledger.files_complete(files) and (all(one.files for one in found.left) or ledger.window_complete(window)):
         return None
-    return gap(_reasons(left), list(dict.fromkeys(file.path for file in files)))
+    return Gap(cluster=cluster, window=str(window), why=found.why, paths=list(dict.fromkeys(file.path for file in files)))
 
 
-def _reasons(left: Iterable[Uncovered]) -> str:
-    """Return each reason once, with the number of entries where there are several."""
-    paths: dict[str, set[str]] = {}
-    for one in left:
-        paths.setdefault(one.why, set()).update(one.paths)
-    return "; ".join(f"{why} ({len(of)})" for why, of in paths.items()) if len(paths) > 1 else next(iter(paths))
+def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[Seen]:
+    """Return what each of ``runs`` came to on the cluster, in their order, without those that were asked to leave it alone."""
+    return [
+        Seen(
+            run.window,
+            run.run_id,
+            cluster in run.covered,
+            run.covered.get(cluster) or run.failed.get(cluster),
+            run.source_closed,
+            run.recreated.get(cluster, ""),
+        )
+        for run in runs
+        if cluster not in run.others
+    ]
 
 
-def looks_at(runs: Iterable[WindowRun], cluster: str) -> list[Look]:
-    """Return what each of ``runs`` looked at on the cluster, in their order, as far as they came."""
-    return [Look(at, cluster in run.covered) for run in runs if (at := run.covered.get(cluster) or run.failed.get(cluster))]
-
-
-def _covers(coverage: Coverage, window: Window) -> bool:
-    return coverage.start <= window.start and window.end <= coverage.end
+def _touches(run: Seen, window: Window) -> bool:
+    start, end = (
+        (min(run.window.start, run.at.start), max(run.window.end, run.at.end)) if run.at else (run.window.start, run.window.end)
+    )
+    return start < window.end and window.start < end
 
 
 def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:

@@ -20,7 +20,7 @@ from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
 from shipper.errors import StepResultError
 from shipper.report.coverage import Look, outstanding
-from shipper.report.gaps import looks_at, merged
+from shipper.report.gaps import merged, seen_on
 from shipper.report.markup import plural, words
 from shipper.report.markup import window as in_words
 from shipper.report.message import one_sentence
@@ -185,7 +185,7 @@ def fresh_until(runs_uri: str, pipeline: str, clusters: Collection[str], now: dt
         start = min(window.start for window in some)
         runs = [run for run in window_runs(runs_uri, pipeline, lacking, start, now) if run.window.end <= now]
         for name in lacking:
-            looks = looks_at(runs, name)
+            looks = [Look(seen.at, seen.passed) for seen in seen_on(runs, name) if seen.at]
             ends = [_there_until(run.window, looks) for run in runs if name in run.covered]
             if latest := max((end for end in ends if end), default=None):
                 found[name] = latest

@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 from shipper.errors import UsageError, why_system
 from shipper.processes import exclusive
+from shipper.report.coverage import committed_at
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import StepResult, write_whole
+from shipper.windows.window import Window
 
 
 class Metric(NamedTuple):
@@ -38,14 +40,15 @@ def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
     """Of one step, whether it succeeded or failed."""
     if isinstance(result, RunReport):
         clusters = [cluster.cluster for cluster in result.plan.clusters] if result.plan else []
-        yield from standing(result.pipeline, clusters, result.gaps, result.fresh_until, now)
+        yield from metrics_of_pipeline(result.pipeline, clusters, result.gaps, result.fresh_until, now)
     if isinstance(result, ShipResult):
         yield from _of_ship(result)
     if isinstance(result, GateResult):
         yield from _of_gate(result)
     if isinstance(result, DeliveryGateResult) and result.status == "succeeded":
         tags = {"pipeline": result.pipeline, "cluster": result.cluster}
-        yield Metric("gauge", "shipper.lag_seconds", (now - result.window_end).total_seconds(), tags)
+        delivered = committed_at(result.coverage, Window(result.window_start, result.window_end)) or now
+        yield Metric("gauge", "shipper.lag_seconds", (delivered - result.window_end).total_seconds(), tags)
 
 
 def metrics_of_run(report: RunReport, now: dt.datetime) -> Iterator[Metric]:
@@ -54,7 +57,7 @@ def metrics_of_run(report: RunReport, now: dt.datetime) -> Iterator[Metric]:
     return (metric for step in steps if step for metric in metrics_of(step, now))
 
 
-def standing(
+def metrics_of_pipeline(
     pipeline: str,
     clusters: Collection[str],
     gaps: Collection[Gap] | None,

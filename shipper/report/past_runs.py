@@ -11,15 +11,16 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import fsspec
 from pydantic import BaseModel, ValidationError
 
-from shipper.report.coverage import lacking
+from shipper.report.coverage import begun_again, lacking
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import Coverage, PastRun
 from shipper.report.run_folder import RunFolder
+from shipper.report.standing import contains
 from shipper.windows.window import Window, parse_window
 
 _AT_ONCE = 16
@@ -53,6 +54,19 @@ class _LeftRecreated(BaseModel):
     resent: bool = False
 
 
+class Deleted(Protocol):
+    """A topic that was deleted with records in it."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def now(self) -> str | None: ...
+
+    @property
+    def records(self) -> int: ...
+
+
 class _LeftShip(_LeftResult):
     recreated: list[_LeftRecreated] = []
     final: bool = False
@@ -77,6 +91,8 @@ class _LeftAsked(BaseModel):
 
 
 class _LeftGate(_LeftResult):
+    started_at: dt.datetime | None = None
+    finished_at: dt.datetime | None = None
     recreated: list[_LeftRecreated] = []
     checks: list[_LeftCheck] = []
     coverage: Coverage | None = None
@@ -261,10 +277,6 @@ def source_closed(window: Window, runs: Sequence[WindowRun]) -> bool:
     return bool(over and over[-1].source_closed)
 
 
-def contains(window: Window, other: Window) -> bool:
-    return window.start <= other.start and other.end <= window.end
-
-
 _known: dict[tuple[str, type], Any] | None = None
 
 
@@ -309,6 +321,8 @@ def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collectio
         gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
+            if source and source.started_at and gate.finished_at and source.started_at > gate.finished_at:
+                covered[cluster] = begun_again(covered[cluster], _find(fs, f"{folder}/plan.json", run_id, PlanResult), cluster)
     others = frozenset(source.asked.other_clusters if source and source.asked else ())
     failed, recreated = _failed(
         fs, folder, run_id, source, [name for name in clusters if name not in covered and name not in others]
@@ -329,12 +343,17 @@ def _failed(
             failed[cluster] = lacking(plan, cluster)
         planned = [one for each in (plan.clusters if plan else ()) if each.cluster == cluster for one in each.recreated]
         if lost := (gate and gate.recreated) or (ship and ship.recreated) or planned:
-            anew = " and created anew" if lost[0].now else ""
-            more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
-            recreated[cluster] = (
-                f"topic {lost[0].topic} was deleted{anew} after {lost[0].records:,} records were delivered to it{more}"
-            )
+            recreated[cluster] = deleted_in_words(lost)
     return failed, recreated
+
+
+def deleted_in_words(lost: Sequence[Deleted]) -> str:
+    """Return what a run found of topics that do not hold what was delivered; empty if there are none."""
+    if not lost:
+        return ""
+    anew = " and created anew" if lost[0].now else ""
+    more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
+    return f"topic {lost[0].topic} was deleted{anew} after {lost[0].records:,} records were delivered to it{more}"
 
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:

@@ -174,6 +174,9 @@ class ClusterPlan(Result):
     """Why, in one paragraph."""
     looks_back_to: dt.datetime | None = None
     """Begin of the first window before the run's own whose files were held against this cluster's ledger; None: of none."""
+    committed: dict[str, dt.datetime] = {}
+    """START/END of a tick before the run's window → when the last of its files that are complete was committed, by the ledger. Of the newest 100
+    ticks that have such a file."""
     notes: list[str] = []
     """Sentences an operator should read."""
 

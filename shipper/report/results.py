@@ -287,6 +287,8 @@ class Coverage(Result):
     start: dt.datetime
     end: dt.datetime
     uncovered: list[Uncovered] = []
+    committed: dict[str, dt.datetime] | None = None
+    """START/END of a tick → when the last of its records that the run knows of was committed, by the ledger. None: by a shipper that did not say."""
 
 
 class DeliveryGateResult(GateResult):

@@ -11,11 +11,11 @@ from shipper.errors import ShipperError
 from shipper.report.account import Account, accounts
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
+from shipper.report.standing import MISSING, STATES
 from shipper.report.verdict import checks, verdict
 from shipper.shipments.grid import Due, running_state
 from shipper.shipments.index import Index, Known
 from shipper.shipments.live import live
-from shipper.shipments.outcomes import MISSING, STATES
 from shipper.windows.window import Window
 
 _MOST_FILES = 200

@@ -79,8 +79,7 @@ class _written:  # noqa: N801  # reads as the words of a sentence
 
 def _add(index: Index, report: RunReport, pipeline: Pipeline | None) -> None:
     clusters, schedule = (pipeline.clusters, pipeline.schedule) if pipeline else ((), None)
-    found = outcomes(report, clusters, schedule.deliver_within_seconds if schedule else None)
-    index.add(found, Ticks(schedule) if schedule else None)
+    index.add(outcomes(report, clusters), Ticks(schedule) if schedule else None)
     start, end = _span(Window(report.window_start, report.window_end))
     index.over(report.pipeline, start, end, report.run_id)
 

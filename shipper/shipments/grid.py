@@ -20,8 +20,8 @@ from typing import Any
 
 from shipper.config.rules import original
 from shipper.config.schedule import Schedule
+from shipper.report.standing import FAILED, MISSING, SHIPPING, STATES, WAITING
 from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans
-from shipper.shipments.outcomes import FAILED, MISSING, SHIPPING, STATES, WAITING
 from shipper.windows.schedule import Ticks
 
 Cell = tuple[int, int, int]

@@ -3,11 +3,11 @@
 It is a cache. The reports in `runs_uri` are the truth, and `shipper index` makes it anew from them; it may be deleted at any time. Each report
 step writes its rows into it (:func:`feed`), and the first step of a run that it has begun.
 
-Three tables hold what runs did. ``runs`` has one row per pipeline, window, run and cluster, and ``looks`` what each of them looked at and
-left. ``cells`` has one per window and cluster: what the last run over the window itself came to; or what the looks of all runs come to, by
-the same rule as `shipper gaps` (:mod:`shipper.report.coverage`). The cluster ``''`` stands for all of a window's clusters, and shows the
-worst of them. What does not follow from runs, that a window is due and nobody ran it, is found when somebody asks
-(:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet. ``ships`` and ``arrivals`` hold what each ship sent,
+Four tables hold what runs did. ``runs`` has one row per pipeline, window, run and cluster, and ``looks`` what each of them looked at and left.
+``cells`` has one per window and cluster: what the looks of all runs come to, by the same rule as `shipper gaps` (:mod:`shipper.report.standing`),
+and ``commits`` when the last record of a window was committed, by which it is late or not. The cluster ``''`` stands for all of a window's
+clusters, and shows the worst of them. What does not follow from runs, that a window is due and nobody ran it, is found when somebody asks
+(:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet. ``ships`` and ``arrivals`` hold what each run sent,
 as a whole and to each topic, for the page of a cluster.
 
 The file is in WAL mode, so readers never wait; writers wait for each other, at most :data:`_PATIENCE_SECONDS`. WAL needs a disk of this machine.
@@ -25,9 +25,9 @@ from typing import NamedTuple
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
-from shipper.report.coverage import covers, outstanding
 from shipper.report.results import Coverage
-from shipper.shipments.outcomes import BLOCKED, DOUBT, LATE, MISSING, SHIPPED, STATES, THERE, Outcome
+from shipper.report.standing import LATE, MISSING, SHIPPED, STATES, THERE, Seen, standing
+from shipper.shipments.outcomes import Outcome
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
@@ -35,7 +35,7 @@ Span = tuple[int, int]
 """Begin and end in seconds since the epoch."""
 ALL = ""
 """The cluster that stands for all."""
-_VERSION = 3
+_VERSION = 4
 _FIRST_WITH_ARRIVALS = 2
 """An index of before is read as it is, and gets the tables that it lacks when a run writes to it."""
 _PATIENCE_SECONDS = 5.0
@@ -82,7 +82,16 @@ CREATE TABLE looks (
 ) WITHOUT ROWID;
 CREATE INDEX looks_until ON looks (cluster, pipeline, "end");
 """
-_TABLES = (_SCHEMA, _ARRIVALS, _LOOKS)
+_COMMITS = """
+ALTER TABLE looks ADD COLUMN closed INTEGER;
+ALTER TABLE looks ADD COLUMN recreated TEXT DEFAULT '';
+ALTER TABLE looks ADD COLUMN doubt TEXT DEFAULT '';
+CREATE TABLE commits (
+    cluster TEXT, pipeline TEXT, start INTEGER, "end" INTEGER, at INTEGER,
+    PRIMARY KEY (cluster, pipeline, start, "end")
+) WITHOUT ROWID;
+"""
+_TABLES = (_SCHEMA, _ARRIVALS, _LOOKS, _COMMITS)
 """Those that each version added."""
 
 
@@ -180,10 +189,11 @@ class Index:
             self.db.execute(f'DELETE FROM {table} WHERE pipeline = ? AND start < ? AND "end" < ?', (pipeline, before, before))
         clusters = self.db.execute("SELECT cluster FROM beginnings WHERE pipeline = ? UNION SELECT ?", (pipeline, ALL)).fetchall()
         for (cluster,) in clusters:
-            self.db.execute(
-                'DELETE FROM cells WHERE cluster = ? AND pipeline = ? AND start < ? AND "end" < ?',
-                (cluster, pipeline, before, before),
-            )
+            for table in ("cells", "commits", "looks"):
+                self.db.execute(
+                    f'DELETE FROM {table} WHERE cluster = ? AND pipeline = ? AND start < ? AND "end" < ?',
+                    (cluster, pipeline, before, before),
+                )
 
     def retire(self, present: Collection[str]) -> None:
         """Marks the pipelines that the configuration has no more; their runs stay."""
@@ -193,9 +203,9 @@ class Index:
             )
 
     def begun(self, pipeline: str, start: int, end: int, run_id: str, clusters: Iterable[str], at: int) -> None:
-        """A run over the window has begun. Its report takes that back."""
+        """A run over the window has begun, or begun again. Its report takes that back."""
         rows = [(pipeline, start, end, cluster, run_id, at) for cluster in clusters]
-        self.db.executemany("INSERT OR IGNORE INTO begun VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self.db.executemany("INSERT OR REPLACE INTO begun VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def begun_over(self, pipeline: str, start: int, end: int) -> list[tuple[str, int]]:
         """Id and beginning of the runs over the window that have left no report, the latest last."""
@@ -215,10 +225,13 @@ class Index:
 
     def over(self, pipeline: str, start: int, end: int, run_id: str) -> None:
         """The run has left its report, whatever it says. A run that began before and left none was killed: this one stands for it too."""
-        self.db.execute(
-            'DELETE FROM begun WHERE pipeline = ?1 AND start = ?2 AND "end" = ?3 AND (run_id = ?4 OR at <= '
-            'coalesce((SELECT max(at) FROM begun WHERE pipeline = ?1 AND start = ?2 AND "end" = ?3 AND run_id = ?4), 0))',
+        (at,) = self.db.execute(
+            'SELECT max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ?',
             (pipeline, start, end, run_id),
+        ).fetchone()
+        self.db.execute(
+            'DELETE FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND (run_id = ? OR at <= ?)',
+            (pipeline, start, end, run_id, at or 0),
         )
 
     def add(self, found: Iterable[Outcome], ticks: Ticks | None = None) -> None:
@@ -231,8 +244,8 @@ class Index:
             )  # fmt: skip
             self.db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
             self._arrived(outcome)
-            self._looked(outcome)
-            self._sum_up(outcome, self._decide(outcome, ticks))
+            news = self._saw(outcome)
+            self._sum_up(outcome, self._decide(outcome, news, ticks))
 
     def _arrived(self, outcome: Outcome) -> None:
         """Keep what a run sent. A report that is written again, since a task was cleared, takes nothing away: what arrived before it arrived
@@ -255,53 +268,104 @@ class Index:
             [(*run, one.topic, outcome.ended, one.records, one.bytes, one.quarantine, one.parked) for one in sent.topics],
         )
 
-    def _looked(self, outcome: Outcome) -> None:
+    def _saw(self, outcome: Outcome) -> set[Span]:
+        """Keep what the run came to, and when windows were committed. Return the windows of which that is news."""
         run = (outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster)
         self.db.execute('DELETE FROM looks WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND cluster = ?', run)
-        if outcome.look:
-            at = outcome.look.at
-            for one in at.uncovered:
+        if seen := outcome.seen:
+            at = seen.at.model_copy(update={"committed": None}) if seen.at else None
+            for one in at.uncovered if at else ():
                 del one.files[1:]  # which files, the report says
-            row = (*run, outcome.began, int(at.start.timestamp()), outcome.look.passed, at.model_dump_json())
+            first = int(at.start.timestamp()) if at else outcome.start
+            row = (*run, outcome.began, first, seen.passed, at and at.model_dump_json(), seen.closed, seen.recreated, seen.doubt)
             self.db.execute(f"INSERT INTO looks VALUES ({', '.join('?' * len(row))})", row)
+            if outcome.state in THERE:
+                # A run that began before, and has left nothing, is dead: a pipeline ships to a cluster once at a time.
+                self.db.execute(
+                    'DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "end" <= ? AND at < ?',
+                    (outcome.pipeline, outcome.cluster, first, outcome.end, outcome.began),
+                )
+        news = set()
+        for text, moment in outcome.committed.items():
+            done = self.db.execute(
+                "INSERT INTO commits VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET at = excluded.at WHERE excluded.at > at",
+                (outcome.cluster, outcome.pipeline, *_span(text), _ms(moment)),
+            )
+            news |= {_span(text)} if done.rowcount else set()
+        return news
 
-    def _decide(self, by: Outcome, ticks: Ticks | None) -> set[Span]:
+    def _decide(self, by: Outcome, news: Collection[Span], ticks: Ticks | None) -> set[Span]:
         """Write the cells of the run's window, and of those that it looked at, as all runs over them come to by now."""
-        own, first = (by.start, by.end), min(by.start, int(by.look.at.start.timestamp())) if by.look else by.start
-        within = (by.cluster, by.pipeline, first, by.end, by.end)
+        at = by.seen.at if by.seen else None
+        own, first = (by.start, by.end), min(by.start, int(at.start.timestamp())) if at else by.start
         where = 'WHERE cluster = ? AND pipeline = ? AND start >= ? AND start < ? AND "end" <= ?'
         cells: dict[Span, int] = {
-            (start, end): state for start, end, state in self.db.execute(f'SELECT start, "end", state FROM cells {where}', within)
-        }
-        last: dict[Span, tuple[int, int]] = {
-            (start, end): (state, began)
-            for start, end, state, began in self.db.execute(
-                f'SELECT start, "end", state, began FROM runs {where} ORDER BY ended, run_id', within
+            (start, end): state
+            for start, end, state in self.db.execute(
+                f'SELECT start, "end", state FROM cells {where}', (by.cluster, by.pipeline, first, by.end, by.end)
             )
         }
-        looks = [
-            _Look((start, end), began, bool(passed), Coverage.model_validate_json(text))
-            for start, end, began, passed, text in self.db.execute(
-                'SELECT start, "end", began, passed, coverage FROM looks WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? '
-                "ORDER BY began, run_id",
-                (by.cluster, by.pipeline, first, by.end),
-            )
-        ]
-        noted = [_span(one.window) for one in by.look.at.uncovered] if by.look else []
+        runs = self._runs(by.cluster, by.pipeline, first, by.end)
+        noted = [_span(one.window) for one in at.uncovered] if at else []
         seen = dict.fromkeys([own, *cells])
-        if ticks and by.look and by.look.passed:
+        if ticks and at:
             seen |= dict.fromkeys(span for span in spans(ticks, first, by.end) if span[0] >= first and span[1] <= by.end)
         changed = {own}
+        within = self._deliver_within(by.pipeline)
+        takes_back = bool(by.seen and (by.seen.closed or by.seen.recreated))
         for span in seen:
-            is_noted = any(start < span[1] and span[0] < end for start, end in noted)
-            if span != own and cells.get(span) in (CODES[SHIPPED], CODES[LATE]) and not is_noted:
+            is_noted = takes_back or any(start < span[1] and span[0] < end for start, end in noted)
+            if span != own and cells.get(span) in (CODES[SHIPPED], CODES[LATE]) and not is_noted and span not in news:
                 continue
-            state = _state(span, last.get(span), looks)
-            if (state is not None and state != cells.get(span)) or span == own:
-                row = (by.cluster, by.pipeline, *span, state, by.ended, by.run_id)
-                self.db.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            found = self._standing(by.cluster, by.pipeline, span, runs, within)
+            if found and (found.state != cells.get(span) or span == own or span in news):
+                row = (by.cluster, by.pipeline, *span, found.state, found.at or by.ended, by.run_id)
+                keeps = found.state in GOOD and span != own and cells.get(span) in GOOD  # who delivered it did
+                self.db.execute(
+                    "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state, ended = excluded.ended"
+                    + ("" if keeps else ", run_id = excluded.run_id"),
+                    row,
+                )
                 changed.add(span)
         return changed
+
+    def _runs(self, cluster: str, pipeline: str, first: int, end: int) -> list[_Run]:
+        """What each run came to that touches [``first``, ``end``), by time."""
+        rows = self.db.execute(
+            'SELECT start, "end", run_id, passed, coverage, closed, recreated, doubt, first FROM looks '
+            'WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? ORDER BY began, run_id',
+            (cluster, pipeline, first, end),
+        )
+        return [
+            _Run(
+                (min(start, begin), over),
+                Seen(
+                    _window((start, over)),
+                    run_id,
+                    bool(passed),
+                    text and Coverage.model_validate_json(text),
+                    None if closed is None else bool(closed),
+                    recreated,
+                    doubt,
+                ),
+            )
+            for start, over, run_id, passed, text, closed, recreated, doubt, begin in rows
+        ]
+
+    def _deliver_within(self, pipeline: str) -> float | None:
+        known = self.db.execute("SELECT deliver_within FROM pipelines WHERE pipeline = ?", (pipeline,)).fetchone()
+        return known[0] if known else None
+
+    def _standing(self, cluster: str, pipeline: str, span: Span, runs: Sequence[_Run], within: float | None) -> _Cell | None:
+        """None: no run has a say. ``within``: of the pipeline, in seconds; None: no window of it is ever late."""
+        commit = self.db.execute(
+            'SELECT at FROM commits WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?', (cluster, pipeline, *span)
+        ).fetchone()
+        committed = dt.datetime.fromtimestamp(commit[0] / 1000, dt.UTC) if commit else None
+        window = _window(span)
+        due = None if within is None else window.end + dt.timedelta(seconds=within)
+        found = standing(window, [run.seen for run in runs if run.at[0] < span[1] and span[0] < run.at[1]], committed, due)
+        return found and _Cell(CODES[found.state], commit and commit[0] // 1000)
 
     def _sum_up(self, by: Outcome, touched: Iterable[Span]) -> None:
         """All clusters' cell of each window: the worst of them. A cluster that has none, and should, misses the window."""
@@ -352,33 +416,26 @@ class Index:
         return found.fetchone() is not None
 
 
-class _Look(NamedTuple):
+class _Run(NamedTuple):
     """A row of ``looks``."""
 
-    run: Span
-    began: int
-    passed: bool
-    at: Coverage
+    at: Span
+    """What it looked at, with its own window."""
+    seen: Seen
 
 
-def _state(span: Span, own: tuple[int, int] | None, looks: Sequence[_Look]) -> int | None:
-    """Return the state of a window; None: no run has a say. ``own``: state and beginning of the last run over exactly this window."""
-    window = Window(*(dt.datetime.fromtimestamp(at, dt.UTC) for at in span))
-    left = outstanding(window, looks)
-    if own is None:
-        if not covers(looks, window):
-            return None
-        return CODES[SHIPPED if not left else DOUBT if any(one.files for one in left) else MISSING]
-    state, began = own
-    if state in GOOD:
-        return CODES[DOUBT] if any(one.files for one in left) else state
-    # A closed gate stays closed until a run over all of the window: a person has to look.
-    since = [look for look in looks if look.began >= began and (state != CODES[BLOCKED] or _contains(look.run, span))]
-    return CODES[SHIPPED] if not left and covers(since, window) else state
+class _Cell(NamedTuple):
+    state: int
+    at: int | None
+    """When the last record of the window was committed, in seconds; None: not known."""
 
 
-def _contains(outer: Span, inner: Span) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]
+def _window(span: Span) -> Window:
+    return Window(*(dt.datetime.fromtimestamp(at, dt.UTC) for at in span))
+
+
+def _ms(at: dt.datetime) -> int:
+    return round(at.timestamp() * 1000)
 
 
 def spans(ticks: Ticks, first: int, end: int) -> Iterator[Span]:

@@ -1,33 +1,24 @@
-"""What became of a window on each cluster, by the run's report. Pure."""
+"""What a run came to on each cluster, by its report. Pure. What becomes of the window, all its runs together say (:mod:`shipper.report.standing`)."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from shipper.report.account import Account, accounts
-from shipper.report.coverage import Look, coverage, lacking
+from shipper.report.coverage import begun_again, coverage, lacking, tick_of
 from shipper.report.markup import utc
+from shipper.report.past_runs import deleted_in_words
 from shipper.report.results import Coverage, RunReport
+from shipper.report.standing import BLOCKED, DOUBT, FAILED, SHIPPED, Seen
 from shipper.report.verdict import Verdict, verdict
+from shipper.windows.window import Window
 
-SHIPPED, LATE, DOUBT, WAITING, SHIPPING, MISSING, BLOCKED, FAILED = (
-    "shipped",
-    "late",
-    "doubt",
-    "waiting",
-    "shipping",
-    "missing",
-    "blocked",
-    "failed",
-)
-#: From the best to the worst: of several clusters a window shows the worst.
-STATES = (SHIPPED, LATE, DOUBT, WAITING, SHIPPING, MISSING, BLOCKED, FAILED)
-#: Those in which all of the window is on the cluster.
-THERE = (SHIPPED, LATE, DOUBT)
 _OTHER_WINDOWS = "incomplete"
 """The section of a report's page whose caveats are about other windows than its own."""
+_COVERED = (_OTHER_WINDOWS, "left-out")
+"""Those whose caveats are about files that are left: of which window, and until when, the coverage of the runs says."""
 
 
 _MOST_TOPICS = 50
@@ -85,18 +76,14 @@ class Outcome:
     """Records of the window that were on the cluster before."""
     cause: str = ""
     """Why it is not plainly shipped, in one paragraph."""
-    look: Look | None = None
-    """What the run looked at, and what it left; None: it did not come so far."""
+    seen: Seen | None = None
+    committed: Mapping[str, dt.datetime] = field(default_factory=dict)
+    """START/END of a window → when the last of its records that the run knows of was committed on the cluster."""
     sent: SentRecords | None = None
     """None: no ship began."""
 
-    @property
-    def lag(self) -> int:
-        """Seconds from the window's end to the report."""
-        return max(0, self.ended - self.end)
 
-
-def outcomes(report: RunReport, clusters: Collection[str] = (), deliver_within: float | None = None) -> list[Outcome]:
+def outcomes(report: RunReport, clusters: Collection[str] = ()) -> list[Outcome]:
     """One for each cluster that the run was about. ``clusters``: the pipeline's, of whose a run that failed early may say nothing."""
     judged = verdict(report)
     found = {account.cluster: account for account in accounts(report)}
@@ -106,16 +93,14 @@ def outcomes(report: RunReport, clusters: Collection[str] = (), deliver_within: 
     elif not any(account.ship or account.gate for account in found.values()):
         found |= {name: Account(name, None, None, None, ()) for name in clusters if name not in found}
     closed = _source_closed(report)
-    return [_outcome(report, account, judged, deliver_within, closed=closed) for account in found.values()]
+    return [_outcome(report, account, judged, closed=closed) for account in found.values()]
 
 
-def _outcome(report: RunReport, account: Account, judged: Verdict, deliver_within: float | None, *, closed: bool) -> Outcome:
+def _outcome(report: RunReport, account: Account, judged: Verdict, *, closed: bool | None) -> Outcome:
     began = report.plan.started_at if report.plan else report.started_at
-    state, cause = _state(report, account, judged, closed=closed)
-    ended = _seconds(report.finished_at)
-    if state == SHIPPED and deliver_within is not None and ended > _seconds(report.window_end) + deliver_within:
-        state, cause = LATE, "It was delivered later than `schedule.deliver_within` after the window's end."
-    own = report.plan.own_files if report.plan else []
+    state, cause = _state(report, account, judged, closed=bool(closed))
+    passed = account.gate is not None and account.gate.status != "failed"
+    at, own = _looked_at(report, account, passed=passed), report.plan.own_files if report.plan else []
     return Outcome(
         pipeline=report.pipeline,
         cluster=account.cluster,
@@ -124,15 +109,46 @@ def _outcome(report: RunReport, account: Account, judged: Verdict, deliver_withi
         run_id=report.run_id,
         state=state,
         began=_seconds(began),
-        ended=ended,
+        ended=_seconds(report.finished_at),
         files=len(own),
         bytes=sum(file.size_bytes for file in own),
         records=account.delivered,
         there=account.before,
         cause=cause,
-        look=_look(report, account, passed=state in THERE),
+        seen=Seen(
+            Window(utc(report.window_start), utc(report.window_end)),
+            report.run_id,
+            passed,
+            at,
+            closed,
+            _recreated(report, account),
+            " ".join(_doubts(account, judged, _names(report), _COVERED)) if state == DOUBT else "",
+        ),
+        committed=_committed(report, account, at) if passed else {},
         sent=_sent(account),
     )
+
+
+def _recreated(report: RunReport, account: Account) -> str:
+    """As :mod:`shipper.report.past_runs` reads it from the results."""
+    if account.gate and account.gate.status != "failed":
+        return ""
+    found = (account.gate and account.gate.recreated) or (account.ship and account.ship.recreated) or []
+    return deleted_in_words(found or (account.plan.recreated if account.plan else []))
+
+
+def _committed(report: RunReport, account: Account, at: Coverage | None) -> dict[str, dt.datetime]:
+    """By the ledger. A report of before knew no better than when the run ended, of the windows that it sent something of."""
+    if at and at.committed is not None:
+        return {tick: utc(moment) for tick, moment in at.committed.items()}
+    plan, ship = report.plan, account.ship
+    if plan is None or ship is None:
+        return {}
+    sent = {file.path for file in ship.files if file.delivered or file.quarantined}
+    ticks = {tick_of(file, plan) for file in plan.files if file.path in sent}
+    if not ship.files and account.sent:
+        ticks = {tick_of(file, plan) for file in plan.files_for(account.cluster)}
+    return dict.fromkeys(ticks, utc(report.finished_at))
 
 
 def _sent(account: Account) -> SentRecords | None:
@@ -165,32 +181,39 @@ def _state(report: RunReport, account: Account, judged: Verdict, *, closed: bool
         return FAILED, failed.error or judged.cause or ""
     if judged.state == "failed" and (account.ship is None or account.gate is None):
         return FAILED, judged.cause or ""
-    doubts = list(_doubts(account, judged, [other.cluster for other in accounts(report)]))
+    doubts = list(_doubts(account, judged, _names(report), (_OTHER_WINDOWS,)))
     return (DOUBT, " ".join(doubts)) if doubts else (SHIPPED, "")
 
 
-def _doubts(account: Account, judged: Verdict, names: Collection[str]) -> Iterator[str]:
+def _names(report: RunReport) -> list[str]:
+    return [account.cluster for account in accounts(report)]
+
+
+def _doubts(account: Account, judged: Verdict, names: Collection[str], without: Collection[str]) -> Iterator[str]:
     for caveat in judged.doubts:
         about = [name for name in names if caveat.says.startswith(f"{name}: ")]
-        if caveat.section != _OTHER_WINDOWS and (not about or account.cluster in about):
+        if caveat.section not in without and (not about or account.cluster in about):
             yield caveat.says
 
 
-def _source_closed(report: RunReport) -> bool:
+def _source_closed(report: RunReport) -> bool | None:
+    """None: it left no result, or could not be evaluated."""
     gate = report.gate_source
-    return gate is not None and gate.status == "failed" and any(c.severity == "block" and not c.passed for c in gate.checks)
-
-
-def _look(report: RunReport, account: Account, *, passed: bool) -> Look | None:
-    if not passed:
-        return Look(lacking(report.plan, account.cluster), passed) if report.plan else None
-    if account.gate is None or account.gate.status == "failed":
+    if gate is None or (gate.status == "failed" and not gate.checks):
         return None
-    if account.gate.coverage:
-        return Look(account.gate.coverage, passed)
-    if report.plan:
-        return Look(coverage(report.plan, account.cluster, when_empty_fails=False), passed)
-    return Look(Coverage(start=report.window_start, end=report.window_end), passed)
+    return gate.status == "failed" and any(check.severity == "block" and not check.passed for check in gate.checks)
+
+
+def _looked_at(report: RunReport, account: Account, *, passed: bool) -> Coverage | None:
+    if not passed:
+        failed = any(step and step.status == "failed" for step in (report.gate_source, account.ship, account.gate))
+        return lacking(report.plan, account.cluster) if report.plan and failed else None
+    gate, source = account.gate, report.gate_source
+    if gate is None or not gate.coverage:
+        window = Coverage(start=report.window_start, end=report.window_end)
+        return coverage(report.plan, account.cluster, when_empty_fails=False) if report.plan else window
+    again = source is not None and source.started_at > gate.finished_at
+    return begun_again(gate.coverage, report.plan, account.cluster) if again else gate.coverage
 
 
 def _seconds(at: dt.datetime) -> int:

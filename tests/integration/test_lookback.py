@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import time
@@ -86,6 +87,14 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
     assert windows_in_the_ledger(world) == {"a.log": five, "late.log": five, "young.log": five, "b.log": six}
     assert message(report).ending == "success"
     assert [gate.coverage.start.hour for gate in report.delivery_gates if gate.coverage] == [5, 5]
+    told: dict[str, dict[str, dt.datetime]] = {}
+    # When the last record of each window was committed, by the broker: also of one that the run did not ship to.
+    for ship, gate in zip(report.ships, report.delivery_gates, strict=True):
+        assert gate.coverage is not None
+        assert gate.coverage.committed is not None
+        assert gate.coverage.committed.keys() == {five, six}
+        assert all(ship.started_at < at < gate.finished_at for at in gate.coverage.committed.values())
+        told[gate.cluster] = gate.coverage.committed
 
     # All is there: the plan names none of it, nothing of it is read or sent. A change of the routes changes nothing about that.
     world.write_log("2026-11-01/hour=7/c.log", b"c\n")
@@ -99,6 +108,10 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
     assert report.plan.looked_back is not None
     assert (report.plan.looked_back.windows, report.plan.looked_back.files) == (2, 4)
     assert [ship.delivered for ship in report.ships] == [1, 1]
+    for gate in report.delivery_gates:
+        assert gate.coverage is not None
+        assert gate.coverage.committed is not None
+        assert {tick: at for tick, at in gate.coverage.committed.items() if tick in (five, six)} == told[gate.cluster]
     assert world.read() == Counter(dict.fromkeys([b"a", b"b", b"c", b"late", b"young"], 2))
 
 

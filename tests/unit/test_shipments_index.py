@@ -164,6 +164,57 @@ def test_what_came_after_the_deadline_is_late(world: World) -> None:
     assert states(world, 3, now=3.6, name="slow")[2] == "missing"
 
 
+def with_a_deadline(world: World, name: str = "slow") -> None:
+    world.pipeline(name)
+    file = f"pipelines/{name}.yaml"
+    text = (world.config / file).read_text().replace("start: 2026-11-01}", "start: 2026-11-01, deliver_within: 30m}")
+    world.write(file, text + "notify: [{on: [late], notifier: a.B}]\n")
+    world.beginning(name)
+
+
+def committed(report: RunReport, **hours: float) -> RunReport:
+    """With what the ledger says: ``h0=1.2``: the last record of the hour 0 was committed at hour 1.2."""
+    for gate in report.delivery_gates:
+        assert gate.coverage is not None
+        gate.coverage.committed = {str(Window(at(int(h[1:])), at(int(h[1:]) + 1))): at(when) for h, when in hours.items()}
+    return report
+
+
+def test_a_window_that_a_run_shipped_when_it_looked_back_is_late_by_its_own_end(world: World) -> None:
+    with_a_deadline(world)
+    fed(world, committed(run_report(2, name="slow", looks_back=2, after=0.1), h0=3.05, h1=3.05, h2=3.05))
+    assert states(world, 3, name="slow") == ["late", "late", "shipped"]
+
+
+def test_a_window_that_arrived_in_time_stays_so_when_its_run_is_repeated_and_sends_nothing(world: World) -> None:
+    with_a_deadline(world)
+    fed(world, committed(run_report(0, "r1", "slow"), h0=1.1))
+    fed(world, committed(run_report(0, "r1", "slow", after=3, records=0), h0=1.1))
+    fed(world, committed(run_report(0, "r2", "slow", after=5, records=0), h0=1.1))
+    assert states(world, 1, now=9, name="slow") == ["shipped"]
+    with Index(world.index) as index:
+        (row,) = [row for row in grid(index, seconds(0), seconds(1), seconds(9))["pipelines"] if row["pipeline"] == "slow"]
+    assert row["lag"] == 360
+    fed(world, committed(run_report(0, "r3", "slow", after=7), h0=7.5))
+    assert states(world, 1, now=9, name="slow") == ["late"], "a file that came later was shipped then"
+
+
+def test_what_a_killed_run_had_committed_in_time_is_on_time_when_a_later_run_finds_it(world: World) -> None:
+    with_a_deadline(world)
+    pipeline = load_pipeline(world.config, "slow", EVERYTHING)
+    begin(world.config, pipeline, str(world.runs), Window(at(0), at(1)), "killed", at(1.1))
+    assert states(world, 1, now=1.2, name="slow") == ["shipping"]
+    fed(world, committed(run_report(3, "r2", "slow", looks_back=3), h0=1.2, h3=4.1))
+    assert states(world, 4, now=5, name="slow") == ["shipped", "shipped", "shipped", "shipped"]
+
+
+def test_a_run_that_failed_before_it_found_anything_new_takes_no_window_back(world: World) -> None:
+    failed = run_report(0, "r2", after=4, failed=("near", "far"))
+    failed.plan, failed.ships, failed.gate_source = None, [], None
+    fed(world, run_report(0, "r1"), failed)
+    assert states(world, 1, now=6) == ["shipped"]
+
+
 def begun(world: World, hour: float, run_id: str, now: float) -> None:
     pipeline = load_pipeline(world.config, "web", EVERYTHING)
     begin(world.config, pipeline, str(world.runs), Window(at(hour), at(hour + 1)), run_id, at(now))

@@ -273,7 +273,7 @@ def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: Worl
 
 def test_an_index_of_before_is_read_as_it_is_and_completed_by_the_next_run(world: World) -> None:
     with sqlite3.connect(world.index) as db:
-        db.executescript("DROP TABLE ships; DROP TABLE arrivals; DROP TABLE looks; PRAGMA user_version = 1")
+        db.executescript("DROP TABLE ships; DROP TABLE arrivals; DROP TABLE looks; DROP TABLE commits; PRAGMA user_version = 1")
     assert ask_grid(world) == ["audit", "web"]
     assert (ask_cluster(world)[1]["known"], ask_cluster(world)[1]["pipelines"]) == (False, [])
     feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(5, "r5", records=20))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from shipper.shipments.outcomes import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
+from shipper.report.standing import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
 from shipper.shipments.server import Server
 from shipper_tools.samples.shipments import invented_index
 

@@ -24,8 +24,9 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.run_folder import RunFolder
+from shipper.report.standing import SHIPPED, STATES
 from shipper.shipments.index import ALL, CODES, Index
-from shipper.shipments.outcomes import SHIPPED, STATES, outcomes
+from shipper.shipments.outcomes import outcomes
 from shipper.windows.window import Window
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)

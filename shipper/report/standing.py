@@ -1,0 +1,118 @@
+"""The state of a window on one cluster: the one rule, by which `shipper gaps`, the Shipments page, notices and metrics go. Pure.
+
+It follows from what runs looked at and left (:mod:`shipper.report.coverage`), and from when the last record of the window was committed. What the
+clock alone says, that a window is due and nobody ran it, is not in here; nor what only the ledger knows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from shipper.report.coverage import Look, covers, outstanding
+from shipper.report.results import Coverage, Uncovered
+from shipper.windows.window import Window
+
+SHIPPED, LATE, DOUBT, WAITING, SHIPPING, MISSING, BLOCKED, FAILED = (
+    "shipped",
+    "late",
+    "doubt",
+    "waiting",
+    "shipping",
+    "missing",
+    "blocked",
+    "failed",
+)
+#: From the best to the worst: of several clusters a window shows the worst.
+STATES = (SHIPPED, LATE, DOUBT, WAITING, SHIPPING, MISSING, BLOCKED, FAILED)
+#: Those in which all of the window is on the cluster.
+THERE = (SHIPPED, LATE, DOUBT)
+
+
+class Seen(NamedTuple):
+    """What one run came to on one cluster."""
+
+    window: Window
+    run_id: str
+    passed: bool
+    """True if the cluster's delivery gate has passed."""
+    at: Coverage | None
+    """What it looked at, and what it left; None: it did not come so far."""
+    closed: bool | None = None
+    """True if a check of the source gate did not hold; None: the gate left no result, or could not be evaluated."""
+    recreated: str = ""
+    """What the run found, if topics of the cluster do not hold what was delivered, since they were deleted."""
+    doubt: str = ""
+    """Why a person should look at the run, although it passed."""
+
+
+class Standing(NamedTuple):
+    state: str
+    why: str = ""
+    left: Sequence[Uncovered] = ()
+    """What is known to be left of the window, if runs have looked at all of it."""
+
+    @property
+    def complete(self) -> bool:
+        """True if all of the window is on the cluster, as far as runs know."""
+        return self.state in THERE and not self.left
+
+
+def standing(
+    window: Window, runs: Sequence[Seen], committed: dt.datetime | None = None, due: dt.datetime | None = None
+) -> Standing | None:
+    """Return the state of ``window``; None if no run has a say. ``runs``: those that touch it, by time. ``committed``: when its last record was
+    committed on the cluster, if any was. ``due``: when it had to be there, if that was said."""
+    looks = _looks(runs)
+    own = [run for run in runs if contains(run.window, window)]
+    exact = [run for run in own if run.window == window]
+    if _is_closed(window, runs, own):
+        return Standing(BLOCKED, "its source gate is closed")
+    lost = [run for run in own if run.recreated]
+    covering = [run for run in runs if run.passed and run.at and run.at.start <= window.start and window.end <= run.at.end]
+    if lost and (not covering or runs.index(covering[-1]) < runs.index(lost[-1])):
+        return Standing(FAILED, lost[-1].recreated)
+    if not covers(looks, window):
+        tried = own or any(look.at.start <= window.start and window.end <= look.at.end for look in looks)
+        return Standing(FAILED, "its run failed, or is not over") if tried else None
+    if left := outstanding(window, looks):
+        state = FAILED if exact and not exact[-1].passed else DOUBT if any(one.files for one in left) else MISSING
+        return Standing(state, _reasons(left), left)
+    if doubt := next((run.doubt for run in reversed(exact) if run.passed), ""):
+        return Standing(DOUBT, doubt)
+    if committed and due and committed > due:
+        return Standing(
+            LATE, f"its last record was committed at {committed:%Y-%m-%dT%H:%M:%SZ}, and due at {due:%Y-%m-%dT%H:%M:%SZ}"
+        )
+    return Standing(SHIPPED)
+
+
+def _looks(runs: Iterable[Seen]) -> list[Look]:
+    return [Look(run.at, run.passed) for run in runs if run.at]
+
+
+def _is_closed(window: Window, runs: Sequence[Seen], own: Sequence[Seen]) -> bool:
+    """A closed gate stays closed until a run over all of the window passes it: a person has to look. But it takes nothing away that runs had
+    delivered before it closed."""
+    closed: list[Seen] = []
+    for run in own:
+        if run.closed is not None:
+            closed = [*closed, run] if run.closed else []
+    if not closed:
+        return False
+    before = runs[: runs.index(closed[0])]
+    looks = _looks([*before, *(run for run in own if run not in before)])
+    return not covers(looks, window) or bool(outstanding(window, _looks(runs)))
+
+
+def _reasons(left: Iterable[Uncovered]) -> str:
+    """Return each reason once, with the number of entries where there are several."""
+    paths: dict[str, set[str]] = {}
+    for one in left:
+        paths.setdefault(one.why, set()).update(one.paths)
+    return "; ".join(f"{why} ({len(of)})" for why, of in paths.items()) if len(paths) > 1 else next(iter(paths))
+
+
+def contains(window: Window, other: Window) -> bool:
+    return window.start <= other.start and other.end <= window.end
