@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shipper.report.run_folder import RunFolder, StepResult
+    from shipper.windows.window import Window
     from shipper_factory.step import Child, Failure
 
 log = logging.getLogger(__name__)
