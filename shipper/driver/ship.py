@@ -43,7 +43,7 @@ from shipper.errors import (
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.topics import TopicLookup, wait_for
 from shipper.ledger.codec import encode_moved
-from shipper.ledger.fold import Chunks, Invalidated
+from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import AskCommitted, Committed, LedgerLog
@@ -89,6 +89,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         connections.wait()
     delivery = context.pipeline.delivery
     result = ShipResult(**context.common("ship"), cluster=cluster_name, started_at=started_at, finished_at=started_at)
+    result.earlier_wire_bytes = _earlier_wire_bytes(context, cluster_name)
     lease = HeldLease(
         ledger, context.folder.run_id, delivery.lease_seconds, delivery.lease_wait_seconds,
         lambda text: say(f"{cluster_name}: {text}"),
@@ -106,6 +107,15 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     result.notes += _keep_snapshot(ledger)
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
+
+
+def _earlier_wire_bytes(context: RunContext, cluster: str) -> int:
+    """Return what earlier attempts of this run sent; 0 if they left nothing that can be read: it is a figure for people."""
+    try:
+        earlier = context.folder.find(f"ship.{cluster}", ShipResult)
+    except StepResultError:
+        return 0
+    return earlier.wire_bytes + earlier.earlier_wire_bytes if earlier else 0
 
 
 def _checked(ledger: LedgerLog, identity: LedgerIdentity) -> bool:
@@ -166,6 +176,8 @@ class ClusterShip:
         self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
         self._committed: list[Committed] | None = None
         """All that this ship committed, by the ledger; None: not read yet."""
+        self._earlier: dict[str, SentToTopic] = {}
+        """Topic → what earlier attempts of this very run sent there."""
 
     def run(self) -> Takeover:
         context, pipeline, result = self._context, self._context.pipeline, self._result
@@ -284,7 +296,8 @@ class ClusterShip:
             result.notes.append(f"{note}.")
         if left.older:
             result.notes.append(shipped_under_another(len(left.older)))
-        if earlier := taken.chunks.records_of_run(context.folder.run_id):
+        self._earlier = taken.chunks.sent_by(context.folder.run_id)
+        if earlier := sum(sent.records for sent in self._earlier.values()):
             result.by_earlier_attempts = earlier
             note = f"{earlier:,} of the records that were there were sent by an earlier attempt of this very run."
             say(f"{self._cluster.name}: {note}")
@@ -499,6 +512,8 @@ class ClusterShip:
         quarantines = {topic for state in taken.chunks.splits.values() for topic in state.quarantines}
         quarantines |= {quarantine.topic} if quarantine else set()
         self._account.close(self._context, self._files, left, before, quarantines)
+        for topic in result.topics:
+            topic.earlier, topic.earlier_bytes = self._earlier.get(topic.topic, SentToTopic(0, 0))
         if quarantine and result.status != "failed":
             files = {file_id(file): file for file in self._files}
             found = {split.file for split, state in taken.chunks.splits.items() if UNREADABLE in state.reasons}  # by earlier runs

@@ -135,6 +135,14 @@ def standing_as_cut(file: FileId, states: Sequence[SplitState]) -> FileStanding:
     return standing_of(file, states, counts.pop()) if len(counts) == 1 else "partial"
 
 
+class SentToTopic(NamedTuple):
+    """What a run sent to a topic, by the ledger."""
+
+    records: int
+    bytes: int
+    """Of values and keys, uncompressed."""
+
+
 class Invalidated(NamedTuple):
     """Chunks of a file below ``generation`` do not count."""
 
@@ -223,10 +231,15 @@ class Chunks:
                         found[of.topic] += part.records
         return found
 
-    def records_of_run(self, run_id: str) -> int:
-        """Records on the cluster that this run sent, in any of its attempts."""
-        chunks = (chunk for state in self.splits.values() for of, chunk in state.chunks.items() if of.topic)
-        return sum(chunk.records for chunk in chunks if chunk.run_id == run_id)
+    def sent_by(self, run_id: str) -> dict[str, SentToTopic]:
+        """Return topic → what this run sent there, in any of its attempts."""
+        found: dict[str, SentToTopic] = {}
+        for state in self.splits.values():
+            for of, chunk in state.chunks.items():
+                if of.topic and chunk.run_id == run_id and chunk.records:
+                    before = found.get(of.topic, SentToTopic(0, 0))
+                    found[of.topic] = SentToTopic(before.records + chunk.records, before.bytes + chunk.bytes)
+        return found
 
 
 @dataclass

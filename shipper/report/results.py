@@ -64,6 +64,10 @@ class TopicAccount(Result):
     """What a read_committed consumer found in the topic of what this ship sent. None: not asked for."""
     parked: int = 0
     """Read and not sent, since the topic could not be written to until the end."""
+    earlier: int = 0
+    """Of `before`, what an earlier attempt of this very run sent, by the ledger."""
+    earlier_bytes: int = 0
+    """Of these, the bytes of values and keys, uncompressed."""
 
     @property
     def beyond(self) -> int | None:
@@ -225,6 +229,8 @@ class ShipResult(StepResult):
     """How lanes and batches were sized, and why."""
     wire_bytes: int = 0
     """Sent to the cluster, compressed, protocol included."""
+    earlier_wire_bytes: int = 0
+    """The same of the earlier attempts of this very run, as far as they left a result."""
     parked: dict[str, int] = {}
     """Topic → records that had to wait for it at some time."""
     possible_duplicates: int = 0

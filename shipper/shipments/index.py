@@ -235,14 +235,15 @@ class Index:
             self._sum_up(outcome, self._decide(outcome, ticks))
 
     def _arrived(self, outcome: Outcome) -> None:
-        """A ship's figures in place of those that an earlier report of the same run had."""
+        """Keep what a run sent. A report that is written again, since a task was cleared, takes nothing away: what arrived before it arrived
+        then."""
         run = (outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster)
-        for table in ("ships", "arrivals"):
-            self.db.execute(
-                f'DELETE FROM {table} WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND cluster = ?', run
-            )
-        if (sent := outcome.sent) is None:
+        where = 'WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND cluster = ?'
+        known = self.db.execute(f"SELECT records FROM ships {where}", run).fetchone()
+        if (sent := outcome.sent) is None or (known and known[0] and known[0] >= sent.records):
             return
+        for table in ("ships", "arrivals"):
+            self.db.execute(f"DELETE FROM {table} {where}", run)
         self.db.execute(
             "INSERT INTO ships VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (

@@ -36,7 +36,7 @@ _MOST_TOPICS = 50
 
 @dataclass(frozen=True)
 class Arrived:
-    """What one ship sent to one topic."""
+    """What a run sent to one topic, in all of its attempts."""
 
     topic: str
     records: int
@@ -49,11 +49,10 @@ class Arrived:
 
 @dataclass(frozen=True)
 class SentRecords:
-    """What one ship sent."""
+    """What a run sent to one cluster, in all of its attempts."""
 
     seconds: float
     records: int
-    """With those of an earlier attempt of the same run, of which its topics do not know."""
     bytes: int
     """Uncompressed."""
     wire_bytes: int
@@ -140,18 +139,20 @@ def _sent(account: Account) -> SentRecords | None:
     ship = account.ship
     if ship is None:
         return None
-    topics = sorted((one for one in account.topics if one.delivered or one.parked), key=lambda one: -one.delivered)
+    sent = [
+        Arrived(one.topic, one.delivered + one.earlier, one.delivered_bytes + one.earlier_bytes, one.quarantine, one.parked)
+        for one in account.topics
+    ]
+    topics = sorted((one for one in sent if one.records or one.parked), key=lambda one: -one.records)
     return SentRecords(
         seconds=ship.ship_seconds,
         records=account.sent + ship.by_earlier_attempts,
-        bytes=sum(one.delivered_bytes for one in account.topics),
-        wire_bytes=ship.wire_bytes,
-        quarantined=sum(account.quarantined.values()),
+        bytes=sum(one.bytes for one in sent),
+        wire_bytes=ship.wire_bytes + ship.earlier_wire_bytes,
+        quarantined=sum(account.quarantined.values()) + sum(one.earlier for one in account.topics if one.quarantine),
         parked=account.parked,
         ledger=ship.chunks_end,
-        topics=tuple(
-            Arrived(one.topic, one.delivered, one.delivered_bytes, one.quarantine, one.parked) for one in topics[:_MOST_TOPICS]
-        ),
+        topics=tuple(topics[:_MOST_TOPICS]),
     )
 
 

@@ -145,6 +145,9 @@ def test_what_an_earlier_attempt_of_the_same_run_sent_is_said_to_be_its(ship: Sh
     first = ship.run(topics=ship.topics[:1])
     again = ship.run(topics=ship.topics[:1])
     assert (first.delivered, again.delivered, again.before) == (_RECORDS, 0, _RECORDS)
+    assert [(one.earlier, one.earlier_bytes) for one in again.topics] == [
+        (one.delivered, one.delivered_bytes) for one in first.topics
+    ]
     assert f"{_RECORDS:,} of the records that were there were sent by an earlier attempt of this very run" in " ".join(
         again.notes
     )

@@ -210,6 +210,47 @@ def test_a_report_that_is_made_anew_counts_once(world: World) -> None:
     assert [one["records"] for one in after] == [one["records"] for one in before]
 
 
+def test_a_run_that_is_repeated_takes_nothing_away_from_what_arrived(world: World) -> None:
+    """A task that is cleared runs again under the run's id, and sends nothing: all is there."""
+    before = ask_cluster(world)[1]
+    pipeline = load_pipeline(world.config, "web", EVERYTHING)
+    again = run_report(0, "r2", after=5, records=0)
+    for ship, gate in zip(again.ships, again.delivery_gates, strict=True):
+        ship.topics[0].before = gate.topics[0].before = gate.topics[0].ledger = 7
+    feed(world.config, pipeline, str(world.runs), again)
+    failed = run_report(0, "r2", after=6, failed=("near", "far"), records=0)
+    failed.ships = failed.delivery_gates = []
+    feed(world.config, pipeline, str(world.runs), failed)
+    after = ask_cluster(world)[1]
+    assert before["topics"]
+    assert {key: after[key] for key in ("pipelines", "rates", "topics")} == {
+        key: before[key] for key in ("pipelines", "rates", "topics")
+    }
+
+
+def test_a_run_that_sends_the_rest_counts_with_what_its_earlier_attempts_sent(world: World) -> None:
+    again = run_report(0, "r9", after=5, records=2)
+    for ship, gate in zip(again.ships, again.delivery_gates, strict=True):
+        ship.earlier_wire_bytes, ship.by_earlier_attempts = 100, 5
+        for topic in (ship.topics[0], gate.topics[0]):
+            topic.before, topic.earlier, topic.earlier_bytes = 6, 5, 700
+    before = ask_cluster(world)[1]
+    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), again)
+    after = ask_cluster(world)[1]
+    for kind, keys in (("pipelines", ("records", "bytes", "wire_bytes")), ("topics", ("records", "bytes"))):
+        (old,), (new,) = ([one for one in found[kind] if one["pipeline"] == "web"] for found in (before, after))
+        added = {"records": 7, "bytes": 2 * 137 + 700, "wire_bytes": 2 * 20 + 100}
+        assert {key: new[key] - old[key] for key in keys} == {key: added[key] for key in keys}
+
+
+def test_a_window_is_on_its_way_once_however_many_runs_of_it_died(world: World) -> None:
+    now = int(time.time())
+    with Index(world.index, make=True) as index, index.writing():
+        index.begun("audit", seconds(9), seconds(10), "dead", ["near"], now - 600)
+        index.begun("audit", seconds(9), seconds(10), "alive", ["near"], now - 60)
+    assert [(one["pipeline"], one["run_id"]) for one in ask_cluster(world)[1]["running"]] == [("audit", "alive")]
+
+
 def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: World) -> None:
     with Index(world.index, make=True) as index, index.writing():
         index.begun("audit", seconds(9), seconds(10), "now", ["near"], int(time.time()) - 60)
