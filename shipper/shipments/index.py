@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import original
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
 from shipper.report.results import Coverage
@@ -118,9 +119,10 @@ class Known(NamedTuple):
 class Index:
     """An open index. Use it as a context; one per thread."""
 
-    def __init__(self, path: Path, *, make: bool = False) -> None:
-        """``make``: for writing, with its folder where there is none. Raises IndexUnusable."""
-        self.path = path
+    def __init__(self, path: Path, *, make: bool = False, present: Collection[str] | None = None) -> None:
+        """``make``: for writing, with its folder where there is none. ``present``: the pipelines that have a file now, whose windows alone are
+        due; None: nobody has looked. Raises IndexUnusable."""
+        self.path, self._present = path, present
         try:
             if make:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -397,7 +399,14 @@ class Index:
         )
         return [
             Known(
-                name, owner, about, tuple(clusters.split("\n")), uri, _schedule(cron, zone, within), settle or 0.0, bool(retired)
+                name,
+                owner,
+                about,
+                tuple(clusters.split("\n")),
+                uri,
+                _schedule(cron, zone, within),
+                settle or 0.0,
+                bool(retired) if self._present is None else original(name) not in self._present,
             )
             for name, owner, about, clusters, uri, cron, zone, settle, within, retired in rows
         ]
