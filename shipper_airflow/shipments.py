@@ -27,6 +27,7 @@ from fastapi.responses import RedirectResponse
 from shipper.errors import ConfigError
 from shipper.shipments.app import respond
 from shipper.shipments.feed import index_path
+from shipper_airflow.runs import AirflowsRuns
 
 app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -70,11 +71,14 @@ async def refuse(request: Request, error: HTTPException) -> FastAPIResponse:
 @app.get("/{path:path}")
 def answer(path: str, request: Request, user: GetUserDep) -> FastAPIResponse:
     """All there is: what an address means is the page's own business (shipper/shipments/app.py)."""
+    config = config_dir()
     try:
-        index = index_path(config_dir())
+        index = index_path(config)
     except ConfigError as error:
         raise HTTPException(503, error.message) from error
-    found = respond(index, path, dict(request.query_params), PersonsRights(user), airflow=root())
+    found = respond(
+        index, path, dict(request.query_params), PersonsRights(user), airflow=root(), scheduler=AirflowsRuns(), config_dir=config
+    )
     return FastAPIResponse(found.body, found.status, dict(found.headers))
 
 

@@ -33,7 +33,7 @@ def ui(
         for problem in done.problems:
             err.say(problem, "red")
     try:
-        server = Server(path, port)
+        server = Server(path, port, config)
     except OSError as error:
         raise UsageError(f"port {port} of 127.0.0.1 cannot be had: {why_system(error)}; choose another with --port") from error
     err.say(f"The Shipments page is at {server.url} until Ctrl-C.")

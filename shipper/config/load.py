@@ -132,6 +132,15 @@ def _read_pipelines(
     return pipelines, broken
 
 
+def pipeline_names(config_dir: Path) -> set[str] | None:
+    """Return the names of the pipelines that have a file, right or not; None if there is no folder of them, or it cannot be read."""
+    try:
+        names = {path.stem for path in (config_dir / "pipelines").iterdir() if path.suffix.lower() in (".yaml", ".yml")}
+    except OSError:
+        return None
+    return {name for name in names if not name.startswith(".")}
+
+
 def locate(config_dir: Path, pipeline: str, field: str, message: str) -> ConfigFault:
     """What somebody else found wrong with a pipeline, Spark with ``routes[1].when`` for instance, with file, line and column."""
     folder = _pipelines(config_dir)

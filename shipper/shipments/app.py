@@ -29,14 +29,17 @@ from typing import Any, Protocol
 
 import fsspec
 
+from shipper.config.load import pipeline_names
 from shipper.errors import ShipperError, UsageError
 from shipper.report.run_folder import RunFolder
 from shipper.shipments.cluster import cluster_page
 from shipper.shipments.detail import detail
 from shipper.shipments.grid import LONGEST_SECONDS, grid, moment
 from shipper.shipments.index import Index, IndexUnusable, Known
+from shipper.shipments.unreported import NoScheduler, Scheduler
 from shipper.windows.window import Window, parse_window
 
+NO_SCHEDULER = NoScheduler()
 _SCRIPT = "text/javascript; charset=utf-8"
 _STATIC = {
     "shipments": ("page.html", "text/html; charset=utf-8"),
@@ -90,18 +93,28 @@ class Refused(Exception):
         self.status = status
 
 
-def respond(index: Path, path: str, query: Mapping[str, str], rights: Rights, *, airflow: str | None = None) -> Response:
-    """``path``: decoded, below the page's folder. ``airflow``: where Airflow's own pages begin, if this is one of them."""
+def respond(
+    index: Path,
+    path: str,
+    query: Mapping[str, str],
+    rights: Rights,
+    *,
+    airflow: str | None = None,
+    scheduler: Scheduler = NO_SCHEDULER,
+    config_dir: Path | None = None,
+) -> Response:
+    """``path``: decoded, below the page's folder. ``airflow``: where Airflow's own pages begin, if this is one of them. ``config_dir``: whose
+    pipelines are due; None: nobody looks, and all are that were when the index was last brought up to date."""
     if path in _STATIC:
         name, kind = _STATIC[path]
         body = resources.files("shipper.shipments").joinpath("static", name).read_bytes()
         return Response(HTTPStatus.OK, body, {**_ALWAYS, "Content-Type": kind, "Content-Security-Policy": _POLICY})
     try:
-        with Index(index) as opened:
+        with Index(index, present=pipeline_names(config_dir) if config_dir else None) as opened:
             if path == "api/grid":
-                return _json(_grid(opened, query, rights) | {"airflow": airflow})
+                return _json(_grid(opened, query, rights, scheduler) | {"airflow": airflow})
             if path == "api/window":
-                return _json(_window(opened, query, rights) | {"airflow": airflow})
+                return _json(_window(opened, query, rights, scheduler) | {"airflow": airflow})
             if path == "api/pipeline":
                 return _json(_pipeline(opened, query, rights) | {"airflow": airflow})
             if path == "api/cluster":
@@ -117,9 +130,9 @@ def respond(index: Path, path: str, query: Mapping[str, str], rights: Rights, *,
         return _json({"error": f"the index {index} cannot be read: {error}"}, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _grid(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
+def _grid(index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler) -> dict[str, Any]:
     start, end = _between(query)
-    return grid(index, start, end, _now(), cluster=query.get("cluster", ""), only=rights.pipelines())
+    return grid(index, start, end, _now(), cluster=query.get("cluster", ""), only=rights.pipelines(), scheduler=scheduler)
 
 
 def _between(query: Mapping[str, str]) -> tuple[int, int]:
@@ -150,13 +163,13 @@ def _cluster(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str
     return cluster_page(index, cluster, start, end, _now(), only, rights.may_read_reports)
 
 
-def _window(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
+def _window(index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler) -> dict[str, Any]:
     known = _known(index, query.get("pipeline", ""), rights)
     try:
         window = parse_window(query.get("window", ""))
     except ShipperError as error:
         raise Refused(HTTPStatus.BAD_REQUEST, error.message) from error
-    found = detail(index, known, window, _now(), query.get("run"))
+    found = detail(index, known, window, _now(), query.get("run"), scheduler)
     found |= {"may_run": rights.may_run(known.pipeline), "scheduled": known.schedule is not None}
     if not rights.may_read_reports(known.pipeline):
         found |= {

@@ -16,6 +16,7 @@ from shipper.report.verdict import checks, verdict
 from shipper.shipments.grid import Due, running_state
 from shipper.shipments.index import Index, Known
 from shipper.shipments.live import live
+from shipper.shipments.unreported import Scheduler, StartedRun, as_json, state_of, without_report
 from shipper.windows.window import Window
 
 _MOST_FILES = 200
@@ -24,12 +25,16 @@ _MOST_BYTES = 32 * 2**20
 """Of a report that is read for a request."""
 
 
-def detail(index: Index, known: Known, window: Window, now: int, run_id: str | None = None) -> dict[str, Any]:
-    """As JSON. ``run_id``: which run's report; by default that of the last one."""
+def detail(
+    index: Index, known: Known, window: Window, now: int, run_id: str | None = None, scheduler: Scheduler | None = None
+) -> dict[str, Any]:
+    """As JSON. ``run_id``: which run's report; by default that of the last one. ``scheduler``: who knows of runs that left no report."""
     start, end = int(window.start.timestamp()), int(window.end.timestamp())
     runs = _runs(index, known.pipeline, start, end)
     looked_at = run_id if any(run["run_id"] == run_id for run in runs) else (runs[0]["run_id"] if runs else None)
     report, problem = _report(known, window, looked_at) if looked_at else (None, None)
+    started = scheduler.unsuccessful([known], start, end, tasks=True) if scheduler else ()
+    unreported = without_report(index, [run for run in started if run.window == (start, end)])
     return {
         "pipeline": known.pipeline,
         "owner": known.owner,
@@ -38,7 +43,8 @@ def detail(index: Index, known: Known, window: Window, now: int, run_id: str | N
         "window": str(window),
         "settle": known.settle,
         "now": now,
-        "clusters": _clusters(index, known, start, end, now),
+        "clusters": _clusters(index, known, start, end, now, unreported[-1] if unreported else None),
+        "unreported": [as_json(run) for run in reversed(unreported)],
         "begun": live(known, window, index.begun_over(known.pipeline, start, end)),
         "runs": runs,
         "run": looked_at,
@@ -47,7 +53,7 @@ def detail(index: Index, known: Known, window: Window, now: int, run_id: str | N
     }
 
 
-def _clusters(index: Index, known: Known, start: int, end: int, now: int) -> list[dict[str, Any]]:
+def _clusters(index: Index, known: Known, start: int, end: int, now: int, unreported: StartedRun | None) -> list[dict[str, Any]]:
     """Each cluster's state, by which run, and whether that was a run over another window."""
     cells = {
         cluster: (state, run_id, ended)
@@ -62,6 +68,8 @@ def _clusters(index: Index, known: Known, start: int, end: int, now: int) -> lis
         state_now = None
         if cluster in running:
             state_now = running_state(running[cluster], now)
+        if unreported:
+            state_now = state_of(index, unreported, cluster) or state_now
         if cluster in cells:
             state, run_id, ended = cells[cluster]
             by = _elsewhere(index, known.pipeline, run_id, start, end)

@@ -22,6 +22,7 @@ from shipper.config.rules import original
 from shipper.config.schedule import Schedule
 from shipper.report.standing import FAILED, MISSING, SHIPPING, STATES, WAITING
 from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans
+from shipper.shipments.unreported import Scheduler, state_of, without_report
 from shipper.windows.schedule import Ticks
 
 Cell = tuple[int, int, int]
@@ -37,12 +38,23 @@ KILLED_AFTER_SECONDS = DAY + 7_200
 
 
 def grid(
-    index: Index, start: int, end: int, now: int, *, cluster: str = ALL, only: Collection[str] | None = None
+    index: Index,
+    start: int,
+    end: int,
+    now: int,
+    *,
+    cluster: str = ALL,
+    only: Collection[str] | None = None,
+    scheduler: Scheduler | None = None,
 ) -> dict[str, Any]:
-    """The windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``: pipelines that may be seen; None: all."""
+    """The windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``: pipelines that may be seen; None: all. ``scheduler``:
+    who knows of runs that left no report."""
     known = [one for one in index.pipelines() if only is None or one.pipeline in only]
-    first, running = index.beginnings(cluster), _running(index, cluster, now)
     shown = [one for one in known if not cluster or cluster in one.clusters]
+    first, running = index.beginnings(cluster), _running(index, cluster, now)
+    for run in without_report(index, scheduler.unsuccessful(shown, start, end)) if scheduler else ():
+        if state := state_of(index, run, cluster):
+            running.setdefault(run.pipeline, {})[run.window] = CODES[state]
     begin, days = start, (end - start) // DAY
     while days > 1 and _cost(index, shown, (begin, end), now, cluster, first) > MOST_OF_AN_ANSWER:
         days //= 2

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import original
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
 from shipper.report.results import Coverage
@@ -73,7 +74,7 @@ CREATE TABLE arrivals (
 CREATE INDEX arrivals_on ON arrivals (cluster, ended);
 CREATE TABLE looks (
     pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, began INTEGER, first INTEGER, passed INTEGER, coverage TEXT,
-    closed INTEGER, recreated TEXT DEFAULT '', doubt TEXT DEFAULT '',
+    closed INTEGER, recreated TEXT, doubt TEXT,
     PRIMARY KEY (cluster, pipeline, start, "end", run_id)
 ) WITHOUT ROWID;
 CREATE INDEX looks_until ON looks (cluster, pipeline, "end");
@@ -107,9 +108,10 @@ class Known(NamedTuple):
 class Index:
     """An open index. Use it as a context; one per thread."""
 
-    def __init__(self, path: Path, *, make: bool = False) -> None:
-        """``make``: for writing, with its folder where there is none. Raises IndexUnusable."""
-        self.path = path
+    def __init__(self, path: Path, *, make: bool = False, present: Collection[str] | None = None) -> None:
+        """``make``: for writing, with its folder where there is none. ``present``: the pipelines that have a file now, whose windows alone are
+        due; None: nobody has looked. Raises IndexUnusable."""
+        self.path, self._present = path, present
         try:
             if make:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -385,7 +387,14 @@ class Index:
         )
         return [
             Known(
-                name, owner, about, tuple(clusters.split("\n")), uri, _schedule(cron, zone, within), settle or 0.0, bool(retired)
+                name,
+                owner,
+                about,
+                tuple(clusters.split("\n")),
+                uri,
+                _schedule(cron, zone, within),
+                settle or 0.0,
+                bool(retired) if self._present is None else original(name) not in self._present,
             )
             for name, owner, about, clusters, uri, cron, zone, settle, within, retired in rows
         ]

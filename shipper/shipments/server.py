@@ -35,8 +35,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, index: Path, port: int) -> None:
-        self.index = index
+    def __init__(self, index: Path, port: int, config_dir: Path | None = None) -> None:
+        self.index, self.config_dir = index, config_dir
         super().__init__((_LOOPBACK, port), _Handler)
 
     @property
@@ -58,7 +58,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(Response(HTTPStatus.FOUND, b"", {"Location": "/shipments"}))
             return
         query = dict(urllib.parse.parse_qsl(address.query))
-        self._send(respond(self.server.index, urllib.parse.unquote(address.path).lstrip("/"), query, Everything()))
+        path = urllib.parse.unquote(address.path).lstrip("/")
+        self._send(respond(self.server.index, path, query, Everything(), config_dir=self.server.config_dir))
 
     def _send(self, response: Response) -> None:
         self.send_response(response.status)

@@ -14,7 +14,8 @@ from shipper_tools.samples.shipments import World, at
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
-from shipper.shipments.feed import feed
+from shipper.shipments.feed import begin, feed
+from shipper.windows.window import Window
 
 pytestmark = pytest.mark.airflow
 
@@ -52,6 +53,7 @@ def ask(airflow: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Iterato
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from airflow.models.dag import DagModel
     from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
     from fastapi.testclient import TestClient
 
@@ -76,6 +78,9 @@ def ask(airflow: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
     yield asked
     purge_cached_app()
+    with create_session() as session:
+        for run in session.query(DagRun):
+            session.delete(run)
 
 
 GRID = {"start": at(0).isoformat(), "end": at(2).isoformat()}
@@ -199,3 +204,82 @@ def test_the_plugin_costs_other_processes_nothing(airflow: Path) -> None:
     )
     assert "shipper_airflow.timetable" in loaded
     assert [name for name in loaded if name.startswith(answers)] == []
+
+
+def dag_run(
+    hour: int, state: str, *, failed_in: str = "", conf: dict[str, Any] | None = None, began: float | None = None
+) -> None:
+    """A run as Airflow has it in its database: of the schedule, or by hand with ``conf``."""
+    from airflow.models.dag_version import DagVersion
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.providers.standard.operators.empty import EmptyOperator
+    from airflow.utils.session import create_session
+
+    kind, interval = ("manual", None) if conf else ("scheduled", (at(hour), at(hour + 1)))
+    start, over = at(began if began is not None else hour + 1.1), state in ("failed", "success")
+    with create_session() as session:
+        run = DagRun(
+            dag_id="web", run_id=f"{kind}__{hour}", run_type=kind, data_interval=interval, logical_date=None if conf else at(hour),
+            run_after=start, start_date=start, state=state, conf=conf or {},
+        )  # fmt: skip
+        run.end_date = at(hour + 1.2) if over else None
+        session.add(run)
+        session.flush()
+        if failed_in:
+            version = DagVersion(dag_id="web", version_number=hour + 1, bundle_name="dags-folder")
+            session.add(version)
+            session.flush()
+            task = TaskInstance(EmptyOperator(task_id=failed_in), run_id=run.run_id, dag_version_id=version.id)
+            task.dag_id, task.state, task.end_date = "web", "failed", at(hour + 1.2)
+            session.add(task)
+
+
+def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(ask: Callable[..., Any]) -> None:
+    """It died in its first task, or its configuration was broken, so none of its steps began."""
+    grid = {"start": at(0).isoformat(), "end": at(6).isoformat()}
+
+    def states() -> list[str]:
+        found = ask("viewer", "api/grid", **grid).json()
+        (row,) = [row for row in found["pipelines"] if row["pipeline"] == "web"]
+        cells = [(start + i * step, state) for start, step, many, state in row["segments"] for i in range(many)]
+        by_start = {start: found["states"][state] for start, state in cells}
+        return [by_start.get(int(at(hour).timestamp()), "") for hour in range(6)]
+
+    assert states() == ["failed", *["missing"] * 5]
+    dag_run(1, "failed", failed_in="resolve_window")
+    dag_run(2, "running")
+    dag_run(3, "queued")
+    dag_run(4, "failed", conf={"window_start": at(4).isoformat(), "window_end": at(5).isoformat()})
+    assert states() == ["failed", "failed", "shipping", "waiting", "failed", "missing"]
+    window = f"{at(1):%Y-%m-%dT%H:%M:%SZ}/{at(2):%Y-%m-%dT%H:%M:%SZ}"
+    found = ask("viewer", "api/window", pipeline="web", window=window).json()
+    assert [one["state"] for one in found["clusters"]] == ["failed", "failed"]
+    (run,) = found["unreported"]
+    assert (run["run_id"], run["state"], run["failed_in"], run["ended"]) == (
+        "scheduled__1",
+        "failed",
+        "resolve_window",
+        int(at(2.2).timestamp()),
+    )
+
+
+def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(ask: Callable[..., Any], world: World) -> None:
+    pipeline = load_pipeline(world.config, "web", EVERYTHING)
+    feed(world.config, pipeline, str(world.runs), world.report(1, "r1"))
+    dag_run(1, "failed", began=2.5)
+    begin(world.config, pipeline, str(world.runs), Window(at(2), at(3)), "dead", at(3.1))
+    dag_run(2, "failed", began=3.05)
+    for hour, wanted in ((1, "shipped"), (2, "failed")):
+        window = f"{at(hour):%Y-%m-%dT%H:%M:%SZ}/{at(hour + 1):%Y-%m-%dT%H:%M:%SZ}"
+        found = ask("viewer", "api/window", pipeline="web", window=window).json()
+        assert [one["state"] for one in found["clusters"]] == [wanted] * 2, hour
+
+
+def test_a_pipeline_whose_file_is_gone_is_retired_and_misses_nothing_more(ask: Callable[..., Any], world: World) -> None:
+    def row() -> Any:
+        return next(row for row in ask("viewer", "api/grid", **GRID).json()["pipelines"] if row["pipeline"] == "audit")
+
+    assert (row()["retired"], row()["counts"]) == (False, {"failed": 1, "missing": 1})
+    (world.config / "pipelines" / "audit.yaml").unlink()
+    assert (row()["retired"], row()["counts"]) == (True, {"failed": 1})

@@ -296,6 +296,20 @@ def get(server: Server, path: str, host: str | None = None) -> http.client.HTTPR
     return connection.getresponse()
 
 
+def test_a_pipeline_whose_file_is_gone_is_retired_without_a_word_to_the_index(world: World) -> None:
+    def row(name: str) -> Any:
+        query = {"start": at(0).isoformat(), "end": at(9).isoformat()}
+        found = respond(world.index, "api/grid", query, Everything(), config_dir=world.config)
+        return next(row for row in json.loads(found.body)["pipelines"] if row["pipeline"] == name)
+
+    assert (row("audit")["retired"], row("audit")["counts"]) == (False, {"shipped": 1, "missing": 8})
+    (world.config / "pipelines" / "audit.yaml").rename(world.config / "pipelines" / "audit.yaml.old")
+    assert (row("audit")["retired"], row("audit")["counts"]) == (True, {"shipped": 1})
+    assert (row("web")["retired"], row("web")["counts"]) == (False, {"shipped": 1, "missing": 8})
+    (world.config / "pipelines" / "web.yaml").write_text("pipeline: [")
+    assert row("web")["retired"] is False, "a broken file is there"
+
+
 def test_the_server_answers_this_machine_alone(server: Server) -> None:
     assert server.server_address[0] == "127.0.0.1"
     assert get(server, "/").getheader("Location") == "/shipments"

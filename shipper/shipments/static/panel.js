@@ -122,6 +122,7 @@ function windowParts(found, run) {
   const report = found.report;
   return [
     make("div", { class: "lines" }, ...(report ? advice(report) : found.runs.length ? causes(found.runs[0]) : [noRun(found) ?? ""]), delay(found) ?? ""),
+    ...found.unreported.map(unreported),
     found.problem ? make("p", { class: "note" }, found.problem) : null,
     make("div", { id: "live", class: "lines" }, ...liveParts(found)),
     actions({ ...found, clusters: found.clusters.map((one) => one.cluster) }, ["ship", "plan", ...(report?.clusters.some((one) => one.quarantined) ? ["quarantine"] : [])]),
@@ -144,6 +145,12 @@ function windowParts(found, run) {
 const openOther = (pipeline, one) => make("button", { type: "button", class: "link", onclick: () => openWindow(pipeline, one.by, one.run_id) },
   `${one.run_id}, over ${span(one.by.start, one.by.end)}`);
 const causes = (run) => run.clusters.filter((one) => one.cause).map((one) => make("p", { class: "said" }, `${one.cluster}: ${one.cause}`));
+
+/** A run that Airflow knows of and that left no report. */
+function unreported(run) {
+  const words = run.state === "failed" ? `failed${run.failed_in ? ` in ${run.failed_in}` : ""} ${moment(run.ended ?? run.began)} UTC and left no report` : run.state === "running" ? `is running since ${moment(run.began)} UTC` : "is queued";
+  return make("p", { class: run.state === "failed" ? "said" : "note" }, `Airflow's run ${run.run_id} ${words}.`);
+}
 
 function noRun(found) {
   if (found.begun.length || found.clusters.some((one) => one.run_id)) return null;

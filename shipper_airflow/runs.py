@@ -1,0 +1,91 @@
+"""Runs of DAGs as Airflow's database has them, for the Shipments page: it knows of those that left no report.
+
+Imported with the first request to the page, by the API server alone: that may ask the database.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState, TaskInstanceState
+from sqlalchemy import or_, select
+
+from shipper.errors import WindowError
+from shipper.shipments.index import Known, Span
+from shipper.shipments.unreported import StartedRun
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window, parse_moment
+
+_STATES = (DagRunState.QUEUED, DagRunState.RUNNING, DagRunState.FAILED)
+_MOST = 5_000
+"""Runs that are looked at for one request, the newest."""
+
+
+class AirflowsRuns:
+    """See :class:`shipper.shipments.unreported.Scheduler`."""
+
+    def unsuccessful(self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False) -> Sequence[StartedRun]:
+        known = {one.pipeline: one for one in pipelines}
+        first, last = (dt.datetime.fromtimestamp(at, dt.UTC) for at in (start, end))
+        # A run that was asked for a window by its conf may have any data interval, or none.
+        at = or_(DagRun.run_type == "manual", (DagRun.data_interval_start < last) & (DagRun.data_interval_end > first))
+        wanted = (
+            select(DagRun)
+            .where(DagRun.dag_id.in_(known), DagRun.state.in_(_STATES), at)
+            .order_by(DagRun.run_after.desc())
+            .limit(_MOST)
+        )
+        with create_session() as session:
+            runs = [(run, window_of(run, known[run.dag_id])) for run in session.scalars(wanted)]
+            found = [(run, window) for run, window in runs if window and window[0] < end and start < window[1]]
+            failed = [run for run, _ in found if run.state == DagRunState.FAILED] if tasks else []
+            causes = {(run.dag_id, run.run_id): _first_failed(session, run) for run in failed}
+            return [_started(run, window, causes.get((run.dag_id, run.run_id), "")) for run, window in reversed(found)]
+
+
+def window_of(run: DagRun, known: Known) -> Span | None:
+    """Return the window that the run is for, as its first task finds it; None if nobody can tell."""
+    asked: Mapping[str, Any] = run.conf or {}
+    try:
+        if asked.get("window_start") and asked.get("window_end"):
+            window = Window(parse_moment(str(asked["window_start"])), parse_moment(str(asked["window_end"])))
+        elif run.data_interval_start and run.data_interval_end and run.data_interval_start < run.data_interval_end:
+            window = Window(run.data_interval_start, run.data_interval_end)
+        elif known.schedule and run.run_after:
+            window = Ticks(known.schedule).last_closed(run.run_after - dt.timedelta(seconds=known.settle))
+        else:
+            return None
+    except WindowError:
+        return None
+    return int(window.start.timestamp()), int(window.end.timestamp())
+
+
+def _started(run: DagRun, window: Span, failed_in: str) -> StartedRun:
+    state = str(getattr(run.state, "value", run.state))
+    began = run.start_date or run.queued_at or run.run_after
+    return StartedRun(
+        run.dag_id,
+        window,
+        run.run_id,
+        state,  # type: ignore[arg-type]  # of _STATES
+        int(began.timestamp()),
+        int(run.end_date.timestamp()) if run.end_date and state == "failed" else None,
+        failed_in,
+    )
+
+
+def _first_failed(session: Any, run: DagRun) -> str:
+    wanted = (
+        select(TaskInstance.task_id)
+        .where(
+            TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id, TaskInstance.state == TaskInstanceState.FAILED
+        )
+        .order_by(TaskInstance.end_date)
+        .limit(1)
+    )
+    return session.scalar(wanted) or ""
