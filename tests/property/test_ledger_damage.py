@@ -118,7 +118,7 @@ def test_nobody_who_reads_a_ledger_meets_anything_but_damage(written):
         for of_path in entries(read):
             list(findings(of_path, lambda file: [0]))
             inventory.add(of_path, "web")
-        figures(state.chunks, [FILE], 0)
+        figures(state.chunks, [FILE], {0})
         pending({FILE: [0]}, state.chunks, digest="d", reship=False, on_replaced="fail")
     except (LedgerDamaged, LedgerOutdated, ArchiveMissing, DigestChanged, SourceError):
         return
