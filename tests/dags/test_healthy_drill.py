@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numbered_spark
 import psutil
 import pytest
 from dag_world import DAGS, Config, FakeSpark
+from drills import wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
@@ -94,14 +95,6 @@ runner: {{python: {spark.python}}}
         if why_no_postgres() is None:
             database = stack.enter_context(PostgresServer(tmp_path / "postgres", die_with_parent=True)).url
         yield stack.enter_context(Airflow(tmp_path / "airflow", DAGS, environment, database=database))
-
-
-def wait_for(what: Callable[[], Any], within_seconds: float) -> Any:
-    deadline = time.monotonic() + within_seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {within_seconds:.0f} s: {what}"
-        time.sleep(1)
-    return found
 
 
 def everything(airflow: Airflow, path: str, key: str) -> list[dict[str, Any]]:
