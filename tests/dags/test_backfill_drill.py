@@ -12,12 +12,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dag_world import DAGS
+from drills import wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
@@ -90,14 +91,6 @@ def airflow(world: World, month: Month) -> Iterator[Airflow]:
         Airflow(world.root / "airflow", DAGS, environment, database=postgres.url) as server,
     ):
         yield server
-
-
-def wait_for(what: Callable[[], Any], within_seconds: float) -> Any:
-    deadline = time.monotonic() + within_seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {within_seconds:.0f} s: {what}"
-        time.sleep(1)
-    return found
 
 
 def runs_of(airflow: Airflow, kind: str) -> list[dict[str, Any]]:

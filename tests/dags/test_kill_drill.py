@@ -10,13 +10,13 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from dag_world import DAGS
+from drills import part, spark_sides, wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
@@ -69,48 +69,11 @@ def configure(world: World, rate: str) -> None:
     )  # fmt: skip
 
 
-def wait_for(what: Callable[[], Any], within_seconds: float) -> Any:
-    deadline = time.monotonic() + within_seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {within_seconds:.0f} s: {what}"
-        time.sleep(0.2)
-    return found
-
-
-def spark_sides(world: World) -> list[psutil.Process]:
-    """The processes that ship, and not their JVMs and workers."""
-    config = str(world.root / "config")
-    return [process for process in psutil.process_iter() if _ships(process, config)]
-
-
-def _ships(process: psutil.Process, config: str) -> bool:
-    try:
-        line = process.cmdline()
-        return "spark_jobs" in line and config in line and "ship:local" in line and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
 def shipping(world: World, more_than: int) -> psutil.Process:
     """The one Spark side, when it has committed something."""
-    wait_for(lambda: spark_sides(world) and world.ledger_count() > more_than, within_seconds=300)
-    (side,) = spark_sides(world)
+    wait_for(lambda: spark_sides(world.root / "config", "ship:") and world.ledger_count() > more_than, within_seconds=300)
+    (side,) = spark_sides(world.root / "config", "ship:")
     return side
-
-
-def part(airflow: Airflow, name: str) -> psutil.Process:
-    """``scheduler`` or ``dag-processor``, as `standalone` started it."""
-    (leader,) = airflow.processes
-    (found,) = [each for each in psutil.Process(leader.pid).children() if name in _command(each)]
-    return found
-
-
-def _command(process: psutil.Process) -> str:
-    """Nothing, of one that was killed."""
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 def family(side: psutil.Process) -> list[psutil.Process]:
@@ -168,7 +131,7 @@ def test_what_is_killed_leaves_no_orphan_and_every_line_is_there_once(world: Wor
         return str(run["state"]) if run["state"] in ("success", "failed") else None
 
     assert wait_for(over, within_seconds=900) == "success"
-    assert spark_sides(world) == []
+    assert spark_sides(world.root / "config", "ship:") == []
     found = Counter(read_topic(world.bootstrap, world.topic()))
     assert found == lines, (sum(found.values()), sum(lines.values()))
     tries = airflow.call("GET", "dags/killed/dagRuns/~/taskInstances")["task_instances"]

@@ -11,14 +11,14 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dag_world import DAGS
+from drills import wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
@@ -112,14 +112,6 @@ class Drill:
     def late_files(self, cluster: str) -> int:
         results = (self.world.root / "runs" / "drill").glob(f"*--*/*/ship.{cluster}.json")
         return sum(json.loads(result.read_text())["late_files"] for result in results)
-
-
-def wait_for(what: Callable[[], Any], within_seconds: float) -> Any:
-    deadline = time.monotonic() + within_seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {within_seconds:.0f} s: {what}"
-        time.sleep(0.5)
-    return found
 
 
 def test_after_an_outage_nothing_is_missing_and_nothing_is_doubled(world: World) -> None:
