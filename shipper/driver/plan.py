@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -261,12 +261,14 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
 def _note_left(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
     wanted = set[FileId]().union(*(one.left() for one in asked))
     for planned in result.files:
-        planned.left = file_id(planned) in wanted
+        planned.left = bool(wanted) and file_id(planned) in wanted
 
 
 def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
     """A file that may have been shipped under another name goes nowhere. A late file that turned out to be done, or not to be shipped, goes."""
     doubtful = {file: why for one in asked for file, why in one.doubtful.items()}
+    if not doubtful and not result.late_files:
+        return
     for planned in result.late_files:
         for one in asked:
             if one.name in planned.late_for and one.pending and not one.wants(file_id(planned)):
@@ -346,7 +348,7 @@ class AskedCluster:
         self._recognises = is_wanted(self._context)
         self._chunks = Chunks(pipeline.name)
         self._ledger: LedgerLog | None = None
-        self._sort: Callable[..., Pending] = lambda **_: Pending()
+        self._sort_again: Callable[..., Pending] = lambda **_: Pending()
         self.pending: Pending | None = None
         """Also of what was found looking back."""
         self.doubtful: dict[FileId, str] = {}
@@ -391,16 +393,30 @@ class AskedCluster:
         etags = etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back}
         self._chunks, self._ledger = topics.chunks, ledger if there else None
 
-        def sort(on_replaced: OnReplaced | None, *, renamed: Collection[FileId] = (), grown: Collection[FileId] = ()) -> Pending:
+        def sort(
+            files: Mapping[FileId, Sequence[int]],
+            on_replaced: OnReplaced | None,
+            *,
+            renamed: Collection[FileId] = (),
+            grown: Collection[FileId] = (),
+        ) -> Pending:
             found = pending(
-                splits_of, topics.chunks, digest=self._found.transform_digest, reship=context.reship, on_replaced=on_replaced,
+                files, topics.chunks, digest=self._found.transform_digest, reship=context.reship, on_replaced=on_replaced,
                 reshipped=reshipped, late=set(late), spark=self._context.engine.version, etags=etags, renamed=renamed, grown=grown,
             )  # fmt: skip
             refuse_late(found, topics.lost, set(late), policy)
             return found
 
-        self._sort = sort
-        return sort(None if self._recognises else pipeline.source.on_replaced)
+        first = sort(splits_of, None if self._recognises else pipeline.source.on_replaced)
+
+        def sort_again(on_replaced: OnReplaced, *, renamed: Collection[FileId], grown: Collection[FileId]) -> Pending:
+            """Sort what may be sorted otherwise now. The rest is complete, or refused."""
+            undecided = {*first.left, *first.contested}
+            files = {file: starts for file, starts in splits_of.items() if file in undecided} if undecided else {}
+            return first.sorted_again(sort(files, on_replaced, renamed=renamed, grown=grown), undecided)
+
+        self._sort_again = sort_again
+        return first
 
     def recognise(self) -> None:
         """Finds out which files were shipped under another name, once their beginnings are known, and sorts all files anew."""
@@ -423,7 +439,7 @@ class AskedCluster:
                     context, one, of_id[one.id], found.states[one.original.id], generation, context.folder.run_id
                 ):
                     self._chunks.add(key, value)
-            self.pending, self.doubtful = self._sort(policy, renamed=found.renamed, grown=grown), found.left_out
+            self.pending, self.doubtful = self._sort_again(policy, renamed=found.renamed, grown=grown), found.left_out
         except ShipperError as error:
             self.pending, self._found.problem = None, error.message
             return
@@ -438,8 +454,10 @@ class AskedCluster:
 
     def left(self) -> set[FileId]:
         """Of the plan's files those that are to go there."""
-        files = {file_id(file) for file in self._plan.files_for(self.name)}
-        return files & set(self.pending.left) if self.pending else {file_id(file) for file in self._plan.own_files}
+        if self.pending is None:
+            return {file_id(file) for file in self._plan.own_files}
+        left = set(self.pending.left)
+        return left & {file_id(file) for file in self._plan.files_for(self.name)} if left else left
 
     def result(self) -> ClusterPlan:
         found, context, pipeline = self._found, self._context, self._context.pipeline
