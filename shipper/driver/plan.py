@@ -238,12 +238,12 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
         result.left_out += [*back.left_out, *late.left_out]
         for file, clusters in late.files.items():
             planned = _planned(context, back.files[file])
-            planned.late_window, planned.late_for = str(back.window_of(back.files[file])), clusters
+            planned.late_window, planned.late_for = str(back.window_of(back.files[file])), tuple(clusters)
             result.files.append(planned)
     _note_left(result, asked)
-    _look_at_files(context, result)
+    beginnings = _look_at_files(context, result)
     for one in asked:
-        one.recognise()
+        one.recognise(beginnings)
     _leave_out_doubtful(result, asked)
     _note_left(result, asked)
     _refuse_unreadable(context, result)
@@ -274,7 +274,7 @@ def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> No
             if one.name in planned.late_for and one.pending and not one.wants(file_id(planned)):
                 if why := one.pending.refused.get(file_id(planned)):
                     result.left_out.append(planned.left_out(f"{one.name}: {why}").model_copy(update={"clusters": [one.name]}))
-                planned.late_for = [name for name in planned.late_for if name != one.name]
+                planned.late_for = tuple(name for name in planned.late_for if name != one.name)
     left_out = [file.left_out(why) for file in result.files if (why := doubtful.get(file_id(file)))]
     result.left_out += [one.model_copy(update={"code": "doubtful"}) for one in left_out]
     result.files = [
@@ -282,16 +282,18 @@ def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> No
     ]
 
 
-def _look_at_files(context: RunContext, result: PlanResult) -> None:
-    """Says of each file that is left what it is, and why it cannot be read if it cannot. Raises SourceError if the pipeline wants that."""
+def _look_at_files(context: RunContext, result: PlanResult) -> Mapping[FileId, bytes]:
+    """Say of each file that is left what it is, and why it cannot be read if it cannot. Return how they begin. Raises SourceError if the
+    pipeline wants that."""
     left = [file for file in result.files if file.left]
     with context.phases("looking into files"):
-        context.engine.look_at(left)
+        beginnings = context.engine.look_at(left)
     # An old file must not fail a run for each hour that it is there.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
         result.left_out += [file.left_out(file.problem) for file in late]
     _refuse_unreadable(context, result)
+    return beginnings
 
 
 def _refuse_unreadable(context: RunContext, result: PlanResult) -> None:
@@ -418,8 +420,8 @@ class AskedCluster:
         self._sort_again = sort_again
         return first
 
-    def recognise(self) -> None:
-        """Finds out which files were shipped under another name, once their beginnings are known, and sorts all files anew."""
+    def recognise(self, beginnings: Mapping[FileId, bytes]) -> None:
+        """Find out by their ``beginnings`` which files were shipped under another name, and sort those that are left anew."""
         if self.pending is None or not self._recognises or self._connections is None:
             return
         context, left = self._context, set(self.pending.left)
@@ -429,7 +431,7 @@ class AskedCluster:
             found = Recognition(chunks_end=0)
             if self._ledger is not None:
                 to = self._connections
-                found = recognise(context, to.cluster, to.client, self._ledger, self._chunks, files, listed)
+                found = recognise(context, to.cluster, to.client, self._ledger, self._chunks, files, listed, beginnings)
             policy, of_id = context.pipeline.source.on_replaced, {file_id(file): file for file in files}
             grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
             taken = [one for one in found.recognised if one.id not in grown]
