@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from shipper_tools.samples.shipments import World, fill, invented_index, large_index, seconds, under_way
@@ -263,6 +264,15 @@ def test_without_airflow_a_button_has_the_command_to_copy(page: Any) -> None:
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Replay quarantine…").click()
     assert "shipper quarantine replay web web.jsonl" in page.inner_text("#ask")
+
+
+def test_an_address_from_outside_opens_its_window(browser: Any, server: Server) -> None:
+    """A notice's link has the window in the query, which a login keeps."""
+    asked = {"dag_id": "web", "window": "web 2026-11-01T10:00:00Z/2026-11-01T11:00:00Z"}
+    for page in opened(browser, f"{server.url}?{urlencode(asked)}"):
+        page.wait_for_selector("#panel[open] h3")
+        assert "10:00" in page.inner_text("#panel-title")
+        assert "dag_id" not in page.url
 
 
 def test_everything_can_be_done_by_keyboard(page: Any) -> None:
