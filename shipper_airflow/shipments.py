@@ -1,7 +1,8 @@
 """The Shipments page in Airflow: the same page and answers as `shipper ui`, behind Airflow's own rights.
 
-An app that a plugin mounts has no authentication of its own, so every route asks: without login the answer is 401, about a pipeline whose DAG
-the person may not read 403. Reports name files and topics, as tasks' logs do, so they want the right to read these.
+An app that a plugin mounts has no authentication of its own, so every route asks: without login the answer is 401 (a browser that opens a page is
+sent to the login), about a pipeline whose DAG the person may not read 403. Reports name files and topics, as tasks' logs do, so they want the
+right to read these.
 
 Imported with the first request: other processes of Airflow load the plugin too, and need none of this.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
@@ -20,6 +21,8 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import FastAPI, HTTPException, Request
 from fastapi import Response as FastAPIResponse
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.responses import RedirectResponse
 
 from shipper.errors import ConfigError
 from shipper.shipments.app import respond
@@ -53,6 +56,15 @@ class PersonsRights:
 
 def _dag(pipeline: str) -> DagDetails:
     return DagDetails(id=pipeline, team_name=DagModel.get_team_name(pipeline))
+
+
+@app.exception_handler(HTTPException)
+async def refuse(request: Request, error: HTTPException) -> FastAPIResponse:
+    """Send a browser that opens a page without a login to Airflow's login, which leads back. Scripts get the error."""
+    if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
+        asked = f"{root()}shipper/{quote(request.path_params['path'])}?{request.url.query}".removesuffix("?")
+        return RedirectResponse(f"{root()}api/v2/auth/login?{urlencode({'next': asked})}", 302)
+    return await http_exception_handler(request, error)
 
 
 @app.get("/{path:path}")

@@ -39,7 +39,7 @@ from shipper.config.units import RATE_PATTERN
 from shipper.errors import ConfigError, ShipperError
 from shipper.runner import GATE_DELIVERY, REPORT, help_of
 from shipper_factory import docs
-from shipper_factory.faults import LastGood, keep_faults
+from shipper_factory.faults import LastGood, keep_faults, removed
 from shipper_factory.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks
 from shipper_factory.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
 from shipper_factory.operators import BrokenConfig, ResolveWindow, ShipperStep
@@ -60,6 +60,7 @@ _TO_STOP = dt.timedelta(minutes=5)
 CONFIG_DAG_ID = "shipper_config"
 _RARE = "Rarely needed"
 _BROKEN, _BROKEN_TAG = "configuration broken", "broken-config"
+_REMOVED, _REMOVED_TAG = "file removed", "removed"
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Broken:
     faults: tuple[str, ...]
     last_good: Pipeline | None = None
     """As it was when its file could last be read."""
+    removed: bool = False
+    """True if there is no file any more: somebody removed it, most likely on purpose."""
 
 
 def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Broken]:
@@ -107,6 +110,11 @@ def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Brok
     return [
         *(Ready(pipeline, _pools(pipeline, config.clusters)) for pipeline in config.pipelines.values()),
         *(Broken(free(stem), tuple(map(str, found)), copies.find(stem)) for stem, found in config.broken.items()),
+        *(
+            Broken(name, (removed(config_dir, name),), last_good, removed=True)
+            for name in copies.removed({*config.pipelines, *config.broken})
+            if (last_good := copies.find(name)) and free(name) == name
+        ),
     ]
 
 
@@ -141,12 +149,13 @@ def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
             if pipeline is None or (broken and broken.dag_id != pipeline.name):
                 raise _NothingToShow
             pools = {} if isinstance(entry, Broken) else entry.pools
-            dag = pipeline_dag(pipeline, config_dir, broken.faults if broken else (), pools)
+            is_removed = bool(broken and broken.removed)
+            dag = pipeline_dag(pipeline, config_dir, broken.faults if broken else (), pools, removed=is_removed)
             dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own, without types
         except Exception as error:  # one pipeline must not take down the others
             broken = broken or Broken(entry.dag_id, (describe(error),))
             dag = broken_dag(broken)
-        if broken:
+        if broken and not broken.removed:
             faults[entry.dag_id] = broken.faults
         yield dag
     if only is None:
@@ -158,22 +167,28 @@ class _NothingToShow(Exception):
 
 
 def pipeline_dag(
-    pipeline: Pipeline, config_dir: Path, faults: Sequence[str] = (), pools: Mapping[str, str] = MappingProxyType({})
+    pipeline: Pipeline,
+    config_dir: Path,
+    faults: Sequence[str] = (),
+    pools: Mapping[str, str] = MappingProxyType({}),
+    *,
+    removed: bool = False,
 ) -> DAG:
     """With ``faults``, ``pipeline`` is what its file said before it was broken: every task is there, and fails with them. ``pools``: see
-    :class:`Ready`."""
-    schedule = pipeline.schedule
+    :class:`Ready`. ``removed``: there will be no new run of the schedule."""
+    schedule = None if removed else pipeline.schedule
+    label, tag = (_REMOVED, _REMOVED_TAG) if removed else (_BROKEN, _BROKEN_TAG)
     check_notifiers(pipeline, config_dir)
     dag = DAG(
         dag_id=pipeline.name,
-        dag_display_name=f"{pipeline.name} ({_BROKEN})" if faults else pipeline.name,
+        dag_display_name=f"{pipeline.name} ({label})" if faults else pipeline.name,
         description=pipeline.description or None,
         schedule=_timetable(pipeline) if schedule else None,
         start_date=(schedule.start or _LONG_AGO) if schedule else None,
         catchup=bool(schedule and schedule.start and schedule.catchup),
         max_active_runs=1,
         default_args={"owner": pipeline.owner, **RETRIES},
-        tags=["shipper", *(f"cluster:{name}" for name in pipeline.clusters), *([_BROKEN_TAG] if faults else [])],
+        tags=["shipper", *(f"cluster:{name}" for name in pipeline.clusters), *([tag] if faults else [])],
         doc_md="\n".join([*([_faults(faults)] if faults else []), docs.page(pipeline, None if faults else config_dir, pools)]),
         auto_register=False,  # one that turns out to be broken must not be found in the module all the same
         params=_params(pipeline),

@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME as PLATFORM
 from shipper.errors import ConfigError
+
+SHOWN_SECONDS = 86_400.0
+"""Time that a pipeline's DAG stays after its file was removed."""
+_REMOVED = "removed"
+"""Empty file beside a copy, as old as the removal."""
 
 
 class BrokenConfigurationError(Exception):
@@ -48,6 +54,20 @@ def _folder_of(config_dir: Path) -> Path:
     return home / "shipper" / "last_good" / hashlib.sha256(str(config_dir.absolute()).encode()).hexdigest()[:12]
 
 
+def is_removed(config_dir: Path, name: str) -> bool:
+    """True if the pipeline has no file any more, though the folder is there."""
+    folder = config_dir / "pipelines"
+    return folder.is_dir() and not (folder / f"{name}.yaml").exists()
+
+
+def removed(config_dir: Path, name: str) -> str:
+    """What that means, and what to do."""
+    return (
+        f"{config_dir.name}/pipelines/{name}.yaml is gone, so the pipeline ships nothing any more. What was delivered stays delivered. If "
+        "somebody removed the file by mistake, put it back and clear the run. Otherwise there is nothing to do."
+    )
+
+
 class LastGood:
     """Pipelines as they were when their files could last be read: copies beside Airflow's own files, on this machine alone.
 
@@ -69,6 +89,22 @@ class LastGood:
         with suppress(OSError):
             for file in (f"pipelines/{name}.yaml", PLATFORM):
                 _keep(self._config_dir / file, self._copy_of(name) / file)
+            (self._copy_of(name) / _REMOVED).unlink(missing_ok=True)
+
+    def removed(self, present: Collection[str]) -> Iterator[str]:
+        """Yield pipelines whose file was removed less than a day ago: a run on its way still has tasks to end. ``present``: all others. Forgets
+        pipelines that were removed earlier."""
+        with suppress(OSError):
+            for copy in sorted(self._copies.iterdir()):
+                name, noticed = copy.name, copy / _REMOVED
+                if not copy.is_dir() or name in present:
+                    continue
+                if not noticed.exists():
+                    noticed.touch()
+                if time.time() - noticed.stat().st_mtime < SHOWN_SECONDS:
+                    yield name
+                else:
+                    shutil.rmtree(copy, ignore_errors=True)
 
     def find(self, name: str) -> Pipeline | None:
         """None if there is no copy, or no longer one that can be read."""

@@ -13,9 +13,11 @@ window is on every cluster that the run was for, and with it the run's. ``report
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
@@ -91,6 +93,27 @@ def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
     """When the last file that belongs to a window has settled: a run that plans earlier would leave it out, and the next
     window's run, which looks into other folders, would not find it."""
     return window.end + dt.timedelta(seconds=settle_seconds)
+
+
+def window_of_run(
+    pipeline: Pipeline,
+    asked: Mapping[str, Any],
+    interval: tuple[dt.datetime | None, dt.datetime | None],
+    asked_at: dt.datetime | None,
+) -> Window:
+    """Return the window that a DAG run ships. ``asked``: its params or its conf; ``interval``: its data interval; ``asked_at``: its `run_after`. The
+    answer is the same however often the run is cleared. Raises WindowError if the run has no window."""
+    first, end = interval
+    schedule, settle = pipeline.schedule, dt.timedelta(seconds=pipeline.source.settle_seconds)
+
+    def closed() -> Window | None:
+        # The last window whose files had settled.
+        if schedule is None or asked_at is None:
+            return None
+        return last_closed(schedule, dt.datetime.fromtimestamp((asked_at - settle).timestamp(), dt.UTC))
+
+    known = with_width((first, end), schedule) if first and end else None
+    return resolve_window(asked.get("window_start"), asked.get("window_end"), known, closed)
 
 
 def resolve_window(

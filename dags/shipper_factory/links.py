@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseOperator, BaseOperatorLink
 
@@ -42,26 +42,36 @@ def report_url(job: Job, folder: RunFolder) -> str:
     serves it: without the plugin's page, and for a dry run, which the page does not know."""
     if folder.uri.startswith(("http://", "https://")):
         return folder.path("report.html")
-    if not _is_shown(job):
+    if job.plan_only or not _has_page():
         return ""
     window = folder.name_of(job.window_start, job.window_end)
-    return "/".join([_base(), _REPORTS, *(quote(part, safe="") for part in (job.pipeline.name, window, job.run_id))])
+    return "/".join([base_url(), _REPORTS, *(quote(part, safe="") for part in (job.pipeline.name, window, job.run_id))])
 
 
 def window_url(job: Job) -> str:
     """For a browser; empty where the page is not, and for a dry run."""
-    if not _is_shown(job):
+    return "" if job.plan_only else window_page(job.pipeline.name, job.window_start, job.window_end)
+
+
+def window_page(pipeline: str, start: dt.datetime, end: dt.datetime) -> str:
+    """For a browser; empty where the page is not. The window stands in the query, which a login keeps, and not in the fragment, which it loses."""
+    if not _has_page():
         return ""
-    name, start, end = job.pipeline.name, job.window_start.astimezone(dt.UTC), job.window_end.astimezone(dt.UTC)
-    opened = quote(f"{name} {start:%Y-%m-%dT%H:%M:%SZ}/{end:%Y-%m-%dT%H:%M:%SZ}", safe="")
-    return f"{_base()}/{_SHIPMENTS}?dag_id={quote(name, safe='')}#window={opened}"
+    first, last = (f"{at.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (start, end))
+    opened = {"dag_id": pipeline, "window": f"{pipeline} {first}/{last}"}
+    return f"{base_url()}/{_SHIPMENTS}?{urlencode(opened, quote_via=quote, safe='')}"
 
 
-def _is_shown(job: Job) -> bool:
-    return not job.plan_only and find_spec("shipper.shipments") is not None
+def run_page(dag_id: str, run_id: str) -> str:
+    """Airflow's own page of the run."""
+    return f"{base_url()}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 
-def _base() -> str:
+def _has_page() -> bool:
+    return find_spec("shipper.shipments") is not None
+
+
+def base_url() -> str:
     from airflow.sdk.configuration import conf
 
     return conf.get("api", "base_url", fallback="").rstrip("/") or "http://localhost:8080"

@@ -10,41 +10,41 @@ The report task runs whatever became of the others and fails if the run did, so 
 task's own process, where the run's folder can be read. If that process is killed, the DAG processor calls the same callback.
 A notifier that cannot send harms neither the run nor another notifier: the task's log says so.
 
-A window is told as late once, whoever notices it: Airflow while its run is at it, the report of the next run (of a window that no run was made for,
-too), or `shipper gaps --alert`. Files beside the results remember it; see shipper/report/late.py.
+A window is told once per state. A failure is told again only if another attempt fails for another reason, or if the window was whole in between.
+A late window is told by whoever notices it first: Airflow while its run is at it, the report of the next run (also of a window without a run), or
+`shipper gaps --alert`. Who heard of the failure does not hear that the window is late. Files beside the results remember it; see
+shipper/report/late.py.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
-
-from airflow.sdk import BaseNotifier
 
 from shipper.config import load_pipeline, locate, resolve_uri
 from shipper.config.pipeline import Notify, Pipeline
 from shipper.errors import ConfigError
+from shipper.report.markup import moment, words
+from shipper.report.markup import window as in_words
 from shipper.runner import REPORT
-from shipper_factory.graph import RESOLVE_WINDOW, group_id
+from shipper.windows.window import Window
+from shipper_airflow.notifiers import fault_of, notifier_class
+from shipper_factory.faults import is_removed, removed
+from shipper_factory.graph import RESOLVE_WINDOW, group_id, window_of_run
+from shipper_factory.links import report_url, run_page, window_page
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shipper.report.message import Message
+    from shipper.report.account import RunStep
     from shipper.report.results import Gap, RunReport
-    from shipper.windows.window import Window
 
 log = logging.getLogger(__name__)
-
-Bounds = tuple[dt.datetime, dt.datetime]
-"""Of a window."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,12 @@ class Notice:
     headline: str
     cause: str | None
     """The first cause in one sentence."""
+    at: str | None = None
+    """Moment of the failure: ``2026-11-21 12:10:04 UTC``."""
     report: str | None = None
-    """Where the page lies: a path or a URL, by the pipeline's ``runs_uri``."""
+    """URL of the run's report; its path where nobody serves it."""
+    page: str | None = None
+    """URL of the window on the Shipments page."""
     log: str | None = None
     """URL of the log of the task that failed first, else of the run, in Airflow."""
     details: tuple[str, ...] = ()
@@ -79,8 +83,10 @@ class Notice:
         """All of it, in plain lines."""
         facts = [
             ("First cause", self.cause) if self.event == "failure" else ("Look at", self.cause),
+            ("Failed at", self.at),
             ("Clusters", "; ".join(self.details) or self.clusters),
             ("Report", self.report),
+            ("Window", self.page),
             ("Log" if self.event == "failure" else "Run", self.log),
             ("Owner", self.owner),
         ]
@@ -91,27 +97,11 @@ class Notice:
 
 
 def check_notifiers(pipeline: Pipeline, config_dir: Path) -> None:
-    """Raises ConfigError, with file and line, for a notifier that is not there or does not take its arguments. Imports it,
-    but makes none: that could be where it reaches out."""
+    """Raises ConfigError, with file and line, for a notifier that is not there or does not take its arguments."""
     for index, entry in enumerate(pipeline.notify):
-        field, fault = f"notify[{index}].notifier", None
-        try:
-            inspect.signature(notifier_class(entry.notifier)).bind(**entry.with_)
-        except (ImportError, AttributeError) as error:
-            fault = f"cannot be imported ({error}); install its provider where Airflow runs, or correct the name"
-        except TypeError as error:
-            fault = f"{error}; see `with`"
-        if fault:
+        if fault := fault_of(entry.notifier, entry.with_):
+            field = f"notify[{index}].notifier"
             raise ConfigError(str(locate(config_dir, pipeline.name, field, f"{entry.notifier}: {fault}")))
-
-
-def notifier_class(name: str) -> type[BaseNotifier]:
-    """Raises ImportError or AttributeError if it is not there, TypeError if it is no notifier."""
-    module, _, class_name = name.rpartition(".")
-    found = getattr(import_module(module), class_name)
-    if not (isinstance(found, type) and issubclass(found, BaseNotifier)):
-        raise TypeError("is no notifier: a subclass of airflow.sdk.BaseNotifier is needed")
-    return found
 
 
 class RunEnded:
@@ -124,12 +114,17 @@ class RunEnded:
 
     def __call__(self, context: Context) -> None:
         run, report = _run_and_report(self, context)
-        notice = _of_ended_run(self, context, run, report)
-        told = send(self.pipeline, notice, context)
-        if run is None or run.get("plan_only"):
+        window = _window_of(self.pipeline, context.get("dag_run"), run)
+        notice = _of_ended_run(self, context, run, report, window)
+        if run and run.get("plan_only"):
+            send(self.pipeline, notice, context)
             return
+        if notice.event == "failure":
+            tell_failure(self.pipeline, self.config_dir, notice, window, context)
+        else:
+            send(self.pipeline, notice, context)
         try:
-            _remember_and_look_back(self, context, run, report, failure=told and notice.event == "failure")
+            _look_back(self, context, run or {}, report, window, failed=notice.event == "failure")
         except Exception:
             log.exception("nobody knows which windows are late: what was told of them cannot be read or noted")
 
@@ -145,30 +140,30 @@ class RunTimedOut:
         if context.get("reason") != "timed_out":
             return
         run: Any = context.get("dag_run")
-        bounds = run and _bounds(run.conf or {}, run.data_interval_start, run.data_interval_end)
+        window = _window_of(self.pipeline, run, None)
         cause = "Airflow ended the run, which had not ended in the time of `schedule.give_up_after`; a task may wait for a worker or a pool."
-        send(self.pipeline, _notice(self.pipeline, bounds, "failure", "Failed: given up", cause), context)
+        at, link = moment(dt.datetime.now(dt.UTC)), run_page(run.dag_id, run.run_id) if run else None
+        notice = _notice(self.pipeline, window, "failure", "Failed: given up", cause, at=at, log=link)
+        tell_failure(self.pipeline, self.config_dir, notice, window, context)
 
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
     """Airflow's callback for a run that missed its deadline. It runs in a process of its own, without the task's context:
     ``context`` has the run as the REST API shows it, and the deadline. A window of which somebody was told is not told again: a run that is
     cleared has a new deadline."""
-    spec, run = _as_last_read(Path(config_dir), pipeline), context["dag_run"]
-    bounds = _bounds(run.get("conf") or {}, run.get("data_interval_start"), run.get("data_interval_end"))
+    folder, run = Path(config_dir), context["dag_run"]
+    spec = _as_last_read(folder, pipeline)
+    window = _window_of(spec, run, None)
     within = spec.schedule and spec.schedule.deliver_within_seconds
-    from airflow.sdk.configuration import conf
-
     from shipper.config.units import format_duration
 
-    base = conf.get("api", "base_url", fallback="http://localhost:8080/").rstrip("/")
     headline = "Late: not finished" + (f" within {format_duration(within)}" if within else "")
-    log_url = f"{base}/dags/{quote(run['dag_id'])}/runs/{quote(run['dag_run_id'])}"
-    notice = _notice(spec, bounds, "late", headline, _why_late(spec, Path(config_dir), run, bounds), log=log_url)
-    if bounds is None:
+    why, link = _why_late(spec, folder, run, window), run_page(run["dag_id"], run["dag_run_id"])
+    notice = _notice(spec, window, "late", headline, why, log=link)
+    if window is None:
         send(spec, notice, context)
     else:
-        _tell_once(spec, Path(config_dir), notice, _window(bounds), context)
+        _tell_once(spec, folder, notice, window, context)
 
 
 def _as_last_read(config_dir: Path, name: str) -> Pipeline:
@@ -183,88 +178,130 @@ def _as_last_read(config_dir: Path, name: str) -> Pipeline:
         raise
 
 
-def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], bounds: Bounds | None) -> str | None:
+def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], window: Window | None) -> str | None:
     """By what the run's steps have left; what Airflow knows of it where they left nothing yet."""
     from shipper.report.late import newest, where_it_stands
 
-    state, since = run.get("state"), run.get("start_date") or run.get("queued_at")
-    found = f"The run is {state} since {since}" if state else None
+    stands = _stands(run)
+    if is_removed(config_dir, pipeline.name):
+        return f"{removed(config_dir, pipeline.name)} {stands or ''}".strip()
     try:
-        folder = newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name, _window(bounds)) if bounds else None
-        if folder is not None and state == "running":
+        folder = newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name, window) if window else None
+        if folder is not None and stands and run.get("state") == "running":
             asked = (run.get("conf") or {}).get("clusters")
-            return f"{found}; {where_it_stands(folder, asked or pipeline.clusters)}."
+            return f"{stands.rstrip('.')}; {where_it_stands(folder, asked or pipeline.clusters)}."
     except Exception:
         log.exception("the run's results cannot be read; the notice goes without them")
-    if found and state == "queued":
-        found += ": it waits for the run before it"
-    return found and f"{found}."
+    return stands
 
 
-def _tell_once(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]) -> None:
-    """That the window is late, if nobody was told. Where that cannot be known it is told."""
+def _stands(run: Mapping[str, Any]) -> str | None:
+    """Where the run stands, by what Airflow knows, in one sentence."""
+    state = run.get("state")
+    if state in ("failed", "success"):
+        return f"The run {'failed' if state == 'failed' else 'succeeded'}{_since(run.get('end_date'), 'at')}."
+    if state == "running":
+        return f"The run is running{_since(run.get('start_date'), 'since')}."
+    return state and f"The run is {state}{_since(run.get('queued_at'), 'since')}: it waits for the run before it."
+
+
+def _since(at: Any, word: str) -> str:
+    return f" {word} {moment(dt.datetime.fromisoformat(str(at)))}" if at else ""
+
+
+def tell_failure(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window | None, context: Mapping[str, Any]) -> None:
+    """Tell that a window failed, unless that was told before with the same cause. Where that cannot be known it is told."""
     from shipper.report.late import Told
 
-    told = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name)
+    if window is None:
+        send(pipeline, notice, context)
+        return
+    # Figures differ from one attempt to the next.
+    told, why = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name), re.sub(r"\d+", "#", notice.cause or "")
     try:
-        if window in told.of("late"):
+        if told.why("failure", window) == why:
             log.info("told before: %s", notice.title)
             return
     except Exception:
         log.exception("nobody knows whether this was told before")
     if send(pipeline, notice, context):
         try:
+            told.add("failure", [window], dt.datetime.now(dt.UTC), why)
+        except Exception:
+            log.exception("that this was told cannot be noted: it may be told again")
+
+
+def _tell_once(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]) -> None:
+    """That the window is late, if nobody was told of it, and of its failure to those alone who did not hear of that. Where that cannot be known it is
+    told."""
+    from shipper.report.late import Told
+
+    told, failed = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name), False
+    try:
+        if window in told.of("late"):
+            log.info("told before: %s", notice.title)
+            return
+        failed = window in told.of("failure")
+    except Exception:
+        log.exception("nobody knows whether this was told before")
+    if send(pipeline, notice, context, but_of_failure=failed):
+        try:
             told.add("late", [window], dt.datetime.now(dt.UTC))
         except Exception:
             log.exception("that this was told cannot be noted: it may be told again")
 
 
-def _remember_and_look_back(
-    ended: RunEnded, context: Context, run: Mapping[str, Any], report: RunReport | None, *, failure: bool
+def _look_back(
+    ended: RunEnded, context: Context, run: Mapping[str, Any], report: RunReport | None, own: Window | None, *, failed: bool
 ) -> None:
     """Once a run has ended: tells which windows of the schedule are late, the run's own and those before it."""
     from shipper.report.late import Told, delivered_late, overdue, window_before, windows_of
 
     pipeline, now = ended.pipeline, dt.datetime.now(dt.UTC)
     told = Told(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.name)
-    own = _window(bounds) if (bounds := _bounds(run, None, None)) else None
-    if failure and own:
-        told.add("failure", [own], now)
-    if report is None or own is None or not any("late" in entry.on for entry in pipeline.notify):
+    if report is None or own is None:
         return
-    known, failed = told.of("late"), told.of("failure")
-    is_new = run.get("scheduled") and own not in known and report.first_cause is None
+    known, failures = told.of("late"), told.of("failure")
+    if not failed and own in failures and not run.get("to_clusters"):
+        told.forget("failure", own)  # it is whole: another failure is news
+    if not any("late" in entry.on for entry in pipeline.notify):
+        return
+    is_new = run.get("scheduled") and own not in known and not failed
     # Of the windows that are made up for after an outage the first one speaks for all.
     if (
         is_new
         and (late := delivered_late(pipeline, own, now))
-        and (window_before(pipeline, own) in known or send(pipeline, _delivered_late(ended, own, report, late), context))
+        and (
+            window_before(pipeline, own) in known
+            or send(pipeline, _delivered_late(ended, run, own, report, late), context, but_of_failure=own in failures)
+        )
     ):
         told.add("late", [own], now)
     gaps = [gap for gap in overdue(pipeline, report.gaps or (), now) if windows_of([gap])[0] not in known]
     for already in (False, True):
-        some = [gap for gap in gaps if (windows_of([gap])[0] in failed) is already]
+        some = [gap for gap in gaps if (windows_of([gap])[0] in failures) is already]
         # Who heard of the failure knows: the others hear now.
-        if some and send(pipeline, _missing(ended, some, report), context, but_of_failure=already):
+        if some and send(pipeline, _missing(ended, some), context, but_of_failure=already):
             told.add("late", windows_of(some), now)
 
 
-def _delivered_late(ended: RunEnded, own: Window, report: RunReport, headline: str) -> Notice:
+def _delivered_late(ended: RunEnded, run: Mapping[str, Any], own: Window, report: RunReport, headline: str) -> Notice:
     from shipper.report.markup import duration
 
     began = report.plan.started_at if report.plan else report.started_at
     cause = f"The run began {duration(own.end, began)} after that, and took {duration(began, report.finished_at)}."
-    return _notice(ended.pipeline, (own.start, own.end), "late", headline, cause, report=report.page)
+    return _notice(ended.pipeline, own, "late", headline, cause, report=_report_url(ended, run, report))
 
 
-def _missing(ended: RunEnded, gaps: Sequence[Gap], report: RunReport) -> Notice:
-    """One for all windows that the run found behind it."""
+def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
+    """One for all windows that the run found behind it. Its page is that of the first."""
     from shipper.report.late import causes, missing_in_words, windows_of
 
     pipeline, windows = ended.pipeline, windows_of(gaps)
     lines = causes(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.name, gaps)
-    bounds = (windows[0].start, windows[-1].end)
-    return _notice(pipeline, bounds, "late", missing_in_words(gaps), lines[0], report=report.page, details=tuple(lines))
+    first = window_page(pipeline.name, windows[0].start, windows[0].end)
+    stretch = Window(windows[0].start, windows[-1].end)
+    return _notice(pipeline, stretch, "late", missing_in_words(gaps), lines[0], page=first, details=tuple(lines))
 
 
 def send(pipeline: Pipeline, notice: Notice, context: Mapping[str, Any], *, but_of_failure: bool = False) -> bool:
@@ -282,12 +319,10 @@ def send(pipeline: Pipeline, notice: Notice, context: Mapping[str, Any], *, but_
     return bool(told) or not heard
 
 
-def _notice(pipeline: Pipeline, bounds: Bounds | None, event: str, headline: str, cause: str | None, **more: Any) -> Notice:
-    """``bounds``: of the run's window, if they are known."""
-    from shipper.report.markup import window
-
-    clusters = ", ".join(pipeline.clusters)
-    return Notice(event, pipeline.name, pipeline.owner, clusters, window(*bounds) if bounds else None, headline, cause, **more)
+def _notice(pipeline: Pipeline, window: Window | None, event: str, headline: str, cause: str | None, **more: Any) -> Notice:
+    named = in_words(window.start, window.end) if window else None
+    more.setdefault("page", window_page(pipeline.name, window.start, window.end) if window else None)
+    return Notice(event, pipeline.name, pipeline.owner, ", ".join(pipeline.clusters), named, headline, cause, **more)
 
 
 def _hears(entry: Notify, event: str) -> bool:
@@ -308,28 +343,61 @@ def _run_and_report(ended: RunEnded, context: Context) -> tuple[dict[str, Any] |
         return run, None
 
 
-def _of_ended_run(ended: RunEnded, context: Context, run: Mapping[str, Any] | None, report: RunReport | None) -> Notice:
+@dataclass(frozen=True)
+class _Word:
+    """What a failed task of Airflow left."""
+
+    task_id: str
+    at: dt.datetime
+    says: str
+
+
+def _of_ended_run(
+    ended: RunEnded, context: Context, run: Mapping[str, Any] | None, report: RunReport | None, window: Window | None
+) -> Notice:
     """Whatever is missing: a notice without its cause is better than none."""
     from shipper.report.message import message, one_sentence
 
-    pipeline, told, page = ended.pipeline, None, None
+    pipeline, told = ended.pipeline, None
     if report is not None:
         try:
-            told, page = message(report), report.page
+            told = message(report)
         except Exception:
             log.exception("the run's report cannot be put into words; the notice goes without them")
     failed = _failed_tasks(context)
     event = "failure" if ended.failed or failed or told is None else told.ending
-    if told is not None and told.ending == event:
-        headline, cause = told.headline, told.cause
-    else:
-        # Airflow may know of a failure that the report does not: a task that died after it had left its result.
-        error = context.get("exception")
-        word = f"the run failed in {', '.join(failed)}" if failed else "the report task died and left no word"
-        headline, cause = "Failed", one_sentence(str(error)) if error else word
-    bounds = _bounds(run, None, None) if run else None
+    agreed = told if told is not None and told.ending == event else None
+    headline, cause, at = (agreed.headline, agreed.cause, None) if agreed else ("Failed", None, None)
+    task_id = _task_of(agreed.step) if agreed else None
+    if event == "failure":
+        word = _first_word(context, failed)
+        if agreed and agreed.step and agreed.step.result:
+            at = agreed.step.result.finished_at
+        # Airflow may know of a failure that the report does not: a task that died after it had left its result, or before it had one.
+        if word and (at is None or (word.task_id != task_id and word.at < at)):
+            headline = headline if at is None else "Failed"
+            task_id, cause, at = word.task_id, one_sentence(word.says), word.at
+        elif failed and not cause:
+            task_id = failed[0]
+            cause = f"{words(failed)} failed and left no word: somebody marked it failed, or its process died; its log in Airflow says more"
+        elif not cause and (error := context.get("exception")):
+            cause = one_sentence(str(error))
+        at = at or dt.datetime.now(dt.UTC)
+        cause = cause or "the report task died and left no word"
     details = told.clusters if told else ()
-    return _notice(pipeline, bounds, event, headline, cause, report=page, log=_log_url(context, told), details=details)
+    return _notice(
+        pipeline, window, event, headline, cause, at=at and moment(at), report=_report_url(ended, run, report),
+        log=_log_url(context, task_id, event), details=details, **({"page": None} if run and run.get("plan_only") else {}),
+    )  # fmt: skip
+
+
+def _report_url(ended: RunEnded, run: Mapping[str, Any] | None, report: RunReport | None) -> str | None:
+    if not run or report is None:
+        return None
+    from shipper_factory.operators import folder_of, job_of
+
+    job = job_of(run, ended.pipeline, ended.config_dir, ())
+    return report_url(job, folder_of(job)) or report.page
 
 
 def _failed_tasks(context: Context) -> list[str]:
@@ -343,27 +411,51 @@ def _failed_tasks(context: Context) -> list[str]:
         return []
 
 
-def _log_url(context: Context, told: Message | None) -> str | None:
-    """Of the task that failed first. Its last try, which Airflow shows when none is named."""
-    own: str | None = getattr(context.get("ti"), "log_url", None)
-    if own is None or told is None:
-        return own
-    run, _, _ = own.rpartition("/tasks/")
-    if told.step is None:
-        return run
-    name, cluster = told.step.name, told.step.cluster
-    return f"{run}/tasks/{f'{group_id(cluster)}.{name}' if cluster else name}"
+def _first_word(context: Context, failed: Sequence[str]) -> _Word | None:
+    """Of the ``failed`` tasks, the one that failed first and said why."""
+    from shipper_factory.operators import FAILURE
+
+    found = []
+    for task_id in failed:
+        try:
+            if left := context["ti"].xcom_pull(task_ids=task_id, key=FAILURE):
+                found.append(_Word(task_id, dt.datetime.fromisoformat(left["at"]), left["says"]))
+        except Exception:
+            log.exception("what %s said when it failed cannot be had here", task_id)
+    return min(found, key=lambda word: word.at, default=None)
 
 
-def _bounds(asked: Mapping[str, Any], interval_start: Any, interval_end: Any) -> Bounds | None:
-    """Of the window: asked for, else the data interval."""
-    start, end = asked.get("window_start") or interval_start, asked.get("window_end") or interval_end
-    if not start or not end:
+def _task_of(step: RunStep | None) -> str | None:
+    if step is None:
         return None
-    return dt.datetime.fromisoformat(str(start)), dt.datetime.fromisoformat(str(end))
+    return f"{group_id(step.cluster)}.{step.name}" if step.cluster else step.name
 
 
-def _window(bounds: Bounds) -> Window:
-    from shipper.windows.window import Window
+def _log_url(context: Context, task_id: str | None, event: str) -> str | None:
+    """Of the task's last try, which Airflow shows when none is named. Without a task: of the run, or of the report task that failed."""
+    own: str | None = getattr(context.get("ti"), "log_url", None)
+    if own is None:
+        return None
+    run, _, _ = own.rpartition("/tasks/")
+    if task_id is None:
+        return own if event == "failure" else run
+    return f"{run}/tasks/{task_id}"
 
-    return Window(*(at.astimezone(dt.UTC) for at in bounds))
+
+def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) -> Window | None:
+    """Of a DAG run, which may be a mapping. ``run``: what its first task said, if it did; else it is worked out as this task does."""
+    if run:
+        start, end = (dt.datetime.fromisoformat(run[name]).astimezone(dt.UTC) for name in ("window_start", "window_end"))
+        return Window(start, end)
+    names = ("data_interval_start", "data_interval_end", "run_after", "conf")
+    known = dag_run if isinstance(dag_run, Mapping) else {name: getattr(dag_run, name, None) for name in names}
+    opens, closes, asked_at = (_parsed(known.get(name)) for name in names[:3])
+    try:
+        return window_of_run(pipeline, known.get("conf") or {}, (opens, closes), asked_at)
+    except Exception as error:
+        log.info("the run has no window: %s", error)
+        return None
+
+
+def _parsed(at: Any) -> dt.datetime | None:
+    return dt.datetime.fromisoformat(str(at)) if at else None

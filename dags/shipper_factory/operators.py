@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 import json
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow.sdk import Asset, BaseOperator, RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
@@ -19,7 +20,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipExcept
 from shipper.config.pipeline import Pipeline
 from shipper.errors import WindowError
 from shipper.runner import PLAN, REPORT, Job, JobOptions, new_run_id
-from shipper_factory.graph import RESOLVE_WINDOW, last_closed, opens_at, resolve_window, with_width
+from shipper_factory.graph import RESOLVE_WINDOW, opens_at, window_of_run
 from shipper_factory.links import ReportLink, WindowLink, report_url, window_url
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from shipper.windows.window import Window
     from shipper_factory.step import Child, Failure
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+FAILURE = "failure"
+"""Key of the XCom with a failed task's words: ``at``, when it failed, and ``says``, why."""
 #: What a run may be asked for, in the form or as JSON.
 _SAME_NAME = ("reship", "reship_reason", "new_ledger", "rate_limit", "skip_checks", "skip_reason", "plan_only")
 #: As it is called there → in JobOptions.
@@ -51,6 +56,26 @@ class StepFailed(SystemExit):
 
     def __str__(self) -> str:
         return self.message
+
+
+def leaves_word(execute: Callable[[Any, Context], T]) -> Callable[[Any, Context], T]:
+    """Keep why and when a task failed as an XCom, for the run's notice: Airflow tells no other task of the run. A later attempt starts without it."""
+
+    @functools.wraps(execute)
+    def run(self: Any, context: Context) -> T:
+        try:
+            return execute(self, context)
+        except (AirflowSkipException, AirflowRescheduleException):
+            raise
+        except BaseException as error:
+            says = str(error) if isinstance(error, StepFailed) else f"{type(error).__name__}: {error}"
+            try:
+                context["ti"].xcom_push(key=FAILURE, value={"at": dt.datetime.now(dt.UTC).isoformat(), "says": says})
+            except Exception:
+                log.exception("the run's notice will not have these words")
+            raise
+
+    return run
 
 
 class _UnlessFinal(RetryPolicy):
@@ -76,17 +101,15 @@ class ResolveWindow(BaseOperator):
         self.config_dir = config_dir
         self.report_url = self.window_url = ""
 
+    @leaves_word
     def execute(self, context: Context) -> dict[str, Any]:
         params = context["params"]
         asked = asked_for(params, self.pipeline)
         if fault := fault_of(context["dag_run"].conf or {}, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent; trigger it again")
-        first, end = context.get("data_interval_start"), context.get("data_interval_end")
+        interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
-            interval = with_width((first, end), self.pipeline.schedule) if first and end else None
-            window = resolve_window(
-                params.get("window_start"), params.get("window_end"), interval, lambda: self._last_closed(context["dag_run"])
-            )
+            window = window_of_run(self.pipeline, params, interval, getattr(context["dag_run"], "run_after", None))
         except WindowError as error:
             self._refuse(str(error))
         if not params.get("window_start"):
@@ -122,14 +145,6 @@ class ResolveWindow(BaseOperator):
         self.log.error("%s", why)
         raise StepFailed(why)
 
-    def _last_closed(self, dag_run: Any) -> Window | None:
-        """The last whose files had settled when the run was asked for: the same however often it is cleared."""
-        schedule, asked_at = self.pipeline.schedule, getattr(dag_run, "run_after", None)
-        if schedule is None or asked_at is None:
-            return None
-        settled = asked_at.timestamp() - self.pipeline.source.settle_seconds
-        return last_closed(schedule, dt.datetime.fromtimestamp(settled, dt.UTC))
-
 
 class ShipperStep(BaseOperator):
     """Runs one step of the pipeline in a process of its own, by the same command line as ``shipper run``."""
@@ -161,6 +176,7 @@ class ShipperStep(BaseOperator):
         """Of the run that this task is of, when it has begun."""
         self._child: Child | None = None
 
+    @leaves_word
     def execute(self, context: Context) -> None:
         from shipper_factory.step import Child, failure_of, gave_up, given, result_of
 

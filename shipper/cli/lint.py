@@ -1,44 +1,60 @@
-"""Warnings of `shipper validate`: entries that are allowed and may be a mistake all the same.
+"""Notifiers that `shipper validate` checks: their classes can be imported and take the arguments of `with`.
 
-Notifiers that are not there: their classes are looked for in the files of installed packages. Importing one would run what a configuration names.
+Importing Airflow takes seconds, and a module may do anything when it is imported, so a process of its own does it. This process finds modules
+where Airflow finds them, and none in the working directory.
 """
 
 from __future__ import annotations
 
-import re
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from shipper.config import ConfigFault, LoadedConfig, locate
 
-
-def missing_notifiers(config_dir: Path, loaded: LoadedConfig) -> list[ConfigFault]:
-    """Warnings of notifiers whose class is not here; a warning, since it must be where Airflow is."""
-    named = [
-        (name, f"notify[{index}].notifier", why_missing(entry.notifier))
-        for name, pipeline in loaded.pipelines.items()
-        for index, entry in enumerate(pipeline.notify)
-    ]
-    return [locate(config_dir, name, field, why) for name, field, why in named if why]
+_SECONDS = 120.0
 
 
-def why_missing(name: str, folders: Sequence[str] | None = None) -> str | None:
-    """Why there is no class ``name``, or None. None also for a package that is not installed here at all: Airflow may live elsewhere.
-    ``folders``: by default where Python looks."""
-    *modules, class_name = name.split(".")
-    roots = [Path(folder) for folder in (sys.path if folders is None else folders) if folder]
-    if not any(_modules(root, modules[:1]) for root in roots):
-        return None
-    found = [file for root in roots for file in _modules(root, modules)]
-    if not found:
-        return f"there is no module {'.'.join(modules)} here, and {modules[0]} is; is a provider to be installed, or the name misspelt?"
-    if not any(re.search(rf"\b{class_name}\b", file.read_text(errors="replace")) for file in found):
-        return f"{'.'.join(modules)} holds no {class_name}"
-    return None
+class Checked(NamedTuple):
+    """Result of the check."""
+
+    faults: dict[str, list[ConfigFault]]
+    """Pipeline → its faults, without pipelines that have none."""
+    why_not: str | None
+    """Reason why notifiers could not be checked; None if they were, or if there are none."""
 
 
-def _modules(root: Path, names: Sequence[str]) -> list[Path]:
-    """Files of the module ``names`` below ``root``; a package's own may hold nothing."""
-    path = root.joinpath(*names)
-    return [file for file in (path.with_name(f"{path.name}.py"), path / "__init__.py") if file.is_file()]
+def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
+    """Import every notifier that a pipeline names."""
+    named = [(name, index, entry) for name, pipeline in loaded.pipelines.items() for index, entry in enumerate(pipeline.notify)]
+    if not named:
+        return Checked({}, None)
+    if find_spec("airflow") is None:
+        return Checked({}, "Airflow is not installed here")
+    asked = json.dumps([[entry.notifier, dict.fromkeys(entry.with_)] for _, _, entry in named])
+    with tempfile.TemporaryDirectory(prefix="shipper-airflow-") as folder:
+        # Airflow writes its configuration into a home that it does not find.
+        home = {} if "AIRFLOW_HOME" in os.environ or Path("~/airflow").expanduser().exists() else {"AIRFLOW_HOME": folder}
+        command = [sys.executable, "-P", "-m", "shipper_airflow.notifiers"]
+        try:
+            done = subprocess.run(
+                command, input=asked, env=os.environ | home, capture_output=True, text=True, timeout=_SECONDS, check=True
+            )
+            answers = json.loads(done.stdout)
+        except subprocess.CalledProcessError as error:
+            return Checked(
+                {}, f"Airflow does not start here: {(error.stderr.strip().splitlines() or ['it does not say why'])[-1]}"
+            )
+        except (subprocess.TimeoutExpired, ValueError):
+            return Checked({}, "Airflow does not answer here")
+    faults = dict[str, list[ConfigFault]]()
+    for (name, index, entry), fault in zip(named, answers, strict=True):
+        if fault:
+            found = locate(config_dir, name, f"notify[{index}].notifier", f"{entry.notifier}: {fault}")
+            faults.setdefault(name, []).append(found)
+    return Checked(faults, None)

@@ -29,7 +29,7 @@ from shipper import runner
 from shipper.asked import steps_of
 from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
 from shipper.cli.lazy import LazyGroup
-from shipper.cli.lint import missing_notifiers
+from shipper.cli.lint import check_notifiers
 from shipper.cli.run_options import (
     Last,
     MetricsPath,
@@ -144,18 +144,20 @@ def validate(
     ] = False,
     secrets: Annotated[bool, typer.Option(help="Also ask whether variables and files that are referred to are there.")] = True,
 ) -> None:
-    """Checks all pipelines and clusters, SQL expressions included, and shows every fault at once. Runs nothing that the configuration names."""
+    """Checks all pipelines and clusters, SQL expressions included, and shows every fault at once. Runs nothing that the configuration names, and
+    imports nothing of it but notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
     refused = _refused_properties(config, loaded)
-    warnings = [*loaded.warnings, *missing_notifiers(config, loaded)]
+    warnings, notifiers = list(loaded.warnings), check_notifiers(config, loaded)
     sql_checked, wrong = bool(sql and loaded.pipelines), dict[str, list[ConfigFault]]()
     if sql_checked:
         err.say("Spark analyses the SQL expressions …", "dim")
         wrong = _sql_faults(config, loaded, pipeline, runner_python=runner_python)
-    faults = [*loaded.faults, *refused.values(), *chain.from_iterable(wrong.values())]
-    pipelines, clusters = sorted(loaded.pipelines.keys() - wrong.keys()), sorted(loaded.clusters.keys() - refused.keys())
+    faults = [*loaded.faults, *refused.values(), *chain.from_iterable([*wrong.values(), *notifiers.faults.values()])]
+    pipelines = sorted(loaded.pipelines.keys() - wrong.keys() - notifiers.faults.keys())
+    clusters = sorted(loaded.clusters.keys() - refused.keys())
     if as_json:
         print_json(
             {
@@ -165,6 +167,7 @@ def validate(
                 "pipelines": pipelines,
                 "clusters": clusters,
                 "sql_checked": sql_checked,
+                "notifiers_checked": notifiers.why_not is None,
             }
         )
     else:
@@ -177,7 +180,9 @@ def validate(
         if faults:
             err.say(f"{plural(len(faults), 'fault')}. {right} so far.", "bold red")
         else:
-            out.say(f"✓ {right}" + ("." if sql_checked else " (SQL expressions were not analysed)."), "green")
+            unchecked = [] if sql_checked else ["SQL expressions were not analysed"]
+            unchecked += [f"notifiers were not checked: {notifiers.why_not}"] if notifiers.why_not else []
+            out.say(f"✓ {right}" + (f" ({'; '.join(unchecked)})." if unchecked else "."), "green")
     raise typer.Exit(2 if faults else 0)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from shipper.config import load_platform
 from shipper.driver.context import RunContext
 from shipper.errors import ShipperError, UsageError
+from shipper.report.account import RunStep, first_failure
 from shipper.report.gaps import gaps_before
 from shipper.report.horizon import prune
 from shipper.report.late import fresh_until
@@ -186,11 +187,11 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
     planned, gate = folder.find(PLAN, PlanResult), folder.find(GATE_SOURCE, GateResult)
     ships = [folder.find(f"{SHIP}.{cluster}", ShipResult) for cluster in pipeline.clusters]
     delivery_gates = [folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult) for cluster in pipeline.clusters]
-    expected: list[tuple[str, StepResult | None]] = [(PLAN, planned)]
+    expected = [RunStep(PLAN, None, planned)]
     if not context.plan_only:
-        expected.append((GATE_SOURCE, gate))
+        expected.append(RunStep(GATE_SOURCE, None, gate))
         for cluster, shipped, judged in zip(pipeline.clusters, ships, delivery_gates, strict=True):
-            expected += [(f"{SHIP}:{cluster}", shipped), (f"{GATE_DELIVERY}:{cluster}", judged)]
+            expected += [RunStep(SHIP, cluster, shipped), RunStep(GATE_DELIVERY, cluster, judged)]
     if planned and gate:
         planned = as_gated(planned, gate)
     cause = _first_cause(expected)
@@ -271,10 +272,10 @@ def _history(context: RunContext) -> list[PastRun]:
         return []
 
 
-def _first_cause(expected: Sequence[tuple[str, StepResult | None]]) -> str | None:
-    for name, result in expected:
-        if result is None:
-            return f"step {name} left no result: it was killed or never ran; look at its log, and run the window again"
-        if result.status == "failed":
-            return f"{name}: {result.error}"
-    return None
+def _first_cause(expected: Sequence[RunStep]) -> str | None:
+    step = first_failure(expected)
+    if step is None:
+        return None
+    if step.result is None:
+        return f"step {step.key} left no result: it was killed or never ran; look at its log, and run the window again"
+    return f"{step.key}: {step.result.error}"

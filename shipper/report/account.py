@@ -10,6 +10,7 @@ What was parked until the end is read and not sent: a run with such records has 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -177,6 +178,11 @@ class RunStep:
     result: StepResult | None
 
     @property
+    def key(self) -> str:
+        """``ship:near``, as in the command line."""
+        return f"{self.name}:{self.cluster}" if self.cluster else self.name
+
+    @property
     def title(self) -> str:
         words = {"plan": "Plan", "gate_source": "Source gate", "ship": "Ship", "gate_delivery": "Delivery gate"}
         title = words[self.name]
@@ -185,6 +191,18 @@ class RunStep:
     @property
     def failed(self) -> bool:
         return self.result is not None and self.result.status == "failed"
+
+
+def first_failure(steps: Sequence[RunStep]) -> RunStep | None:
+    """Return the step that failed first, or left no result; None if all succeeded. Clusters fail independently of each other: of the first failure on
+    each, take the earliest in time. A step without a result tells no time, so it comes last.
+
+    ``steps``: in the order of a run."""
+    bad = [step for step in steps if step.failed or step.result is None]
+    shared = next((step for step in bad if step.cluster is None), None)
+    firsts = {step.cluster: step for step in reversed(bad)}.values()
+    timed = [(step.result.finished_at, step) for step in firsts if step.result]
+    return shared or (min(timed, key=lambda found: found[0])[1] if timed else next(iter(bad), None))
 
 
 def steps(report: RunReport) -> list[RunStep]:

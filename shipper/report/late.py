@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Literal, TypeVar
 
@@ -55,9 +56,27 @@ class Told:
         found = (RunFolder.window_of(name.removesuffix(f".{event}")) for name in names if name.endswith(f".{event}"))
         return {window for window in found if window}
 
-    def add(self, event: Event, windows: Collection[Window], at: dt.datetime) -> None:
+    def why(self, event: Event, window: Window) -> str | None:
+        """Return the reason that was told with the event; None if the event was not told, or without a reason."""
+        fs, path = fsspec.core.url_to_fs(self._file(event, window))
+        try:
+            _, *lines = str(fs.cat_file(path).decode()).splitlines()
+        except FileNotFoundError:
+            return None
+        return "\n".join(lines) or None
+
+    def add(self, event: Event, windows: Collection[Window], at: dt.datetime, why: str = "") -> None:
         for window in windows:
-            write_whole(f"{self._uri}/{RunFolder.name_of(window.start, window.end)}.{event}", f"{at.isoformat()}\n")
+            write_whole(self._file(event, window), f"{at.isoformat()}\n{why}")
+
+    def forget(self, event: Event, window: Window) -> None:
+        """Tell the event again if it happens again."""
+        fs, path = fsspec.core.url_to_fs(self._file(event, window))
+        with suppress(FileNotFoundError):
+            fs.rm_file(path)
+
+    def _file(self, event: Event, window: Window) -> str:
+        return f"{self._uri}/{RunFolder.name_of(window.start, window.end)}.{event}"
 
 
 def due(schedule: Schedule, settle_seconds: float, window: Window) -> dt.datetime:

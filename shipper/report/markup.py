@@ -34,6 +34,11 @@ def clock(at: dt.datetime) -> str:
     return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
 
 
+def moment(at: dt.datetime) -> str:
+    """``"2026-11-21 11:00:07 UTC"``."""
+    return f"{utc(at):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def duration(start: dt.datetime, end: dt.datetime) -> str:
     """``"1m5s"``; clocks of two machines may disagree, and then it is 0."""
     return format_duration(max(0.0, (utc(end) - utc(start)).total_seconds()))

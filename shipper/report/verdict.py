@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from shipper.config.records import UNREADABLE
-from shipper.report.account import Account, RunStep, accounts, steps
+from shipper.report.account import Account, RunStep, accounts, first_failure, steps
 from shipper.report.counts import disagreement
 from shipper.report.markup import number, plural, utc, words
 from shipper.report.plan_result import ClusterPlan
@@ -127,8 +127,7 @@ def _nothing(report: RunReport, found: list[Account]) -> str:
 
 
 def _failed(report: RunReport, found: list[Account]) -> Verdict:
-    # The first step that failed or is missing; what is missing after a failure is its consequence.
-    first = next((step for step in steps(report) if step.failed or step.result is None), None)
+    first = first_failure(steps(report))
     own = first.result.error if first and first.result else None
     # `first_cause` names its step, which the headline does here.
     stated = own if own and (report.first_cause or own).endswith(own) else report.first_cause

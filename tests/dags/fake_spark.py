@@ -20,6 +20,7 @@ from typing import Any
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
+from shipper.report.account import first_failure, steps
 from shipper.report.gaps import gaps_before
 from shipper.report.late import fresh_until
 from shipper.report.plan_result import ClusterPlan, PlanResult
@@ -53,12 +54,15 @@ def gathered(folder: RunFolder, pipeline: Pipeline, common: dict[str, Any]) -> R
     ships = [folder.find(f"ship.{cluster}", ShipResult) for cluster in ("near", "far")]
     gates = [folder.find(f"gate_delivery.{cluster}", DeliveryGateResult) for cluster in ("near", "far")]
     runs_uri = folder.uri.rsplit("/", 3)[0]
-    causes = [f"{one.step}: {one.error}" for one in (plan, gate, *ships, *gates) if one and one.status == "failed"]
-    return RunReport(
+    found = RunReport(
         **common, plan=plan, gate_source=gate, ships=[one for one in ships if one], delivery_gates=[one for one in gates if one],
-        first_cause=causes[0] if causes else None, page=folder.path("report.html"), gaps=gaps_before(runs_uri, pipeline, common["window_start"]),
+        page=folder.path("report.html"), gaps=gaps_before(runs_uri, pipeline, common["window_start"]),
         fresh_until=fresh_until(runs_uri, pipeline.name, pipeline.clusters, common["finished_at"]),
     )  # fmt: skip
+    first = first_failure(steps(found))
+    if first and first.result:
+        found.first_cause = f"{first.key}: {first.result.error}"
+    return found
 
 
 def behaviour(folder: Path, step: str, call: int) -> str:

@@ -329,3 +329,27 @@ def test_the_doctor_sees_what_airflow_sees(config: Config, tmp_path: Path, monke
     assert unimportable.status == "failed"
     assert "nothing_of_that_name" in unimportable.says
     assert unimportable.remedy
+
+
+def test_a_removed_pipeline_keeps_its_tasks_for_a_day_so_that_a_run_on_its_way_ends(
+    config: Config, monkeypatch: pytest.MonkeyPatch, airflow: Path
+) -> None:
+    """Airflow ends no run of a DAG that it does not find any more."""
+    config.pipeline("web")
+    config.pipeline("other")
+    tasks = bag().dags["web"].task_ids
+    (config.folder / "pipelines" / "web.yaml").unlink()
+    found = bag()
+    web = found.dags["web"]
+    assert (sorted(found.dags), web.task_ids, web.schedule) == (["other", "web"], tasks, None)
+    assert ("removed" in web.tags, "broken-config" in web.tags) == (True, False)
+    assert found.import_errors == {}, "nothing is wrong"
+    dag_run = web.test(logical_date=dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC))
+    assert dag_run.state == "failed"
+    assert {task.task_id: task.state for task in dag_run.get_task_instances()}["plan"] == "failed"
+    with monkeypatch.context() as a_day_later:
+        a_day_later.setattr("shipper_factory.faults.SHOWN_SECONDS", 0.0)
+        assert sorted(bag().dags) == ["other"]
+    assert sorted(bag().dags) == ["other"], "its copy is gone"
+    config.pipeline("web")
+    assert bag().dags["web"].schedule is not None

@@ -51,23 +51,28 @@ class Runs:
         self.config, self.uri = config, uri
         beginnings(uri, "web", ("near", "far"), SIX - HOUR, None, keep=True)
 
-    def end(self, end: dt.datetime, fault: str = "", *, scheduled: bool = False, took: dt.timedelta = MINUTE) -> None:
+    def end(
+        self, end: dt.datetime, fault: str = "", *, scheduled: bool = False, took: dt.timedelta = MINUTE, run_id: str = "run"
+    ) -> None:
         """A run over the hour before ``end``, that began then or hours later; ``fault``: why near got nothing."""
         from shipper_factory.notice import RunEnded
 
         pipeline = load_pipeline(self.config.folder, "web")
-        folder = RunFolder(self.uri, "web", end - HOUR, end, "run")
-        common: dict[str, Any] = {"pipeline": "web", "window_start": end - HOUR, "window_end": end, "run_id": "run"}
+        folder = RunFolder(self.uri, "web", end - HOUR, end, run_id)
+        common: dict[str, Any] = {"pipeline": "web", "window_start": end - HOUR, "window_end": end, "run_id": run_id}
         common |= {"started_at": end + took - MINUTE, "finished_at": end + took}
         folder.write("gate_source", GateResult(step="gate_source", **common))
         for cluster in ("far",) if fault else ("near", "far"):
             folder.write(f"gate_delivery.{cluster}", DeliveryGateResult(cluster=cluster, **common))
         found = gaps_before(self.uri, pipeline, end - HOUR)
         folder.write("report", RunReport(gaps=found, first_cause=fault or None, page=folder.path("report.html"), **common))
-        xcom = {"window_start": (end - HOUR).isoformat(), "window_end": end.isoformat(), "run_id": "run", "scheduled": scheduled}
+        xcom = {"window_start": (end - HOUR).isoformat(), "window_end": end.isoformat(), "run_id": run_id, "scheduled": scheduled}
         states = {"web": {"to_near.ship": "failed"}} if fault else {}
         task = SimpleNamespace(
-            xcom_pull=lambda task_ids: xcom, get_task_states=lambda **_: states, dag_id="web", task_id="report"
+            xcom_pull=lambda task_ids, key="": xcom if task_ids == "resolve_window" else None,
+            get_task_states=lambda **_: states,
+            dag_id="web",
+            task_id="report",
         )
         RunEnded(pipeline, self.config.folder, failed=False)({"ti": task, "run_id": "web"})
 
@@ -83,11 +88,11 @@ def test_a_window_that_nobody_ran_is_told_once_by_the_runs_after_it(runs: Runs, 
     assert told(notices) == []
     runs.end(SIX + 3 * HOUR)
     (notice,) = told(notices)
-    title, cause, clusters, report, *_ = notice["text"].splitlines()
+    title, cause, clusters, page, *_ = notice["text"].splitlines()
     assert title == "web 2026-11-01 06:00–08:00 UTC: Late: 2 windows of the schedule are not complete"
     assert cause == "Look at: far: 2026-11-01 06:00–08:00 UTC (2 windows): no run"
     assert clusters.endswith("; near: 2026-11-01 06:00–08:00 UTC (2 windows): no run")
-    assert report.endswith("report.html")
+    assert page.endswith("/shipper/shipments?dag_id=web&window=web%202026-11-01T06%3A00%3A00Z%2F2026-11-01T07%3A00%3A00Z")
     runs.end(SIX + 4 * HOUR)
     runs.end(SIX + 4 * HOUR)
     assert len(told(notices)) == 1
@@ -161,9 +166,7 @@ def test_a_late_run_is_told_once_also_when_it_is_cleared_and_late_again(
     deadline(config)
     (notice,) = told(notices)
     assert notice["event"] == "late"
-    start = (
-        "web 2026-11-01 05:00–06:00 UTC: Late: not finished within 45m\nLook at: The run is running since 2026-11-01T06:00:04Z.\n"
-    )
+    start = "web 2026-11-01 05:00–06:00 UTC: Late: not finished within 45m\nLook at: The run is running since 2026-11-01 06:00:04 UTC.\n"
     assert notice["text"].startswith(start)
     assert "/dags/web/runs/scheduled__2026-11-01T06%3A00%3A00%2B00%3A00" in notice["text"]
     runs.end(SIX + HOUR)
@@ -181,7 +184,7 @@ def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no
     config.write("pipelines/web.yaml", "pipeline: web\nsource:")
     deadline(config, state="queued", start_date=None, queued_at="2026-11-01T06:00:01Z")
     (notice,) = told(notices)
-    assert "Look at: The run is queued since 2026-11-01T06:00:01Z: it waits for the run before it.\n" in notice["text"]
+    assert "Look at: The run is queued since 2026-11-01 06:00:01 UTC: it waits for the run before it.\n" in notice["text"]
 
 
 @pytest.mark.parametrize(
@@ -204,4 +207,47 @@ def test_a_late_run_says_where_it_stands(near: str | None, says: str, notices: P
     if near:
         folder.write("ship.near", ShipResult(cluster="near", status="failed", error=near, **common))
     deadline(config)
-    assert f"Look at: The run is running since 2026-11-01T06:00:04Z; {says}\n" in told(notices)[0]["text"]
+    assert f"Look at: The run is running since 2026-11-01 06:00:04 UTC; {says}\n" in told(notices)[0]["text"]
+
+
+def test_a_window_whose_failure_was_told_is_not_told_as_late_to_the_same_people(
+    notify: Callable[..., None], notices: Path, config: Config, runs: Runs
+) -> None:
+    """Its deadline, the next run, and its own later success each find it late."""
+    notify(["failure", "late"], ["late"])
+    runs.end(SIX, "ship:near: no broker at x answers", scheduled=True)
+    deadline(config, state="failed", end_date="2026-11-01T06:03:10.123456Z")
+    runs.end(SIX + HOUR, scheduled=True)
+    runs.end(SIX, scheduled=True, run_id="run-2", took=5 * HOUR)
+    assert [notice["event"] for notice in told(notices)] == ["failure"]
+    (late,) = told(Path(f"{notices}1"))
+    assert late["event"] == "late"
+    assert "Look at: The run failed at 2026-11-01 06:03:10 UTC.\n" in late["text"]
+
+
+def test_a_window_that_was_told_as_failed_is_told_as_delivered_late_to_those_who_did_not_hear_of_the_failure(
+    notify: Callable[..., None], notices: Path, runs: Runs
+) -> None:
+    notify(["failure", "late"], ["late"])
+    runs.end(SIX, "ship:near: no broker at x answers", scheduled=True)
+    runs.end(SIX, scheduled=True, run_id="run-2", took=5 * HOUR)
+    assert [notice["event"] for notice in told(notices)] == ["failure"]
+    (late,) = told(Path(f"{notices}1"))
+    assert ": Late: delivered " in late["text"]
+
+
+def test_a_late_run_whose_pipeline_has_no_file_any_more_says_so(
+    notify: Callable[..., None], notices: Path, config: Config, runs: Runs, airflow: Path
+) -> None:
+    from shipper_factory.build import read_catalog
+
+    notify(["late"])
+    read_catalog(config.folder)
+    runs.end(SIX - HOUR)
+    (config.folder / "pipelines" / "web.yaml").unlink()
+    deadline(config)
+    (notice,) = told(notices)
+    look_at = next(line for line in notice["text"].splitlines() if line.startswith("Look at: "))
+    assert look_at.startswith("Look at: config/pipelines/web.yaml is gone")
+    assert "at work" not in look_at
+    assert look_at.endswith("The run is running since 2026-11-01 06:00:04 UTC.")

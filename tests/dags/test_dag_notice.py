@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from dag_world import DAGS, HOURLY, Config, FakeSpark, told
@@ -15,6 +19,9 @@ pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = "2026-11-01 05:00–06:00 UTC"
+
+
+FIELDS = {name: f"{{{{ notice.{name} }}}}" for name in ("window", "cause", "at", "report", "page", "log")}
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +60,7 @@ def run(**conf: Any) -> Any:
 def test_failed_run_is_told_with_first_cause_and_links(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
     notify(entry(notices))
     spark.script(ship_near=["fail"], report=["gather"])
+    began = dt.datetime.now(dt.UTC)
     dag_run = run()
     assert dag_run.state == "failed"
     (notice,) = told(notices)
@@ -62,8 +70,13 @@ def test_failed_run_is_told_with_first_cause_and_links(notify: Callable[..., Non
     found = dict(line.split(": ", 1) for line in facts)
     assert found["First cause"] == "ship:near says why it failed"
     assert found["Clusters"] == "near: failed, 7 delivered; far: shipped, 7 delivered"
-    assert Path(found["Report"]).name == "report.html"
-    assert (Path(found["Report"]).with_name("report.json")).exists()
+    (folder,) = notices.parent.glob("runs/web/2*/*")
+    assert urlsplit(found["Report"]).path == f"/shipper/api/report/web/{folder.parent.name}/{folder.name}"
+    page = urlsplit(found["Window"])
+    assert (page.path, page.fragment) == ("/shipper/shipments", "")
+    assert parse_qs(page.query) == {"dag_id": ["web"], "window": ["web 2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"]}
+    failed_at = dt.datetime.strptime(found["Failed at"], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=dt.UTC)
+    assert dag_run.start_date < began <= failed_at + dt.timedelta(seconds=1) <= dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
     assert found["Log"].endswith(f"/dags/web/runs/{dag_run.run_id.replace('+', '%2B').replace(':', '%3A')}/tasks/to_near.ship")
     assert found["Owner"] == "edge-team"
 
@@ -102,11 +115,73 @@ def test_run_with_a_warning_is_told_once(
     assert all("Look at: Source: files: expected >= 1, observed 1" in notice["text"] for notice in found)
 
 
-def test_run_without_a_window_is_told_too(notify: Callable[..., None], notices: Path) -> None:
-    notify(entry(notices))
+@pytest.mark.parametrize(
+    ("conf", "window"),
+    [
+        ({}, "2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"),
+        (
+            {"window_start": "2026-10-01T00:00:00Z", "window_end": "2026-10-02T00:00:00Z"},
+            "2026-10-01T00:00:00Z/2026-10-02T00:00:00Z",
+        ),
+    ],
+)
+def test_a_run_whose_window_was_never_resolved_is_told_with_its_window_and_the_words_of_that_task(
+    conf: dict[str, str], window: str, notify: Callable[..., None], notices: Path
+) -> None:
+    notify(entry(notices, fields=FIELDS))
+    assert run(**conf, no_such_word=1).state == "failed"
+    (notice,) = told(notices)
+    assert parse_qs(urlsplit(notice["page"]).query)["window"] == [f"web {window}"]
+    assert "no_such_word" in notice["cause"]
+    assert urlsplit(notice["log"]).path.endswith("/tasks/resolve_window")
+    assert notice["report"] == "None"
+
+
+def test_a_run_without_any_window_is_told_in_the_words_of_the_task_that_looked_for_one(
+    notify: Callable[..., None], notices: Path
+) -> None:
+    notify(entry(notices, fields=FIELDS))
     assert dags()["web"].test(logical_date=None, run_conf={"window_start": "2026-10-01T00:00:00Z"}).state == "failed"
     (notice,) = told(notices)
-    assert notice["text"].startswith("web: Failed\nFirst cause: this run has no window")
+    assert (notice["window"], "window_end" in notice["cause"]) == ("None", True)
+    assert urlsplit(notice["log"]).path.endswith("/tasks/resolve_window")
+
+
+def test_the_first_cause_is_the_one_that_came_first_in_time(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+    """near stands first, and fails for good only after far: it is tried again."""
+    notify(entry(notices, fields=FIELDS))
+    spark.script(ship_near=["fail"], ship_far=["usage"], report=["gather"])
+    assert run().state == "failed"
+    assert spark.steps.count("ship:near") > 1
+    (notice,) = told(notices)
+    assert notice["cause"] == "ship:far says why it failed"
+    assert urlsplit(notice["log"]).path.endswith("/tasks/to_far.ship")
+
+
+def test_the_words_of_a_task_that_left_no_result_are_told(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+    notify(entry(notices, fields=FIELDS))
+    spark.script(ship_near=["killed"], report=["gather"])
+    assert run().state == "failed"
+    (notice,) = told(notices)
+    assert notice["cause"].startswith("ship:near was killed")
+    assert urlsplit(notice["log"]).path.endswith("/tasks/to_near.ship")
+
+
+def test_a_window_that_fails_again_in_the_same_way_is_told_once(
+    notify: Callable[..., None], notices: Path, spark: FakeSpark
+) -> None:
+    notify(entry(notices, "failure", "success", fields=FIELDS))
+    for script, told_then in (
+        ({"ship_near": ["usage"]}, ["failure"]),
+        ({"ship_near": ["usage"]}, []),
+        ({"gate_source": ["fail"]}, ["failure"]),
+        ({}, ["success"]),
+        ({"gate_source": ["fail"]}, ["failure"]),
+    ):
+        before = len(told(notices))
+        spark.script(**script, report=["gather"])
+        run()
+        assert [notice["event"] for notice in told(notices)[before:]] == told_then, script
 
 
 def test_report_that_died_is_told_without_its_words(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
@@ -176,7 +251,39 @@ def test_wrong_notifier_breaks_its_own_pipeline_and_no_other(
     assert set(found) == {"web", "good"}
     assert "plan" in found["good"].task_ids
     assert found["web"].task_ids == ["show_faults"]
-    assert f"config/pipelines/web.yaml:8:23: notify[0].notifier: {notifier}: {says}" in found["web"].doc_md
+    fault = f"config/pipelines/web.yaml:8:23: notify[0].notifier: {notifier}: {says}"
+    assert fault in found["web"].doc_md
+    done = validate(config)
+    assert (done.returncode, json.loads(done.stdout)["pipelines"]) == (2, ["good"])
+    (shown,) = json.loads(done.stdout)["faults"]
+    assert fault in shown
+    assert validate(config, "--no-sql").stdout == ""
+
+
+def validate(config: Config, *options: str, python: str = sys.executable, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`shipper validate`, by its exit code and its words."""
+    paths = {"PYTHONPATH": str(Path(__file__).parent), **environment}
+    command = [python, "-m", "shipper", "validate", "--no-sql", "--config", str(config.folder), *(options or ["--json"])]
+    return subprocess.run(command, env=os.environ | paths, capture_output=True, text=True, check=False)
+
+
+def test_validate_takes_a_notifier_that_airflow_takes(config: Config, notify: Callable[..., None], notices: Path) -> None:
+    notify(entry(notices))
+    done = validate(config)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["faults"], found["notifiers_checked"]) == (0, [], True)
+
+
+def test_validate_without_airflow_says_that_it_checked_no_notifier(
+    config: Config, notify: Callable[..., None], notices: Path, tmp_path: Path
+) -> None:
+    notify(entry(notices, notifier="file_notifier.NoSuchNotifier"))
+    hidden = tmp_path / "without" / "sitecustomize.py"
+    hidden.parent.mkdir()
+    hidden.write_text("import sys\nsys.modules['airflow'] = None\n")
+    done = validate(config, PYTHONPATH=str(hidden.parent))
+    assert (done.returncode, json.loads(done.stdout)["notifiers_checked"]) == (0, False)
+    assert "notifiers were not checked" in validate(config, "--no-secrets", PYTHONPATH=str(hidden.parent)).stdout
 
 
 def test_parsing_makes_no_notifier(notify: Callable[..., None], notices: Path, monkeypatch: pytest.MonkeyPatch) -> None:

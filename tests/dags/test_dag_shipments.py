@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from shipper_tools.samples.shipments import World, at
@@ -62,12 +63,16 @@ def ask(airflow: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Iterato
     purge_cached_app()
     client = TestClient(create_app(apps="core"))
 
-    def asked(person: str | None, path: str, below: str = "/shipper", body: Any = None, **query: str) -> Any:
+    def asked(person: str | None, path: str, below: str = "/shipper", body: Any = None, headers: Any = None, **query: str) -> Any:
         client.cookies.clear()
         if person:
             token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=person, role=ROLES[person]))
             client.cookies.set("_token", token)
-        return client.post(f"{below}/{path}", json=body) if body else client.get(f"{below}/{path}", params=query)
+        return (
+            client.post(f"{below}/{path}", json=body)
+            if body
+            else client.get(f"{below}/{path}", params=query or None, headers=headers, follow_redirects=False)
+        )
 
     yield asked
     purge_cached_app()
@@ -122,6 +127,17 @@ def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) ->
     assert [answer.status_code for answer in runs.values()] == [401, 403, 404]
     views = [view["url_route"] for view in airflow_views()]
     assert {"shipments", "dag-shipments"} <= set(views)
+
+
+def test_a_browser_without_a_login_is_sent_to_it_and_from_there_back(ask: Callable[..., Any]) -> None:
+    query = {"dag_id": "web", "window": f"web {WINDOW}"}
+    for path, asked in (("shipments", query), (f"api/report/web/{FOLDER}/r1", {})):
+        answer = ask(None, path, headers={"accept": "text/html,*/*;q=0.8"}, **asked)
+        assert (answer.status_code, urlsplit(answer.headers["location"]).path) == (302, "/api/v2/auth/login")
+        login = ask(None, answer.headers["location"].lstrip("/"), "")
+        (back,) = parse_qs(urlsplit(login.headers["location"]).query)["next"]
+        assert (urlsplit(back).path, parse_qs(urlsplit(back).query)) == (f"/shipper/{path}", {key: [asked[key]] for key in asked})
+    assert ask(None, "shipments").status_code == 401, "a script gets no page instead"
 
 
 def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..., Any]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from dag_world import DAGS, Config, FakeSpark
+from shipper_factory.links import base_url, window_page
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
@@ -166,6 +167,7 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(
         try:
             admin = Person(chromium, standalone.url, "admin")
             wait_for(lambda: admin.api("GET", "dags").json()["total_entries"] == 2)
+            log_in_on_the_way(chromium, standalone.url)
             find_in_the_menu(admin, tmp_path)
             follow_links(admin, tmp_path)
             only_look(Person(chromium, standalone.url, "viewer"), tmp_path)
@@ -177,6 +179,17 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(
             assert admin.problems == []
         finally:
             chromium.close()
+
+
+def log_in_on_the_way(chromium: Any, url: str) -> None:
+    """Somebody opens a notice's address in a browser that is not logged in."""
+    page = chromium.new_context().new_page()
+    page.goto(window_page("web", *(dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (2, 3))).replace(base_url(), url))
+    page.locator('input[name="username"]').fill("viewer")
+    page.locator('input[name="password"]').fill("a password")
+    page.locator('button[type="submit"]').click()
+    page.locator("#panel h3").first.wait_for()
+    assert "far does not answer" in page.locator("#panel").inner_text()
 
 
 def find_in_the_menu(admin: Person, pictures: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 from shipper_tools.samples import reports as samples
 
-from shipper.report.message import LONGEST, message, one_sentence
+from shipper.report.message import LONGEST, Message, message, one_sentence
 
 
 def test_closed_gate_is_told_by_its_check() -> None:
@@ -62,3 +64,23 @@ def test_counts_that_disagree_come_before_other_warnings() -> None:
 )
 def test_one_sentence_is_one_line(text: str, sentence: str) -> None:
     assert one_sentence(text) == sentence
+
+
+def test_of_two_clusters_the_one_that_failed_first_is_the_cause() -> None:
+    report = samples.ship_failed()
+    singapore = next(ship for ship in report.ships if ship.status == "failed")
+    earlier = singapore.finished_at - dt.timedelta(minutes=1)
+    frankfurt = next(ship for ship in report.ships if ship.cluster == "frankfurt")
+    frankfurt.status, frankfurt.error, frankfurt.finished_at = "failed", "no broker answers", earlier + dt.timedelta(minutes=2)
+    assert named(message(report)) == "singapore"
+    frankfurt.finished_at = earlier
+    assert named(message(report)) == "frankfurt"
+    # A step that left no result tells no time: it was killed, and another step's words are better.
+    report.ships.remove(frankfurt)
+    report.delivery_gates = [gate for gate in report.delivery_gates if gate.cluster != "frankfurt"]
+    assert named(message(report)) == "singapore"
+
+
+def named(told: Message) -> str | None:
+    assert told.step is not None
+    return told.step.cluster

@@ -437,8 +437,12 @@ function set(changes, then, how) {
 const look = (at) => set({ window: "", run: "", on: "", list: "", ...at });
 
 function recall() {
-  const kept = new URLSearchParams(location.hash.slice(1)), dag = new URLSearchParams(location.search).get("dag_id");
-  if (dag && !kept.has("pipeline")) kept.set("pipeline", dag);
+  const kept = new URLSearchParams(location.hash.slice(1));
+  // A link from outside has its places in the query, which a login keeps; `dag_id` is Airflow's name of the pipeline.
+  for (const [key, value] of new URLSearchParams(location.search)) {
+    const place = key === "dag_id" ? "pipeline" : key;
+    if (!kept.has(place)) kept.set(place, value);
+  }
   for (const [key, usual] of Object.entries(USUAL)) view[key] = !kept.has(key) ? usual : usual === 0 ? Number(kept.get(key)) || 0 : kept.get(key);
   if (!ORDERS[view.sort]) view.sort = USUAL.sort;
   if (!STATES[view.show]) view.show = "";
