@@ -115,7 +115,7 @@ def recognise(
     at = {file.path for file in listed}
     found.renamed = sorted(file for file in heads.renamed | elsewhere if file.path in at)
     if context.pipeline.source.on_replaced == "continue":
-        _look_at_paths(known, files, listed, found)
+        _look_at_paths(known, files, listed, beginnings, found)
     return found
 
 
@@ -176,7 +176,13 @@ def _stale(cluster: str, file: FileId, original: FileId) -> StepResultError:
     )
 
 
-def _look_at_paths(known: Chunks, files: Sequence[PlannedFile], listed: Collection[FileId], found: Recognition) -> None:
+def _look_at_paths(
+    known: Chunks,
+    files: Sequence[PlannedFile],
+    listed: Collection[FileId],
+    beginnings: Mapping[FileId, bytes],
+    found: Recognition,
+) -> None:
     """Judge the files at the path of another one that was found nowhere. One that begins otherwise, or is empty, is a new file: a log was rotated
     more often than it is kept, say. Of any other one nobody can tell, and it is left out by name, which holds up no other file."""
     recognised, renamed = {one.id for one in found.recognised}, {*found.renamed}
@@ -187,12 +193,13 @@ def _look_at_paths(known: Chunks, files: Sequence[PlannedFile], listed: Collecti
         if id in known.digests or id in recognised or not others or (file is None and id.size_bytes):
             continue
         found.renamed += sorted(others)
-        if id in found.left_out or file is None or not (file.beginning or file.problem):
+        beginning = beginnings.get(id, b"")
+        if id in found.left_out or file is None or not (beginning or file.problem):
             continue
         if file.problem:
             why = f"it cannot be read: {file.problem}"
         else:
-            why = next(filter(None, (_may_be_rewritten(file, states) for states in states_of(known, others).values())), "")
+            why = next(filter(None, (_may_be_rewritten(beginning, states) for states in states_of(known, others).values())), "")
         if why:
             found.left_out[id] = (
                 f"it lies where another file was shipped from that is gone, and nobody can tell whether it is that file: {why}. Nothing of it "
@@ -202,15 +209,15 @@ def _look_at_paths(known: Chunks, files: Sequence[PlannedFile], listed: Collecti
             found.successors.append(id)
 
 
-def _may_be_rewritten(file: PlannedFile, states: States) -> str:
-    """Return why the file may hold lines that were shipped from its path; empty if it begins otherwise. ``states``: of what was shipped."""
+def _may_be_rewritten(beginning: bytes, states: States) -> str:
+    """Return why a file that begins so may hold lines that were shipped from its path; empty if it begins otherwise. ``states``: of what was shipped."""
     heads = {value.head for state in states.values() for _, value in state.parts() if value.head}
     if not heads:
         return "when that was shipped, shipper did not note yet how files begin"
     lengths = {int(head.partition(":")[0]) for head in heads}
-    if len(file.beginning) < max(lengths):
-        return f"{max(lengths):,} bytes are known of how that began, and this file has no more than {len(file.beginning):,}"
-    if any(head_of(file.beginning[:length]) in heads for length in lengths):
+    if len(beginning) < max(lengths):
+        return f"{max(lengths):,} bytes are known of how that began, and this file has no more than {len(beginning):,}"
+    if any(head_of(beginning[:length]) in heads for length in lengths):
         return "it begins alike, and does not hold what was shipped"
     return ""
 
