@@ -70,7 +70,7 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
             planned,
             cluster_name,
             when_empty_fails=pipeline.source.when_empty == "fail",
-            committed=last_commits(chunks, [(file_id(file), tick_of(file, planned)) for file in files]),
+            committed=last_commits(chunks, {file_id(file): tick_of(file, planned) for file in files}),
         ),
     )
     meaning = f"after shipping to {cluster_name}: do not trust this window before it is cleared up"

@@ -499,7 +499,7 @@ class AskedCluster:
         """What the run neither reads nor ships: nobody else would tell when a run that left no result had committed it."""
         files = [(file.id, back.window_of(file)) for file in back.files.values() if file.id in complete]
         newest = {*sorted({tick for _, tick in files}, key=lambda tick: tick.start)[-_TICKS_TOLD:]}
-        return last_commits(self._chunks, [(file, str(tick)) for file, tick in files if tick in newest])
+        return last_commits(self._chunks, {file: str(tick) for file, tick in files if tick in newest})
 
     def _compare_topics(self) -> None:
         """Notes where topics contradict what the pipeline makes of lines."""

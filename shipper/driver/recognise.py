@@ -210,7 +210,8 @@ def _look_at_paths(
 
 
 def _may_be_rewritten(beginning: bytes, states: States) -> str:
-    """Return why a file that begins so may hold lines that were shipped from its path; empty if it begins otherwise. ``states``: of what was shipped."""
+    """Return why a file with this beginning may hold lines that were shipped from its path; empty if it begins otherwise. ``states``: of what was
+    shipped."""
     heads = {value.head for state in states.values() for _, value in state.parts() if value.head}
     if not heads:
         return "when that was shipped, shipper did not note yet how files begin"

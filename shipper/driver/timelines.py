@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -38,10 +38,10 @@ def timeline(committed: Sequence[Committed], generations: Collection[int]) -> li
     return [TimelinePoint(at=moment(index), records=records, bytes=size) for index, (records, size) in enumerate(counts)]
 
 
-def last_commits(chunks: Chunks, files: Iterable[tuple[FileId, str]]) -> dict[str, dt.datetime]:
-    """Return tick → when the last record of its ``files`` was committed, by the broker's clock. ``files``: each with the tick that it belongs to."""
+def last_commits(chunks: Chunks, files: Mapping[FileId, str]) -> dict[str, dt.datetime]:
+    """Return tick → when the last record of its ``files`` was committed, by the broker's clock. ``files``: file → the tick that it belongs to."""
     found: dict[str, int] = {}
-    for file, tick in files:
+    for file, tick in files.items():
         if (at := chunks.committed_ms.get(file)) is not None:
             found[tick] = max(at, found.get(tick, at))
     return {tick: dt.datetime.fromtimestamp(at / 1000, dt.UTC) for tick, at in found.items()}

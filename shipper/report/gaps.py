@@ -26,7 +26,7 @@ from shipper.errors import StepResultError
 from shipper.report.past_runs import WindowRun, window_names, window_runs
 from shipper.report.results import Gap, LeftFile
 from shipper.report.run_folder import write_whole
-from shipper.report.standing import MISSING, Seen, Standing, contains, standing
+from shipper.report.standing import MISSING, RunSeen, Standing, contains, standing
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
@@ -105,7 +105,7 @@ def find_gaps(
 
 
 def _gap(
-    window: Window, cluster: str, seen: Sequence[Seen], runs: Sequence[WindowRun], held: Callable[[str], Held | None]
+    window: Window, cluster: str, seen: Sequence[RunSeen], runs: Sequence[WindowRun], held: Callable[[str], Held | None]
 ) -> Gap | None:
     found = standing(window, [run for run in seen if _touches(run, window)])
     if found is None:
@@ -123,10 +123,10 @@ def _gap(
     return Gap(cluster=cluster, window=str(window), why=found.why, paths=list(dict.fromkeys(file.path for file in files)))
 
 
-def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[Seen]:
+def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
     """Return what each of ``runs`` came to on the cluster, in their order, without those that were asked to leave it alone."""
     return [
-        Seen(
+        RunSeen(
             run.window,
             run.run_id,
             cluster in run.covered,
@@ -139,7 +139,7 @@ def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[Seen]:
     ]
 
 
-def _touches(run: Seen, window: Window) -> bool:
+def _touches(run: RunSeen, window: Window) -> bool:
     start, end = (
         (min(run.window.start, run.at.start), max(run.window.end, run.at.end)) if run.at else (run.window.start, run.window.end)
     )

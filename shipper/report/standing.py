@@ -30,7 +30,7 @@ STATES = (SHIPPED, LATE, DOUBT, WAITING, SHIPPING, MISSING, BLOCKED, FAILED)
 THERE = (SHIPPED, LATE, DOUBT)
 
 
-class Seen(NamedTuple):
+class RunSeen(NamedTuple):
     """What one run came to on one cluster."""
 
     window: Window
@@ -60,7 +60,7 @@ class Standing(NamedTuple):
 
 
 def standing(
-    window: Window, runs: Sequence[Seen], committed: dt.datetime | None = None, due: dt.datetime | None = None
+    window: Window, runs: Sequence[RunSeen], committed: dt.datetime | None = None, due: dt.datetime | None = None
 ) -> Standing | None:
     """Return the state of ``window``; None if no run has a say. ``runs``: those that touch it, by time. ``committed``: when its last record was
     committed on the cluster, if any was. ``due``: when it had to be there, if that was said."""
@@ -88,14 +88,14 @@ def standing(
     return Standing(SHIPPED)
 
 
-def _looks(runs: Iterable[Seen]) -> list[Look]:
+def _looks(runs: Iterable[RunSeen]) -> list[Look]:
     return [Look(run.at, run.passed) for run in runs if run.at]
 
 
-def _is_closed(window: Window, runs: Sequence[Seen], own: Sequence[Seen]) -> bool:
+def _is_closed(window: Window, runs: Sequence[RunSeen], own: Sequence[RunSeen]) -> bool:
     """A closed gate stays closed until a run over all of the window passes it: a person has to look. But it takes nothing away that runs had
     delivered before it closed."""
-    closed: list[Seen] = []
+    closed: list[RunSeen] = []
     for run in own:
         if run.closed is not None:
             closed = [*closed, run] if run.closed else []

@@ -27,7 +27,7 @@ from shipper.config.rules import original
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
 from shipper.report.results import Coverage
-from shipper.report.standing import LATE, MISSING, SHIPPED, STATES, THERE, Seen, standing
+from shipper.report.standing import LATE, MISSING, SHIPPED, STATES, THERE, RunSeen, standing
 from shipper.shipments.outcomes import Outcome
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
@@ -329,7 +329,7 @@ class Index:
         return [
             _Run(
                 (min(start, begin), over),
-                Seen(
+                RunSeen(
                     _window((start, over)),
                     run_id,
                     bool(passed),
@@ -418,7 +418,7 @@ class _Run(NamedTuple):
 
     at: Span
     """What it looked at, with its own window."""
-    seen: Seen
+    seen: RunSeen
 
 
 class _Cell(NamedTuple):

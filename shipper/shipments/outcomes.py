@@ -11,7 +11,7 @@ from shipper.report.coverage import begun_again, coverage, lacking, tick_of
 from shipper.report.markup import utc
 from shipper.report.past_runs import deleted_in_words
 from shipper.report.results import Coverage, RunReport
-from shipper.report.standing import BLOCKED, DOUBT, FAILED, SHIPPED, Seen
+from shipper.report.standing import BLOCKED, DOUBT, FAILED, SHIPPED, RunSeen
 from shipper.report.verdict import Verdict, verdict
 from shipper.windows.window import Window
 
@@ -76,7 +76,7 @@ class Outcome:
     """Records of the window that were on the cluster before."""
     cause: str = ""
     """Why it is not plainly shipped, in one paragraph."""
-    seen: Seen | None = None
+    seen: RunSeen | None = None
     committed: Mapping[str, dt.datetime] = field(default_factory=dict)
     """START/END of a window → when the last of its records that the run knows of was committed on the cluster."""
     sent: SentRecords | None = None
@@ -115,7 +115,7 @@ def _outcome(report: RunReport, account: Account, judged: Verdict, *, closed: bo
         records=account.delivered,
         there=account.before,
         cause=cause,
-        seen=Seen(
+        seen=RunSeen(
             Window(utc(report.window_start), utc(report.window_end)),
             report.run_id,
             passed,
