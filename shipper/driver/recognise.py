@@ -187,7 +187,7 @@ def _look_at_paths(
     more often than it is kept, say. Of any other one nobody can tell, and it is left out by name, which holds up no other file."""
     recognised, renamed = {one.id for one in found.recognised}, {*found.renamed}
     planned = {file_id(file): file for file in files}
-    for id in listed:
+    for id in sorted(listed):
         file = planned.get(id)
         others = known.files_of_path.get(id.path, set()) - renamed - {id}
         if id in known.digests or id in recognised or not others or (file is None and id.size_bytes):
