@@ -247,7 +247,7 @@ class ClusterExamination:
 
     def _ledger(self) -> Iterator[Finding]:
         assert self.pipeline is not None
-        title, topic = self._title("ledger"), self.cluster.ledger_topic(self.pipeline.name)
+        title, topic = self._title("ledger"), self.cluster.ledger_topic(self.pipeline.key)
         right = Right("topic", topic, ledger_rights(self.cluster))
         said = self.client.allowed([topic])[topic]
         if isinstance(said, KafkaFault):
@@ -261,8 +261,8 @@ class ClusterExamination:
         if lacking := [operation for operation in right.operations if operation not in said and operation != "Create"]:
             yield failed(title, f"{' and '.join(lacking)} on {topic} not granted", self._grant(right, lacking))
             return
-        folder = LedgerFolder(resolve_uri(self.config_dir, self.pipeline.runs_uri), self.pipeline.name, self.name)
-        ledger = LedgerLog(self.client, self.cluster, self.pipeline.name, folder)
+        folder = LedgerFolder(resolve_uri(self.config_dir, self.pipeline.runs_uri), self.pipeline.key, self.name)
+        ledger = LedgerLog(self.client, self.cluster, self.pipeline.key, folder)
         facts = self.client.facts([topic, *(t for t, said in self.client.allowed(list(self.pipeline.needed_topics())).items()
                                            if "DescribeConfigs" in _granted(said))])  # fmt: skip
         exists = ledger.exists_by(facts)
@@ -288,12 +288,12 @@ class ClusterExamination:
 
     def _transactions(self) -> Iterator[Finding]:
         assert self.pipeline is not None
-        title, prefix = self._title("transactions"), transactional_prefix(self.pipeline.name, self.name)
+        title, prefix = self._title("transactions"), transactional_prefix(self.pipeline.key, self.name)
         if self.pipeline.delivery.guarantee == "at_least_once":
             yield skipped(title, "`delivery.guarantee` is at_least_once")
             return
         try:
-            self.client.try_transactions(self.cluster.ledger_topic(self.pipeline.name), f"{prefix}doctor")
+            self.client.try_transactions(self.cluster.ledger_topic(self.pipeline.key), f"{prefix}doctor")
         except KafkaFault as fault:
             if "AUTHORIZATION" in fault.name:
                 right = Right("transactional-id", prefix, ("Write",), prefixed=True)
@@ -328,7 +328,7 @@ class ClusterExamination:
     def _clock(self) -> Iterator[Finding]:
         """The brokers write when each record of the ledger came: one that has not come yet tells of a clock that is wrong."""
         assert self.pipeline is not None
-        title, topic = self._title("clock"), self.cluster.ledger_topic(self.pipeline.name)
+        title, topic = self._title("clock"), self.cluster.ledger_topic(self.pipeline.key)
         newest = self._newest(topic)
         if newest is None:
             yield skipped(title, "nothing tells: the ledger holds no record that could be read")

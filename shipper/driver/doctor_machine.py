@@ -230,7 +230,7 @@ def runs_folder(config_dir: Path, pipeline: Pipeline) -> Iterator[Finding]:
     """By writing, reading and removing a small file; its time says how far its storage's clock is from this one."""
     uri = resolve_uri(config_dir, pipeline.runs_uri)
     remedy = "correct `runs_uri`, the permissions there or its credentials; nothing can be shipped without it"
-    target = f"{uri.rstrip('/')}/{pipeline.name}/.doctor-{secrets.token_hex(4)}"
+    target = f"{uri.rstrip('/')}/{pipeline.key}/.doctor-{secrets.token_hex(4)}"
     try:
         fs, path = fsspec.core.url_to_fs(target)
         fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)

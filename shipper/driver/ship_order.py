@@ -27,14 +27,14 @@ def ship_order(
     pipeline = context.pipeline
     bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
     return ShipOrder(
-        pipeline=pipeline.name,
+        pipeline=pipeline.key,
         cluster=cluster.name,
         run_id=context.folder.run_id,
         window=str(context.window),
         digest=plan.digest_for(cluster.name),
         generation=taken.generation,
         chunks_end=taken.chunks_end,
-        ledger_topic=cluster.ledger_topic(pipeline.name),
+        ledger_topic=cluster.ledger_topic(pipeline.key),
         settings=ready.settings,
         limits=ready.limits,
         lanes=ready.tuning.lanes,
