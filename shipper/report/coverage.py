@@ -65,20 +65,26 @@ def tick_of(file: PlannedFile, plan: PlanResult) -> str:
 
 
 def lacking(plan: PlanResult, cluster: str) -> Coverage:
-    """Return what is known once the run has failed on the cluster: any file that it was to get may be missing there."""
+    """Return what is known while no delivery gate of the run has passed on the cluster: any file that it was to get may be missing there.
+
+    Of a cluster that could not be asked, nobody knows what it lacks: it may be any file of the plan."""
     planned = next((each for each in plan.clusters if each.cluster == cluster), None)
-    files = [file for file in plan.files_for(cluster) if file.left] if planned and planned.left_files else []
-    why = "the run that was to ship it failed"
+    found = coverage(plan, cluster, when_empty_fails=False)
+    files: list[PlannedFile] = []
+    if planned and planned.left_files:
+        files = [file for file in plan.files_for(cluster) if file.left]
+    elif planned and planned.problem:
+        files = plan.files
+        found.start = plan.looked_back.start if plan.looked_back else found.start
     left = [
         _Note(
             tick_of(file, plan),
             "",
-            why,
+            "the run that was to ship it failed, or is not over",
             LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms),
         )
         for file in files
     ]
-    found = coverage(plan, cluster, when_empty_fails=False)
     found.uncovered += _coverage(plan, cluster, left).uncovered
     return found
 

@@ -161,7 +161,8 @@ class WindowRun:
     covered: dict[str, Coverage]
     """Cluster whose delivery gate has passed → what was complete there then."""
     failed: dict[str, Coverage] = field(default_factory=dict)
-    """Cluster on which a step has failed → what the plan looked at, and what of it the cluster lacked then."""
+    """Cluster whose delivery gate has not passed, since the run failed or is not over → what the plan looked at, and what of it the cluster lacked
+    then."""
     others: frozenset[str] = frozenset()
     """Clusters that it was asked to leave alone."""
     recreated: dict[str, str] = field(default_factory=dict)
@@ -323,27 +324,24 @@ def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collectio
             if source and source.started_at and gate.finished_at and source.started_at > gate.finished_at:
                 covered[cluster] = begun_again(covered[cluster], _find(fs, f"{folder}/plan.json", run_id, PlanResult), cluster)
     others = frozenset(source.asked.other_clusters if source and source.asked else ())
-    failed, recreated = _failed(
-        fs, folder, run_id, source, [name for name in clusters if name not in covered and name not in others]
-    )
-    return WindowRun(window, run_id, closed, covered, failed, others, recreated)
+    # The plan names every file, so it is read only where it tells more than the gates.
+    plan = None if others.union(covered).issuperset(clusters) else _find(fs, f"{folder}/plan.json", run_id, PlanResult)
+    if plan and plan.asked:
+        others = frozenset(plan.asked.other_clusters)
+    not_passed = [name for name in clusters if name not in covered and name not in others]
+    failed = {name: lacking(plan, name) for name in not_passed} if plan else {}
+    return WindowRun(window, run_id, closed, covered, failed, others, _recreated(fs, folder, run_id, plan, not_passed))
 
 
-def _failed(
-    fs: Any, folder: str, run_id: str, source: _LeftGate | None, clusters: Collection[str]
-) -> tuple[dict[str, Coverage], dict[str, str]]:
-    """``clusters``: those whose delivery gate has not passed. The plan names every file, so it is read for these alone."""
-    plan = _find(fs, f"{folder}/plan.json", run_id, PlanResult) if clusters else None
-    failed, recreated = {}, {}
+def _recreated(fs: Any, folder: str, run_id: str, plan: PlanResult | None, clusters: Collection[str]) -> dict[str, str]:
+    recreated = {}
     for cluster in clusters:
         ship = _find(fs, f"{folder}/ship.{cluster}.json", run_id, _LeftShip)
         gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
-        if plan and any(step and step.status == "failed" for step in (source, ship, gate)):
-            failed[cluster] = lacking(plan, cluster)
         planned = [one for each in (plan.clusters if plan else ()) if each.cluster == cluster for one in each.recreated]
         if lost := (gate and gate.recreated) or (ship and ship.recreated) or planned:
             recreated[cluster] = deleted_in_words(lost)
-    return failed, recreated
+    return recreated
 
 
 def deleted_in_words(lost: Sequence[Deleted]) -> str:

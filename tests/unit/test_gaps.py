@@ -22,7 +22,7 @@ from shipper.report.gaps import beginnings, find_gaps, gaps_before, merged, read
 from shipper.report.late import fresh_until
 from shipper.report.message import message
 from shipper.report.past_runs import not_again, window_runs
-from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, RecreatedTopic
+from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult, RecreatedTopic
 from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Gap, GateResult, LeftFile, ShipResult, Uncovered
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.types import FileId, SplitId
@@ -147,6 +147,61 @@ def test_a_file_that_was_left_behind_is_a_gap_until_it_is_shipped(runs: Runs) ->
     assert len(runs.gaps(1)) == 2
     runs.add(hour(2), "near", "far", back_to=0)
     assert runs.gaps(2) == []
+
+
+class TestARunThatDidNotPass:
+    """Over a window that was complete, and has got a file since."""
+
+    def end(self, runs: Runs, *, status: Any = "succeeded", gate: bool = True, back: bool = False, **found: Any) -> None:
+        runs.add(hour(0), "near", "far")
+        runs.add(hour(1), "near", "far")
+        runs.count += 1
+        folder = RunFolder(runs.uri, "web", hour(1).start, hour(1).end, f"run-{runs.count:03}")
+        common: dict[str, Any] = {
+            "pipeline": "web", "window_start": hour(1).start, "window_end": hour(1).end, "run_id": folder.run_id,
+            "started_at": hour(1).end, "finished_at": hour(1).end,
+        }  # fmt: skip
+        own = PlannedFile(path="new.log", size_bytes=4, modified_ms=8, splits=1)
+        late = PlannedFile(path="late.log", size_bytes=4, modified_ms=8, splits=1, late_window=str(hour(0)), late_for=["far"])
+        plan = PlanResult(
+            files=[own, late] if back else [own], clusters=[ClusterPlan(cluster="near", **found), ClusterPlan(cluster="far", left_files=1)],
+            looked_back=LookedBack(start=hour(0).start, windows=1, folders=1) if back else None, status=status,
+            error="no" if status == "failed" else None, **common,
+        )  # fmt: skip
+        folder.write("plan", plan)
+        if gate:
+            folder.write("gate_source", GateResult(step="gate_source", **common))
+            folder.write(
+                "gate_delivery.far",
+                DeliveryGateResult(cluster="far", coverage=coverage(plan, "far", when_empty_fails=True), **common),
+            )
+
+    WHY = "the run that was to ship it failed, or is not over"
+
+    def test_one_that_was_killed_has_left_its_files_behind(self, runs: Runs) -> None:
+        self.end(runs, left_files=1)
+        assert runs.gaps(1) == [("near", 1, self.WHY)]
+        assert runs.gaps(1, Ledger(paths=["new.log"])) == []
+
+    def test_a_cluster_that_the_plan_did_not_reach_may_lack_any_file_of_it(self, runs: Runs) -> None:
+        self.end(runs, problem="cannot be reached", back=True)
+        assert runs.gaps(1) == [("near", 0, self.WHY), ("near", 1, self.WHY)]
+        assert runs.gaps(1, Ledger(paths=["new.log", "late.log"])) == []
+
+    def test_one_whose_plan_reached_no_cluster_has_left_its_files_behind(self, runs: Runs) -> None:
+        self.end(runs, problem="cannot be reached", status="failed", gate=False)
+        assert ("near", 1, self.WHY) in runs.gaps(1)
+
+    def test_a_plan_that_failed_for_one_cluster_says_nothing_of_the_other(self, runs: Runs) -> None:
+        folder = RunFolder(runs.uri, "web", hour(0).start, hour(0).end, "run-001")
+        folder.write(
+            "plan",
+            PlanResult(
+                pipeline="web", window_start=hour(0).start, window_end=hour(0).end, run_id="run-001", started_at=hour(0).end,
+                finished_at=hour(0).end, status="failed", error="no", asked=Asked(clusters=["near"], other_clusters=["far"]),
+            ),
+        )  # fmt: skip
+        assert runs.gaps(0, Ledger(0)) == [("near", 0, "its run failed, or is not over")]
 
 
 class TestATopicThatWasCreatedAnew:
