@@ -14,7 +14,7 @@ from shipper.config import load_all, load_pipeline
 from shipper.config.environment import OF_AIRFLOW
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import LIMIT_SECONDS, Asked, Examined, Finding, examine, failed, ok
+from shipper.driver.doctor import LIMIT_SECONDS, CheckList, Examined, Finding, examine, failed, ok
 from shipper.driver.doctor_cluster import examined
 from shipper.errors import ShipperError
 
@@ -68,8 +68,8 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
     except ShipperError as error:
         first.append(failed(error.message, "`shipper validate` shows all faults"))
     here = Examined(config, pipeline, limit_seconds)
-    asked: list[Asked[Any]] = [
-        Asked(machine.CHECKS, replace(here, limit_seconds=0.95 * limit_seconds)),
+    asked: list[CheckList[Any]] = [
+        CheckList(machine.CHECKS, replace(here, limit_seconds=0.95 * limit_seconds)),
         *(examined(each, here) for each in clusters),
     ]
     return [replace(each, check="configuration") for each in first] + examine(asked, limit_seconds)

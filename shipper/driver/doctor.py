@@ -88,7 +88,7 @@ class Check(Generic[E]):
 
 
 @dataclass(frozen=True)
-class Asked(Generic[E]):
+class CheckList(Generic[E]):
     """Checks of one machine or cluster."""
 
     checks: Sequence[Check[E]]
@@ -103,7 +103,7 @@ class _Answer(NamedTuple):
     """Name of what failed, here or before; empty: nothing."""
 
 
-def examine(asked: Sequence[Asked[Any]], limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
+def examine(asked: Sequence[CheckList[Any]], limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
     """Return the findings in the order of the checks. Never raises."""
     wanted = [(each, [check for check in each.checks if each.about.pipeline or not check.needs_pipeline]) for each in asked]
     answers: list[Future[_Answer]] = []
@@ -117,7 +117,7 @@ def examine(asked: Sequence[Asked[Any]], limit_seconds: float = LIMIT_SECONDS) -
     return [finding for answer in answers for finding in answer.result().findings]
 
 
-def _answer(asked: Asked[E], check: Check[E], before: Future[_Answer] | None, limit_seconds: float) -> _Answer:
+def _answer(asked: CheckList[E], check: Check[E], before: Future[_Answer] | None, limit_seconds: float) -> _Answer:
     def full(finding: Finding) -> Finding:
         remedy = finding.remedy or (check.remedy if finding.status in ("warning", "failed") else "")
         return replace(finding, check=asked.prefix + (finding.check or check.name), remedy=remedy)

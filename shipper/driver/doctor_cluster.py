@@ -12,7 +12,7 @@ from typing import Any
 
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
-from shipper.driver.doctor import Asked, Check, Examined, Finding, failed, ok, skipped, warning
+from shipper.driver.doctor import Check, CheckList, Examined, Finding, failed, ok, skipped, warning
 from shipper.driver.doctor_machine import latest_window
 from shipper.driver.schemas import schema_problem
 from shipper.driver.topic_settings import contradictions
@@ -42,7 +42,7 @@ class ExaminedCluster(Examined):
     name: str = ""
     _cluster: Cluster | None = None
     _client: ClusterClient | None = None
-    reached: set[tuple[str, int]] = field(default_factory=set)
+    _reached: set[tuple[str, int]] = field(default_factory=set)
     """Host and port of the brokers that a connection was made to."""
 
     @property
@@ -81,8 +81,8 @@ class ExaminedCluster(Examined):
         for host, port in tls.hosts_and_ports(self.cluster.bootstrap):
             if why := self._reach(host, port):
                 bad.append(why)
-        reached = ", ".join(f"{host}:{port}" for host, port in sorted(self.reached))
-        if not self.reached:
+        reached = ", ".join(f"{host}:{port}" for host, port in sorted(self._reached))
+        if not self._reached:
             yield failed("; ".join(bad))
         elif bad:
             yield warning(f"{'; '.join(bad)}. {reached} can be reached")
@@ -104,7 +104,7 @@ class ExaminedCluster(Examined):
                 except OSError as error:
                     why = f"{host}:{port} cannot be reached ({error.strerror or error})"
                 else:
-                    self.reached.add((host, port))
+                    self._reached.add((host, port))
                     return ""
         return why
 
@@ -113,7 +113,7 @@ class ExaminedCluster(Examined):
         if not tls.is_tls(settings):
             yield skipped("`security.protocol` is one without TLS")
             return
-        for host, port in sorted(self.reached):
+        for host, port in sorted(self._reached):
             try:
                 shown = tls.handshake(settings, host, port, _CONNECT_SECONDS)
             except tls.HandshakeFailed as refused:
@@ -139,7 +139,7 @@ class ExaminedCluster(Examined):
         bad = []
         addresses = self.client.addresses()
         for host, port in addresses:
-            if (host, port) not in self.reached and (why := self._reach(host, port)):
+            if (host, port) not in self._reached and (why := self._reach(host, port)):
                 bad.append(why)
         if bad:
             yield failed("; ".join(bad))
@@ -327,8 +327,8 @@ CHECKS = (
 )  # fmt: skip
 
 
-def examined(cluster: str, about: Examined) -> Asked[ExaminedCluster]:
+def examined(cluster: str, about: Examined) -> CheckList[ExaminedCluster]:
     """``about``: the machine from which the cluster is asked."""
     # A question that is not answered must end before the check that asked it, so that its reason is told and not only that it is missing.
     limit = 0.8 * about.limit_seconds
-    return Asked(CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), f"{cluster}: ")
+    return CheckList(CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), f"{cluster}: ")

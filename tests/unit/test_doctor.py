@@ -17,7 +17,7 @@ from shipper.cli import doctor as command
 from shipper.cli.console import Terminal
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import Asked, Check, Examined, Finding, examine, failed, ok, skipped, warning
+from shipper.driver.doctor import Check, CheckList, Examined, Finding, examine, failed, ok, skipped, warning
 from shipper.errors import ClusterRefuses
 
 HERE = Examined(Path("config"), None, 5)
@@ -30,7 +30,7 @@ def check(name: str, *found: Finding, after: str = "") -> Check[Examined]:
 def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_not() -> None:
     broken = [check("a", failed("no", check="half of a")), check("b", ok(""), after="a"), check("c", ok(""), after="b")]
     well = [check("a", warning("hm", "look")), check("b", skipped("nobody asks")), check("c", ok("yes"), after="b")]
-    found = examine([Asked(broken, HERE), Asked(well, HERE, "far: ")])
+    found = examine([CheckList(broken, HERE), CheckList(well, HERE, "far: ")])
     assert [(each.check, each.status, each.remedy) for each in found] == [
         ("half of a", "failed", "do it"), ("b", "skipped", ""), ("c", "skipped", ""),
         ("far: a", "warning", "look"), ("far: b", "skipped", ""), ("far: c", "ok", ""),
@@ -39,7 +39,7 @@ def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_n
 
 
 def test_a_check_that_needs_a_pipeline_is_left_out_without_one() -> None:
-    (found,) = examine([Asked([replace(check("a", ok("")), needs_pipeline=True), check("b", ok(""))], HERE)])
+    (found,) = examine([CheckList([replace(check("a", ok("")), needs_pipeline=True), check("b", ok(""))], HERE)])
     assert found.check == "b"
 
 
@@ -54,7 +54,7 @@ def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> N
     def lacks(_: Examined) -> Iterator[Finding]:
         raise PermissionError(13, "Permission denied", "/there")
 
-    found = examine([Asked([Check(each.__name__, each, "mend it") for each in (refuses, surprises, lacks)], HERE)])
+    found = examine([CheckList([Check(each.__name__, each, "mend it") for each in (refuses, surprises, lacks)], HERE)])
     assert [each.status for each in found] == ["ok", "failed", "failed", "failed"]
     assert [each.remedy for each in found[1:]] == ["mend it"] * 3
     assert found[1].says == "wrong password"
@@ -71,7 +71,7 @@ def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_n
 
     began = time.monotonic()
     found = examine(
-        [Asked([Check("hangs", hangs, "look"), check("next", ok(""), after="hangs"), check("other", ok(""))], HERE)], 0.3
+        [CheckList([Check("hangs", hangs, "look"), check("next", ok(""), after="hangs"), check("other", ok(""))], HERE)], 0.3
     )
     assert time.monotonic() - began < 60
     assert [(each.check, each.status) for each in found] == [("hangs", "failed"), ("next", "skipped"), ("other", "ok")]
@@ -109,7 +109,7 @@ def test_a_configuration_that_is_broken_or_absent_is_a_finding(tmp_path: Path) -
 
 def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def java() -> list[Finding]:
-        return examine([Asked([each for each in machine.CHECKS if each.name == "Java"], HERE)])
+        return examine([CheckList([each for each in machine.CHECKS if each.name == "Java"], HERE)])
 
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -133,7 +133,7 @@ def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_
     def found_at(uri: str) -> list[Finding]:
         fields = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"], "runs_uri": uri}
         about = Examined(tmp_path, Pipeline.model_validate(fields), 5)
-        return examine([Asked([each for each in machine.CHECKS if each.name == "runs_uri"], about)])
+        return examine([CheckList([each for each in machine.CHECKS if each.name == "runs_uri"], about)])
 
     found = found_at("/proc/runs")
     assert [each.status for each in found] == ["failed"]
