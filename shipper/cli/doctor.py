@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,8 +14,8 @@ from shipper.config import load_all, load_pipeline
 from shipper.config.environment import OF_AIRFLOW
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import LIMIT_SECONDS, Chain, Check, Finding, examine, failed, ok
-from shipper.driver.doctor_cluster import ClusterExamination
+from shipper.driver.doctor import LIMIT_SECONDS, CheckList, Examined, Finding, examine, failed, ok
+from shipper.driver.doctor_cluster import examined
 from shipper.errors import ShipperError
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -57,31 +58,21 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
         if name is not None:
             pipeline = load_pipeline(config, name)
             clusters = tuple(pipeline.clusters)
-            first.append(ok("configuration", f"pipeline {name} is right"))
+            first.append(ok(f"pipeline {name} is right"))
         else:
             loaded = load_all(config, leave=OF_AIRFLOW)
             clusters = tuple(sorted(loaded.clusters))
-            first += [failed("configuration", str(fault), "`shipper validate` shows all faults") for fault in loaded.faults]
+            first += [failed(str(fault), "`shipper validate` shows all faults") for fault in loaded.faults]
             if not loaded.faults:
-                first.append(ok("configuration", f"{len(loaded.pipelines)} pipelines and {len(clusters)} clusters are right"))
+                first.append(ok(f"{len(loaded.pipelines)} pipelines and {len(clusters)} clusters are right"))
     except ShipperError as error:
-        first.append(failed("configuration", error.message, "`shipper validate` shows all faults"))
-    return first + examine(_chains(config, pipeline, clusters, limit_seconds), limit_seconds)
-
-
-def _chains(config: Path, pipeline: Pipeline | None, clusters: tuple[str, ...], limit_seconds: float) -> list[Chain]:
-    little_less = 0.95 * limit_seconds
-    chains: list[Chain] = [[Check("Java", machine.java)], [Check("Python", machine.packages)]]
-    if pipeline is not None:
-        chains.append([Check("Spark", lambda: machine.spark_and_source(config, pipeline, little_less))])
-        chains.append(
-            [Check("runs_uri", lambda: machine.runs_folder(config, pipeline), "does the storage of `runs_uri` answer?")]
-        )
-    # A question that is not answered must end before the check that asked it, so that its reason is told and not only that it is missing.
-    chains += [ClusterExamination(config, each, pipeline, 0.8 * limit_seconds).chain() for each in clusters]
-    chains.append([Check("Airflow", lambda: machine.airflow(pipeline, little_less))])
-    chains.append([Check("disk", lambda: machine.disks(config, pipeline))])
-    return chains
+        first.append(failed(error.message, "`shipper validate` shows all faults"))
+    here = Examined(config, pipeline, limit_seconds)
+    asked: list[CheckList[Any]] = [
+        CheckList(machine.CHECKS, replace(here, limit_seconds=0.95 * limit_seconds)),
+        *(examined(each, here) for each in clusters),
+    ]
+    return [replace(each, check="configuration") for each in first] + examine(asked, limit_seconds)
 
 
 def show(found: list[Finding], terminal: Terminal) -> None:

@@ -1,18 +1,20 @@
-"""What ``shipper doctor`` finds: checks that each take a few seconds at most, side by side, and never raise.
+"""How ``shipper doctor`` asks: each check takes a few seconds at most, all run side by side, and none raises.
 
-A :class:`Check` says what it looked at in lines; one that fails ends its chain, since what comes behind it could only fail too.
+A :class:`Check` is a name, a question and a remedy. Its question yields a finding for each thing that it looked at. A check behind one that
+failed is skipped, since it could only fail too.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, why_system
 
 log = logging.getLogger("shipper.doctor")
@@ -26,92 +28,125 @@ LIMIT_SECONDS = 10.0
 class Finding:
     """One line."""
 
-    check: str
-    """What was looked at."""
     status: Status
     """`warning`: it works, and should be mended; `skipped`: nobody could look, and ``says`` is why."""
     says: str
     remedy: str = ""
-    """What to do. Set when the status is `warning` or `failed`."""
+    """What to do, if the status is `warning` or `failed`; empty: the check's own remedy."""
+    check: str = ""
+    """What was looked at; empty: what the check is called."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def ok(check: str, says: str) -> Finding:
-    return Finding(check, "ok", says)
+def ok(says: str, *, check: str = "") -> Finding:
+    return Finding("ok", says, check=check)
 
 
-def warning(check: str, says: str, remedy: str) -> Finding:
-    return Finding(check, "warning", says, remedy)
+def warning(says: str, remedy: str = "", *, check: str = "") -> Finding:
+    return Finding("warning", says, remedy, check)
 
 
-def failed(check: str, says: str, remedy: str) -> Finding:
-    return Finding(check, "failed", says, remedy)
+def failed(says: str, remedy: str = "", *, check: str = "") -> Finding:
+    return Finding("failed", says, remedy, check)
 
 
-def skipped(check: str, why: str) -> Finding:
-    return Finding(check, "skipped", why)
+def skipped(why: str, *, check: str = "") -> Finding:
+    return Finding("skipped", why, check=check)
+
+
+@dataclass
+class Examined:
+    """What is examined: this machine; or a cluster, see :class:`shipper.driver.doctor_cluster.ExaminedCluster`."""
+
+    config_dir: Path
+    pipeline: Pipeline | None
+    """None: no pipeline was named. Checks that need one are left out."""
+    limit_seconds: float = LIMIT_SECONDS
+    """Time that a question may take. A check may take a little longer, so that a question that is not answered can say so itself."""
+
+    @property
+    def of(self) -> Pipeline:
+        """The pipeline, for a check that needs one."""
+        assert self.pipeline is not None
+        return self.pipeline
+
+
+E = TypeVar("E", bound=Examined)
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Generic[E]):
     name: str
-    examine: Callable[[], Iterable[Finding]]
-    remedy: str = "run it again with -v, which shows what it waits for"
-    """If it does not answer, or raises what nobody foresaw."""
+    question: Callable[[E], Iterator[Finding]]
+    remedy: str
+    """What to do if the check fails, unless a finding says it more exactly."""
+    needs_pipeline: bool = False
+    after: str = ""
+    """Name of the check without which this one could only fail; empty: there is none."""
 
 
-#: One after the other; those in a tuple side by side. After one that failed the rest is skipped.
-Chain = Sequence[Check | tuple[Check, ...]]
+@dataclass(frozen=True)
+class CheckList(Generic[E]):
+    """Checks of one machine or cluster."""
+
+    checks: Sequence[Check[E]]
+    about: E
+    prefix: str = ""
+    """Before the name of each."""
 
 
-def examine(chains: Sequence[Chain], limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
-    """All chains side by side; findings in the order of the chains. Never raises."""
-    with ThreadPoolExecutor(max(1, len(chains)), thread_name_prefix="doctor") as together:
-        return [finding for found in together.map(lambda chain: _of_chain(chain, limit_seconds), chains) for finding in found]
+class _Answer(NamedTuple):
+    findings: list[Finding]
+    failed: str
+    """Name of what failed, here or before; empty: nothing."""
 
 
-def _of_chain(chain: Chain, limit_seconds: float) -> list[Finding]:
+def examine(asked: Sequence[CheckList[Any]], limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
+    """Return the findings in the order of the checks. Never raises."""
+    wanted = [(each, [check for check in each.checks if each.about.pipeline or not check.needs_pipeline]) for each in asked]
+    answers: list[Future[_Answer]] = []
+    # A check waits in its thread for the one before it.
+    with ThreadPoolExecutor(max(1, sum(len(checks) for _, checks in wanted)), thread_name_prefix="doctor") as together:
+        for each, checks in wanted:
+            begun: dict[str, Future[_Answer]] = {}
+            for check in checks:
+                begun[check.name] = together.submit(_answer, each, check, begun.get(check.after), limit_seconds)
+            answers += begun.values()
+    return [finding for answer in answers for finding in answer.result().findings]
+
+
+def _answer(asked: CheckList[E], check: Check[E], before: Future[_Answer] | None, limit_seconds: float) -> _Answer:
+    def full(finding: Finding) -> Finding:
+        remedy = finding.remedy or (check.remedy if finding.status in ("warning", "failed") else "")
+        return replace(finding, check=asked.prefix + (finding.check or check.name), remedy=remedy)
+
+    if before is not None and (bad := before.result().failed):
+        return _Answer([full(skipped(f"not looked at, since {bad} failed"))], bad)
+    findings = [full(finding) for finding in _ask(check, asked.about, limit_seconds)]
+    return _Answer(findings, next((finding.check for finding in findings if finding.status == "failed"), ""))
+
+
+def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
+    """Ask in a thread of its own, which is left behind if it does not end: a name server or a file system may never answer."""
     found: list[Finding] = []
-    for link in chain:
-        checks = link if isinstance(link, tuple) else (link,)
-        bad = next((finding for finding in found if finding.status == "failed"), None)
-        if bad is not None:
-            found += [skipped(check.name, f"not looked at, since {bad.check} failed") for check in checks]
-            continue
-        ends = time.monotonic() + limit_seconds
-        begun = [_Begun(check) for check in checks]
-        found += [finding for each in begun for finding in each.wait(ends, limit_seconds)]
-    return found
 
-
-class _Begun:
-    """A check in a thread of its own, which is left behind if it does not end: a name server or a file system may never answer."""
-
-    def __init__(self, check: Check) -> None:
-        self._check = check
-        self._found: list[Finding] = []
-        self._thread = threading.Thread(target=self._run, name=check.name, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        name, remedy = self._check.name, self._check.remedy
+    def run() -> None:
         try:
-            for finding in self._check.examine():
-                self._found.append(finding)
+            for finding in check.question(about):
+                found.append(finding)
         except ShipperError as error:
-            self._found.append(failed(name, error.message, remedy))
+            found.append(failed(error.message))
         except OSError as error:
-            self._found.append(failed(name, why_system(error), remedy))
+            found.append(failed(why_system(error)))
         except Exception as error:
             # Whatever its text says may quote a secret.
-            log.info("%s", name, exc_info=True)
-            self._found.append(failed(name, f"it could not be looked at: {type(error).__name__}", remedy))
+            log.info("%s", check.name, exc_info=True)
+            found.append(failed(f"it could not be looked at: {type(error).__name__}"))
 
-    def wait(self, ends: float, limit_seconds: float) -> list[Finding]:
-        self._thread.join(max(0.0, ends - time.monotonic()))
-        found = list(self._found)
-        if self._thread.is_alive():
-            found.append(failed(self._check.name, f"no answer within {limit_seconds:g} s", self._check.remedy))
-        return found
+    thread = threading.Thread(target=run, name=check.name, daemon=True)
+    thread.start()
+    thread.join(limit_seconds)
+    answered = list(found)
+    return [*answered, failed(f"no answer within {limit_seconds:g} s")] if thread.is_alive() else answered

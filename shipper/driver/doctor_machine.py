@@ -26,7 +26,7 @@ from shipper.cache import cache_folder
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.runner import Runner
-from shipper.driver.doctor import Finding, failed, ok, skipped, warning
+from shipper.driver.doctor import Check, Examined, Finding, failed, ok, skipped, warning
 from shipper.errors import why_system
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
@@ -56,35 +56,37 @@ print(json.dumps({"folder": folder, "errors": errors, "dags": tags, "pools_missi
 """
 
 
-def java() -> Iterator[Finding]:
+def java(_: Examined) -> Iterator[Finding]:
     """The one that Spark would take: `JAVA_HOME`'s, else the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if binary is None:
-        yield failed("Java", "there is none: JAVA_HOME is not set, and no `java` is on the PATH", _INSTALL_JAVA)
+        yield failed("there is none: JAVA_HOME is not set, and no `java` is on the PATH")
         return
     where = f"{binary} (JAVA_HOME)" if home else binary
     try:
         said = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     except OSError as error:
-        yield failed("Java", f"{where} cannot be run: {error.strerror}", _INSTALL_JAVA)
+        yield failed(f"{where} cannot be run: {error.strerror}")
         return
     found = _JAVA_VERSION.search(said.stderr + said.stdout)
     if found is None:
-        yield failed("Java", f"{where} is no working Java", _INSTALL_JAVA)
+        yield failed(f"{where} is no working Java")
     elif int(found[2]) < _JAVA:
-        yield failed("Java", f"{found[1]} at {where} is too old", _INSTALL_JAVA)
+        yield failed(f"{found[1]} at {where} is too old")
     else:
-        yield ok("Java", f"{found[1]} at {where}")
+        yield ok(f"{found[1]} at {where}")
 
 
-def packages() -> Iterator[Finding]:
+def packages(_: Examined) -> Iterator[Finding]:
     """Of this Python, without Java: enough for a machine that only plans, lists or schedules."""
     versions = {name: _version(name) for name in ("shipper", "confluent-kafka", "pyspark", "apache-airflow")}
     shown = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-    yield ok("Python", f"{sys.version.split()[0]}: {shown}")
+    yield ok(f"{sys.version.split()[0]}: {shown}")
     if not runner.READER_JAR.exists():
-        yield failed("jars", f"{runner.READER_JAR} is not there", "install shipper anew, or `python jvm/build.py` in a checkout")
+        yield failed(
+            f"{runner.READER_JAR} is not there", "install shipper anew, or `python jvm/build.py` in a checkout", check="jars"
+        )
 
 
 def _version(package: str) -> str:
@@ -104,12 +106,13 @@ def latest_window(pipeline: Pipeline, now: dt.datetime) -> Window:
     return Window(ticks.before(end), end)
 
 
-def spark_and_source(config_dir: Path, pipeline: Pipeline, limit_seconds: float) -> Iterator[Finding]:
+def spark_and_source(here: Examined) -> Iterator[Finding]:
     """By the process that would run the job: its Python, its Java, its jars, its credentials. Its JVM ends with it."""
+    pipeline, limit_seconds = here.of, here.limit_seconds
     window = latest_window(pipeline, dt.datetime.now(dt.UTC))
     job = runner.Job(
         pipeline=pipeline,
-        config_dir=config_dir,
+        config_dir=here.config_dir,
         window_start=window.start,
         window_end=window.end,
         run_id="doctor",
@@ -117,7 +120,7 @@ def spark_and_source(config_dir: Path, pipeline: Pipeline, limit_seconds: float)
     )
     command = job.command()
     if why := runner.why_no_spark(pipeline.runner):
-        yield failed("Spark's cluster", why.partition(": ")[0], why.partition(": ")[2])
+        yield failed(why.partition(": ")[0], why.partition(": ")[2], check="Spark's cluster")
     try:
         done = subprocess.run(
             command,
@@ -129,29 +132,26 @@ def spark_and_source(config_dir: Path, pipeline: Pipeline, limit_seconds: float)
             timeout=limit_seconds,
         )
     except OSError as error:
-        yield failed(
-            "Spark", f"{command[0]} cannot be started: {error.strerror}", "correct `runner.python` or `runner.spark_submit`"
-        )
+        yield failed(f"{command[0]} cannot be started: {error.strerror}", "correct `runner.python` or `runner.spark_submit`")
         return
     except subprocess.TimeoutExpired as slow:
         if slow.stdout and (found := _last_document(slow.stdout.decode(errors="replace"))):
             yield from _spark(found, pipeline.runner)
             yield from _source(found, pipeline, window)
             yield warning(
-                "executors",
                 f"no task has run on {pipeline.runner.spark_master} within {limit_seconds:g} s",
                 "are there free cores and memory (`spark.executor.cores`, `spark.executor.memory`)? The master's page and the logs of executors say "
                 "why they do not start; --limit gives them longer",
+                check="executors",
             )
             return
         what = f"Java, or the files of window {window}, took longer than {limit_seconds:g} s"
-        yield failed("Spark", what, "a file system that does not answer, or a machine at its limit? --limit gives it longer")
+        yield failed(what, "a file system that does not answer, or a machine at its limit? --limit gives it longer")
         return
     found = _last_document(done.stdout)
     if found is None:
         why = (done.stderr.strip().splitlines() or ["no output"])[-1]
         yield failed(
-            "Spark",
             f"{command[0]} -m spark_jobs failed: {why}",
             "install shipper[spark] in the environment of `runner.python`",
         )
@@ -164,16 +164,16 @@ def spark_and_source(config_dir: Path, pipeline: Pipeline, limit_seconds: float)
 def _executors(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     if why := found.get("executor_error"):
         what, _, remedy = str(why).partition(": ")
-        yield failed("executors", what, remedy or "`-v` shows Spark's own words")
+        yield failed(what, remedy or "`-v` shows Spark's own words", check="executors")
     elif its.kind != "local" and (one := found.get("executor")):
         where = f"Python {one['python']} on {one['host']}"
         if one["same_code"]:
-            yield ok("executors", f"a task ran shipper in {where}, from {its.archive or its.python or sys.executable}")
+            yield ok(f"a task ran shipper in {where}, from {its.archive or its.python or sys.executable}", check="executors")
         else:
             yield failed(
-                "executors",
                 f"{where} has another shipper than the driver",
                 "make the archive anew (`shipper environment pack`), or install the driver's version there",
+                check="executors",
             )
 
 
@@ -190,47 +190,48 @@ def _last_document(text: str) -> dict[str, Any] | None:
 def _spark(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     where = its.python or sys.executable
     if why := found.get("java_error"):
-        yield failed(
-            "Spark", f"its Java does not start: {why}", "see the line on Java; the jars of `runner.conf` must be there too"
-        )
+        yield failed(f"its Java does not start: {why}", "see the line on Java; the jars of `runner.conf` must be there too")
         return
-    yield ok("Spark", f"{found['spark']} with Java {found['java']}, in {where}")
+    yield ok(f"{found['spark']} with Java {found['java']}, in {where}")
     if not found["class_data"] and its.spark_submit is None:
         yield warning(
-            "jars",
             f"no class data in {cache_folder()}: each run starts some seconds later",
             f"{where} -m spark_jobs.make_class_data",
+            check="jars",
         )
     else:
-        yield ok("jars", f"shipper's reader, and class data in {cache_folder()}" if found["class_data"] else "shipper's reader")
+        yield ok(
+            f"shipper's reader, and class data in {cache_folder()}" if found["class_data"] else "shipper's reader", check="jars"
+        )
 
 
 def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Iterator[Finding]:
     if "java_error" in found:
-        yield skipped("source", "not looked at, since Java does not start")
+        yield skipped("not looked at, since Java does not start", check="source")
         return
     where = f"{found['folder']}, window {window}"
     if why := found.get("source_error") or found.get("problem"):
-        yield failed("source", str(why), "check `source.path`, the file system's settings and this user's credentials for it")
+        yield failed(
+            str(why), "check `source.path`, the file system's settings and this user's credentials for it", check="source"
+        )
     elif not found["files"]:
         left = f", {found['left_out']} left out" if found["left_out"] else ""
-        yield warning("source", f"no file at {where}{left}", "is `source.path` right, and should that window hold files?")
+        yield warning(f"no file at {where}{left}", "is `source.path` right, and should that window hold files?", check="source")
     else:
-        yield ok("source", f"{found['files']} files at {where}; the first can be read")
+        yield ok(f"{found['files']} files at {where}; the first can be read", check="source")
     newest = found.get("newest_ms")
     if newest is not None and newest / 1000 > time.time() + _APART_SECONDS:
         yield failed(
-            "source's clock",
             f"a file was modified {newest / 1000 - time.time():.0f} s after this machine's now",
             "set both clocks (NTP): `source.settle` compares them",
+            check="source's clock",
         )
 
 
-def runs_folder(config_dir: Path, pipeline: Pipeline) -> Iterator[Finding]:
+def runs_folder(here: Examined) -> Iterator[Finding]:
     """By writing, reading and removing a small file; its time says how far its storage's clock is from this one."""
-    uri = resolve_uri(config_dir, pipeline.runs_uri)
-    remedy = "correct `runs_uri`, the permissions there or its credentials; nothing can be shipped without it"
-    target = f"{uri.rstrip('/')}/{pipeline.key}/.doctor-{secrets.token_hex(4)}"
+    uri = resolve_uri(here.config_dir, here.of.runs_uri)
+    target = f"{uri.rstrip('/')}/{here.of.name}/.doctor-{secrets.token_hex(4)}"
     try:
         fs, path = fsspec.core.url_to_fs(target)
         fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
@@ -239,19 +240,21 @@ def runs_folder(config_dir: Path, pipeline: Pipeline) -> Iterator[Finding]:
         back = bytes(fs.cat_file(path))
         fs.rm_file(path)
     except OSError as error:
-        yield failed("runs_uri", f"{uri}: {why_system(error)}", remedy)
+        yield failed(f"{uri}: {why_system(error)}")
         return
     except (ValueError, ImportError) as error:
-        yield failed("runs_uri", f"{uri}: {error}", remedy)
+        yield failed(f"{uri}: {error}")
         return
     if back != b"shipper doctor":
-        yield failed("runs_uri", f"{uri}: what was written is not what is read", remedy)
+        yield failed(f"{uri}: what was written is not what is read")
         return
-    yield ok("runs_uri", f"{uri} can be written, read and deleted")
+    yield ok(f"{uri} can be written, read and deleted")
     if apart is not None and abs(apart) > _APART_SECONDS:
-        yield failed("clock", f"the storage of `runs_uri` is {apart:+.0f} s from this machine's clock", "set both clocks (NTP)")
+        yield failed(
+            f"the storage of `runs_uri` is {apart:+.0f} s from this machine's clock", "set both clocks (NTP)", check="clock"
+        )
     elif apart is not None:
-        yield ok("clock", f"the storage of `runs_uri` agrees with this machine's clock to {max(1.0, abs(apart)):.0f} s")
+        yield ok(f"the storage of `runs_uri` agrees with this machine's clock to {max(1.0, abs(apart)):.0f} s", check="clock")
 
 
 def _apart(fs: Any, path: str) -> float | None:
@@ -266,67 +269,61 @@ def _apart(fs: Any, path: str) -> float | None:
     return modified.timestamp() - time.time()
 
 
-def airflow(pipeline: Pipeline | None, limit_seconds: float) -> Iterator[Finding]:
+def airflow(here: Examined) -> Iterator[Finding]:
     """Whether its DAG folder holds the pipelines' DAGs, without faults."""
+    pipeline = here.pipeline
     home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
     if find_spec("airflow") is None:
-        yield skipped("Airflow", "it is not installed in this Python")
+        yield skipped("it is not installed in this Python")
         return
     if not (home / "airflow.cfg").exists() and "AIRFLOW__CORE__DAGS_FOLDER" not in os.environ:
-        yield skipped("Airflow", f"none is set up here: no {home}/airflow.cfg (AIRFLOW_HOME)")
+        yield skipped(f"none is set up here: no {home}/airflow.cfg (AIRFLOW_HOME)")
         return
     try:
         done = subprocess.run(
             [sys.executable, "-c", _ASK_AIRFLOW], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            timeout=limit_seconds,
+            timeout=here.limit_seconds,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         yield warning(
-            "Airflow",
-            f"its DAG folder took longer than {limit_seconds:g} s to parse",
+            f"its DAG folder took longer than {here.limit_seconds:g} s to parse",
             "raise --limit; see docs/operations.md, Sizing",
         )
         return
     found = _last_document(done.stdout)
     if found is None:
         why = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        yield failed("Airflow", f"it cannot be asked: {why}", "`airflow dags list-import-errors` says more")
+        yield failed(f"it cannot be asked: {why}")
         return
     for file, words in found["errors"].items():
-        yield failed("Airflow", f"{file} cannot be imported: {''.join(words)}", "`airflow dags list-import-errors` says more")
+        yield failed(f"{file} cannot be imported: {''.join(words)}")
     if pipeline is None or found["errors"]:
         broken = sorted(name for name, tags in found["dags"].items() if "broken-config" in tags)
         if broken:
-            yield failed(
-                "Airflow", f"the configuration of {', '.join(broken)} is broken", "`shipper validate` where Airflow runs"
-            )
+            yield failed(f"the configuration of {', '.join(broken)} is broken", "`shipper validate` where Airflow runs")
         elif not found["errors"]:
-            yield ok("Airflow", f"{found['folder']}: {len(found['dags'])} DAGs")
+            yield ok(f"{found['folder']}: {len(found['dags'])} DAGs")
     elif pipeline.name not in found["dags"]:
         yield failed(
-            "Airflow",
             f"{found['folder']} makes no DAG {pipeline.name}",
             "put dags/shipper_dags.py there; SHIPPER_CONFIG names the folder",
         )
     elif "broken-config" in found["dags"][pipeline.name]:
-        yield failed(
-            "Airflow", f"DAG {pipeline.name} only shows that its configuration is broken", "`shipper validate` where Airflow runs"
-        )
+        yield failed(f"DAG {pipeline.name} only shows that its configuration is broken", "`shipper validate` where Airflow runs")
     else:
-        yield ok("Airflow", f"{found['folder']} makes the DAG {pipeline.name}")
+        yield ok(f"{found['folder']} makes the DAG {pipeline.name}")
     wanted = found["pools_missing"] if pipeline is None else {pipeline.name: found["pools_missing"].get(pipeline.name, [])}
     for pool in sorted({pool for pools in wanted.values() for pool in pools}):
         waiting = ", ".join(sorted(name for name, pools in wanted.items() if pool in pools))
-        yield failed(
-            "Airflow", f"there is no pool {pool} (`airflow_pool` of a cluster), so ships of {waiting} would never begin",
+        yield failed(f"there is no pool {pool} (`airflow_pool` of a cluster), so ships of {waiting} would never begin",
             f"`airflow pools set {shlex.quote(pool)} 4 'ships to a cluster'`, with as many slots as pipelines may ship there at once",
         )  # fmt: skip
 
 
-def disks(config_dir: Path, pipeline: Pipeline | None) -> Iterator[Finding]:
+def disks(here: Examined) -> Iterator[Finding]:
     """Room where shipper, Spark and Java write."""
     places = {"cache": cache_folder(), "temporary files": Path(tempfile.gettempdir())}
-    if pipeline is not None and "://" not in (uri := resolve_uri(config_dir, pipeline.runs_uri)):
+    if here.pipeline is not None and "://" not in (uri := resolve_uri(here.config_dir, here.pipeline.runs_uri)):
         places["runs"] = Path(uri)
     for what, folder in places.items():
         there = folder
@@ -341,8 +338,22 @@ def disks(config_dir: Path, pipeline: Pipeline | None) -> Iterator[Finding]:
         )
         if free < _TOO_LITTLE_BYTES or not os.access(there, os.W_OK):
             why = "" if os.access(there, os.W_OK) else ", and this user may not write there"
-            yield failed("disk", f"{says}{why}", remedy)
+            yield failed(f"{says}{why}", remedy)
         elif free < _LITTLE_BYTES:
-            yield warning("disk", says, remedy)
+            yield warning(says, remedy)
         else:
-            yield ok("disk", says)
+            yield ok(says)
+
+
+#: What is asked of this machine.
+CHECKS = (
+    Check("Java", java, _INSTALL_JAVA),
+    Check("Python", packages, "install shipper anew"),
+    Check("Spark", spark_and_source, "run it again with -v, which shows what it waits for", needs_pipeline=True),
+    Check(
+        "runs_uri", runs_folder, "correct `runs_uri`, the permissions there or its credentials; nothing can be shipped without it",
+        needs_pipeline=True,
+    ),
+    Check("Airflow", airflow, "`airflow dags list-import-errors` says more"),
+    Check("disk", disks, "make room there, or use another folder"),
+)  # fmt: skip

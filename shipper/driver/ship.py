@@ -452,7 +452,8 @@ class ClusterShip:
         with context.phases("preparing"):
             order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files, self._schema_ids)
             topics = self._incarnations
-            order = replace(order, topic_ids=topics.topic_ids, gone_ids=topics.lost.gone)
+            options = replace(order.lane_options, gone_ids=topics.lost.gone)
+            order = replace(order, topic_ids=topics.topic_ids, lane_options=options)
         phases, began = context.phases, time.time()
         with phases("shipping"):
             found = scan(context, self._ledger, self._lease, order, self._cluster, files, long_lines=self._plan.long_lines)

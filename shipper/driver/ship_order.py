@@ -13,10 +13,11 @@ from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Preflight
 from shipper.errors import SourceError
 from shipper.ledger.fold import SplitState
+from shipper.ledger.records import CHUNKS
 from shipper.ledger.takeover import Takeover
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.types import SplitId
-from shipper.worker.order import BundleOrder, OrderedSplit, QuarantineOrder, ShipOrder
+from shipper.worker.order import BundleOrder, LaneOptions, OrderedSplit, QuarantineOrder, ShipOrder
 
 
 def ship_order(
@@ -34,13 +35,18 @@ def ship_order(
         digest=plan.digest_for(cluster.name),
         generation=taken.generation,
         chunks_end=taken.chunks_end,
-        ledger_topic=cluster.ledger_topic(pipeline.key),
-        settings=ready.settings,
+        lane_options=LaneOptions(
+            ready.settings,
+            cluster.ledger_topic(pipeline.key),
+            CHUNKS,
+            delivery.metadata_wait_seconds,
+            batch_bytes=ready.tuning.batch_bytes,
+            partitions=delivery.partitions if isinstance(delivery.partitions, tuple) else None,
+            share_partitions=delivery.partitions == "share",
+        ),
         limits=ready.limits,
         lanes=ready.tuning.lanes,
-        batch_bytes=ready.tuning.batch_bytes,
         chunk_size_bytes=ready.tuning.chunk_bytes,
-        deadline_seconds=delivery.metadata_wait_seconds,
         topics=fixed_topics(pipeline),
         listed=frozenset(pipeline.listed_topics()),
         max_topics=pipeline.limits.max_topics,
@@ -49,8 +55,6 @@ def ship_order(
         rules=rules(pipeline),
         reasons=reasons(pipeline),
         quarantine=QuarantineOrder(quarantine.topic, quarantine.keep_bytes) if quarantine else None,
-        partitions=delivery.partitions if isinstance(delivery.partitions, tuple) else None,
-        share_partitions=delivery.partitions == "share",
         tasks=pipeline.tasks,
         in_order=delivery.ordering == "file",
         stall_seconds=delivery.stall_seconds,

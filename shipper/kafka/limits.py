@@ -65,9 +65,10 @@ class TopicLimits:
     """``known``: topic → its limit. Any other topic is asked for when somebody wants to know, and then known; one that is not
     there yet is taken for one with the default, and asked for again after a while. Safe to use from several threads."""
 
-    def __init__(self, known: Mapping[str, TopicLimit] | None = None, ask: Ask = lambda topics: {}) -> None:
+    def __init__(self, known: Mapping[str, TopicLimit] | None = None, ask: Ask | None = None) -> None:
         self._known = dict(known or {})
         self._ask = ask
+        """None: nobody is asked."""
         self._absent: dict[str, float] = {}
         """Topic → when (monotonic) the cluster did not have it."""
 
@@ -77,7 +78,7 @@ class TopicLimits:
         unknown = [
             t for t in topics if t not in self._known and now - self._absent.get(t, -_ASK_AGAIN_SECONDS) >= _ASK_AGAIN_SECONDS
         ]
-        if unknown:
+        if unknown and self._ask is not None:
             self._known.update(self._ask(unknown))
             self._absent.update(dict.fromkeys(unknown, now))
 
@@ -109,5 +110,6 @@ class TopicLimits:
 
     def limit_by_now(self, topic: str) -> TopicLimit:
         """Ask the cluster anew. Raises ClusterError."""
-        self._known.update(self._ask([topic]))
+        if self._ask is not None:
+            self._known.update(self._ask([topic]))
         return self.limit(topic)

@@ -20,24 +20,25 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicRecreated, WaitedInVain
 from shipper.kafka.connection import KafkaFault
-from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimits
+from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
 from shipper.kafka.outcomes import Action, ruling_on
-from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
-from shipper.kafka.topic_ids import TopicIdWatch
+from shipper.kafka.producer import LaneProducer, SentBytes
 from shipper.kafka.topics import FORBIDDEN
-from shipper.kafka.transaction import RightToShip, Transactions
+from shipper.kafka.transaction import Transactions
 from shipper.types import Decided, PresentIds
-from shipper.worker.payload import Chunk
-from shipper.worker.rate import PACED_SHARE, BrokerRate, NoLimit, RateLimit, wait_until
+from shipper.worker.chunk import Chunk
+from shipper.worker.rate import PACED_SHARE, wait_until
 from shipper.worker.receipt import LaneWork
+
+if TYPE_CHECKING:
+    from shipper.worker.pool import LanePool
 
 log = logging.getLogger("shipper.lane")
 
@@ -69,84 +70,10 @@ class LaneStopped(Exception):
 Settle = Callable[[], Decided[Container[bytes]]]
 
 
-@dataclass(frozen=True)
-class LaneOptions:
-    """What the lanes of a pool have in common."""
-
-    settings: LaneSettings
-    ledger_topic: str
-    ledger_partition: int
-    deadline_seconds: float
-    """How long one transaction may be tried, and how long a chunk may wait for its topic."""
-    init_timeout_seconds: float = 60.0
-    limits: TopicLimits = field(default_factory=TopicLimits)
-    batch_bytes: int | None = None
-    """What goes to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
-    parking_bytes: int = 64_000_000
-    """Most bytes of chunks that wait in memory for their topics."""
-    partitions: tuple[int, ...] | None = None
-    """Only these, for records without a key; all if None."""
-    share_partitions: bool = False
-    """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which have a partition of their own."""
-    first_partition: int = 0
-    """Where the rotation begins, so that tasks side by side do not all write to the same one."""
-    rate: RateLimit | NoLimit = field(default_factory=NoLimit)
-    topics: tuple[str, ...] = ()
-    """To be written to, as far as is known."""
-    topic_ids: TopicIdWatch | None = None
-    """None: ledger records name no incarnation of their topics."""
-    gone_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Topic → ids of earlier incarnations, whose records this pool sends again: the topic must not be one of them after all."""
-
-
-class Dispatcher(Protocol):
-    """What a lane asks of whoever it works for, and tells it. Any lane may call at any time."""
-
-    options: LaneOptions
-    right: RightToShip[Any]
-    settle: Settle
-    rate: BrokerRate
-    lanes_count: int
-    stop_at: float
-    """When (monotonic) lanes stop sending."""
-    give_up_at: float
-    """When they stop waiting for the answer to a commit."""
-
-    def wait_for_permission(self) -> None:
-        """Until lanes may fence their past."""
-
-    def lane_is_open(self) -> None: ...
-
-    def lane_ended(self) -> None: ...
-
-    def next_transaction(self, lane: Lane) -> list[Chunk] | None:
-        """Waits for work for ``lane``; None when there will be none."""
-
-    def partitions_for(self, chunk: Chunk) -> tuple[int, ...]:
-        """Where the chunk may be sent right now; nothing if it has to wait."""
-
-    def batch_bytes(self, topic: str) -> int:
-        """Uncompressed bytes that go to a partition of ``topic`` at a time."""
-
-    def lower_batch_bytes(self, topic: str) -> bool:
-        """Halves the batches of ``topic``; false if they are so small already that they fit whatever they hold."""
-
-    def done(self, chunks: Sequence[Chunk]) -> None:
-        """They are certainly in Kafka."""
-
-    def park(self, chunk: Chunk) -> None:
-        """Takes a chunk back, since it cannot be sent right now. Never blocks."""
-
-    def block(self, topic: str, reason: str, *, forbidden: bool) -> None:
-        """The topic cannot be written to. ``forbidden``: for want of an ACL."""
-
-    def fail(self, error: BaseException) -> None: ...
-
-
 class Lane(threading.Thread):
     """Takes transactions from its pool until there are no more."""
 
-    def __init__(self, pool: Dispatcher, index: int, producer_id: str) -> None:
+    def __init__(self, pool: LanePool, index: int, producer_id: str) -> None:
         super().__init__(name=f"lane {producer_id}", daemon=True)
         self.index = index
         self.state = LaneState.OPENING

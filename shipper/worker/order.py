@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from shipper.kafka.limits import TopicLimit
+from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
+from shipper.kafka.topic_ids import TopicIdWatch
 from shipper.ledger.intervals import Interval
 from shipper.types import Header, SplitId
+from shipper.worker.rate import NoLimit, RateLimit
 from shipper.worker.sealed import new_seal
 
 
@@ -43,6 +45,36 @@ class OrderedSplit:
 
 
 @dataclass(frozen=True)
+class LaneOptions:
+    """What the lanes of a pool have in common. What only the task knows has a default, which an order keeps."""
+
+    settings: LaneSettings
+    ledger_topic: str
+    ledger_partition: int
+    deadline_seconds: float
+    """How long one transaction may be tried, and how long a chunk may wait for its topic."""
+    init_timeout_seconds: float = 60.0
+    limits: TopicLimits = field(default_factory=TopicLimits)
+    batch_bytes: int | None = None
+    """What goes to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
+    parking_bytes: int = 64_000_000
+    """Most bytes of chunks that wait in memory for their topics."""
+    partitions: tuple[int, ...] | None = None
+    """Only these, for records without a key; all if None."""
+    share_partitions: bool = False
+    """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which have a partition of their own."""
+    first_partition: int = 0
+    """Where the rotation begins, so that tasks side by side do not all write to the same one."""
+    rate: RateLimit | NoLimit = field(default_factory=NoLimit)
+    topics: tuple[str, ...] = ()
+    """To be written to, as far as is known."""
+    topic_ids: TopicIdWatch | None = None
+    """None: ledger records name no incarnation of their topics."""
+    gone_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Topic → ids of earlier incarnations, whose records this pool sends again: the topic must not be one of them after all."""
+
+
+@dataclass(frozen=True)
 class BundleOrder:
     """How lines are bundled."""
 
@@ -63,7 +95,7 @@ class QuarantineOrder:
 
 @dataclass(frozen=True)
 class ShipOrder:
-    """Picklable: it travels with the writer to Spark's workers. Holds secrets in ``settings``: never log it."""
+    """Picklable: it travels with the writer to Spark's workers. Holds secrets in ``lane_options``: never log it."""
 
     pipeline: str
     cluster: str
@@ -73,17 +105,13 @@ class ShipOrder:
     generation: int
     chunks_end: int
     """Offset in the ledger's chunk partition up to which ``OrderedSplit.there`` is true."""
-    ledger_topic: str
-    settings: LaneSettings
+    lane_options: LaneOptions
     limits: Mapping[str, TopicLimit]
     """Topic → what it takes, as far as the driver knows."""
     lanes: int
     """Of each task."""
-    batch_bytes: int
-    """Uncompressed bytes in a batch."""
     chunk_size_bytes: int
     """Uncompressed bytes in a transaction, about."""
-    deadline_seconds: float
     topics: tuple[str, ...]
     """The frame's `topic` column holds an index into this; a single topic needs no column. Empty: the column holds names."""
     splits: dict[int, OrderedSplit]
@@ -96,14 +124,9 @@ class ShipOrder:
     """Why Spark sends a record to quarantine."""
     quarantine: QuarantineOrder | None = None
     """None: a record that cannot be shipped fails the ship."""
-    partitions: tuple[int, ...] | None = None
-    """Where records without a key may go; all if None."""
-    share_partitions: bool = False
     tasks: int = 1
     in_order: bool = False
     """Records of a file keep their order in a partition."""
-    parking_bytes: int = 64_000_000
-    """Most bytes of chunks that wait in a task's memory for their topics."""
     stall_seconds: float = 1800.0
     """A ship that makes no progress for so long is stopped."""
     rate_limit_bytes: int | None = None
@@ -118,8 +141,6 @@ class ShipOrder:
     """Most others that a task takes from lines."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Topic → its id when the run took over."""
-    gone_ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Topic → ids of earlier incarnations whose chunks count as not there. See shipper.ledger.incarnations."""
     schema_ids: Mapping[str, int] = field(default_factory=dict)
     """Subject → number of the schema of `records.avro` there."""
     seal: str = field(default_factory=new_seal)

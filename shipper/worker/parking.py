@@ -10,7 +10,7 @@ from typing import NamedTuple
 from shipper.errors import ClusterRefuses, TopicMissing
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.topics import Topics
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
 
 #: Topics in a message; log lines may have made many.
 _NAMED = 10

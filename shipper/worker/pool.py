@@ -31,9 +31,10 @@ from typing import Any
 from shipper.kafka.producer import SentBytes
 from shipper.kafka.topics import TopicLookup, Topics
 from shipper.kafka.transaction import RightToShip
-from shipper.worker.lane import Lane, LaneOptions, LaneState, Settle
+from shipper.worker.chunk import Chunk
+from shipper.worker.lane import Lane, LaneState, Settle
+from shipper.worker.order import LaneOptions
 from shipper.worker.parking import Admission
-from shipper.worker.payload import Chunk
 from shipper.worker.rate import BrokerRate
 from shipper.worker.receipt import LaneSample, LaneWork
 
@@ -81,7 +82,10 @@ class LanePool:
         self.settle = settle
         self._tell_delivered = delivered
         self.rate = BrokerRate(options.rate)
-        self.stop_at = self.give_up_at = _NEVER
+        self.stop_at = _NEVER
+        """When (monotonic) lanes stop sending."""
+        self.give_up_at = _NEVER
+        """When they stop waiting for the answer to a commit."""
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""
         self._changed = threading.Condition()
@@ -213,7 +217,7 @@ class LanePool:
         with self._changed:
             self._admission.raise_given_up()
 
-    # What the lanes ask and tell: see Dispatcher.
+    # What the lanes ask and tell. Any lane may call at any time.
 
     def wait_for_permission(self) -> None:
         """Until it is announced that this pool's lanes fence others, or the pool closes."""
@@ -231,6 +235,7 @@ class LanePool:
             self._changed.notify_all()
 
     def next_transaction(self, lane: Lane) -> list[Chunk] | None:
+        """Wait for work for ``lane``; None when there will be none."""
         with self._changed:
             lane.state = LaneState.IDLE
             lane.current = ()
@@ -246,13 +251,16 @@ class LanePool:
                 self._changed.wait()
 
     def partitions_for(self, chunk: Chunk) -> tuple[int, ...]:
+        """Return where the chunk may be sent right now; nothing if it has to wait."""
         with self._changed:
             return self._admission.may_go_to(chunk)
 
     def batch_bytes(self, topic: str) -> int:
+        """Return the uncompressed bytes that go to a partition of ``topic`` at a time."""
         return self.lowered.get(topic) or self.options.batch_bytes or self.options.settings.batch_size_bytes
 
     def lower_batch_bytes(self, topic: str) -> bool:
+        """Halve the batches of ``topic``; return False if they are so small already that they fit whatever they hold."""
         fits = self.options.limits.surely(topic)
         with self._changed:
             if self.batch_bytes(topic) <= fits:
@@ -261,6 +269,7 @@ class LanePool:
             return True
 
     def done(self, chunks: Sequence[Chunk]) -> None:
+        """Take note of chunks that are certainly in Kafka."""
         with self._changed:
             if self._closed:
                 return  # it was reported as unknown, and the ledger tells
@@ -274,9 +283,11 @@ class LanePool:
             self._topics.delivered(topic)
 
     def block(self, topic: str, reason: str, *, forbidden: bool) -> None:
+        """Take note that the topic cannot be written to. ``forbidden``: for want of an ACL."""
         self._topics.block(topic, reason, forbidden=forbidden)
 
     def park(self, chunk: Chunk) -> None:
+        """Take a chunk back, since it cannot be sent right now. Never blocks."""
         with self._changed:
             self._admission.park(chunk)
             if chunk.sequence is not None:

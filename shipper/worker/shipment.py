@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import time
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from shipper.config.records import LINES_HEADER
 from shipper.errors import SourceError
+from shipper.ledger.codec import encode_chunk_key, encode_chunk_value
 from shipper.ledger.fold import covered
-from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet
+from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
 from shipper.ledger.log import Committed
-from shipper.ledger.records import spark_hash
-from shipper.types import Decided, SplitId
+from shipper.ledger.quarantine import QuarantineHeaders
+from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
+from shipper.types import Decided, Header, SplitId
 from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign, unshippable
+from shipper.worker.chunk import Chunk, LazyColumn, bundled, header_pairs
 from shipper.worker.cut import SplitSlice
-from shipper.worker.order import OrderedSplit, ShipOrder
-from shipper.worker.payload import UTF8_BOM, AtCommit, Chunk, SlicePayload
+from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt
 
+UTF8_BOM = b"\xef\xbb\xbf"
+#: Key and headers that a record in quarantine keeps, together. The value may have as much as the topic takes, nearly.
+_MOST_BESIDE_BYTES = 16_384
 _UINT64 = 1 << 64
 _NO_ORDINALS = np.empty(0, np.int64)
+
+#: Adds to a ledger record what is known only when it is written.
+AtCommit = Callable[[ChunkValue], ChunkValue]
 
 
 class AlreadyThere:
@@ -118,8 +131,7 @@ class TaskShipment:
     def ship(self, part: SplitSlice) -> None:
         """Hands over every record of the slice that is not on the cluster yet. Transactions are looked at between slices, so that what
         goes to quarantine shares the transaction of the records around it. Raises what made a lane fail, RecordUnshippable, SourceError."""
-        split = self._order.splits.get(part.split)
-        if split is None:
+        if part.split not in self._order.splits:
             raise SourceError(
                 "a file is not as the plan saw it: it was replaced or written to meanwhile. Run again: the plan is made anew."
             )
@@ -127,8 +139,7 @@ class TaskShipment:
             # Its rows are not shipped, nor is an end written: a file that is smaller than a slice is not shipped at all.
             self._receipt.split(part.split).records += part.rows
             return
-        payload = SlicePayload(part, self._order, lambda topic: self._there.home(split.id, topic), self._at_commit)
-        shipment = _SliceShipment(part, split, payload, self._there, self._receipt)
+        shipment = _SliceShipment(part, self._order, self._there, self._receipt, self._at_commit)
         found = assign(part, self._order, self._limits) if part.rows else Assignment()
         if self._order.quarantine is None:
             shipment.refuse(found.rejected)
@@ -157,17 +168,36 @@ class TaskShipment:
 
 
 class _SliceShipment:
-    """What of one slice is missing. A record is sent if it is in none of the places where it could be already: the topic that it
-    goes to now, and, since what goes to quarantine may have been decided otherwise earlier, a quarantine topic."""
+    """What of one slice is missing, and the chunks that are made of it. Ordinals are of the slice's split.
 
-    def __init__(
-        self, part: SplitSlice, split: OrderedSplit, payload: SlicePayload, there: AlreadyThere, receipt: Receipt
-    ) -> None:
-        self._part, self._split, self._payload, self._there, self._receipt = part, split, payload, there, receipt
+    A record is sent if it is in none of the places where it could be already: the topic that it goes to now, and, since what goes to
+    quarantine may have been decided otherwise earlier, a quarantine topic."""
+
+    def __init__(self, part: SplitSlice, order: ShipOrder, there: AlreadyThere, receipt: Receipt, at_commit: AtCommit) -> None:
+        self._part, self._order, self._there, self._receipt, self._at_commit = part, order, there, receipt, at_commit
+        self._split = split = order.splits[part.split]
         self._mine = receipt.split(part.split)
+        self._sequence = zlib.crc32(split.id.file.path.encode()) if order.in_order else None
         self._ends = False
-        quarantines = {topic: self._rows_in(topic) for topic in there.quarantines(self._split.id)}
+        self._read: int | None = None
+        """Bytes of the file that the split accounts for, if it ends with the slice."""
+        quarantines = {topic: self._rows_in(topic) for topic in there.quarantines(split.id)}
         self._in_quarantine = {topic: rows for topic, rows in quarantines.items() if rows.any()}
+        self._nothing = ChunkValue(
+            last=0,
+            end=False,
+            records=0,
+            bytes=0,
+            checksum=0,
+            digest=order.digest,
+            generation=order.generation,
+            run_id=order.run_id,
+            window=split.window or order.window,
+            splits=split.of,
+            spark=order.spark,
+            etag=split.etag,
+            head=split.head,
+        )
 
     def refuse(self, rejected: Sequence[Rejection]) -> None:
         """Raise RecordUnshippable for the first record that can go nowhere. One that is on the cluster since an earlier run may have become such a
@@ -186,7 +216,7 @@ class _SliceShipment:
         self._mine.records += self._part.rows
         self._mine.add_read(self._part.bytes_read)
         self._ends = self._part.ends_split and self._agrees_with_reader()
-        self._payload.read = self._read_of_file() if self._ends else None
+        self._read = self._read_of_file() if self._ends else None
         yield from self._drop(found.dropped)
         yield from self._quarantine(found.rejected)
         end_known = self._there.end_known(self._split.id)
@@ -195,7 +225,7 @@ class _SliceShipment:
                 end_known |= chunk.entry is not None and chunk.entry.end
                 yield chunk
         if self._ends and not end_known:
-            yield self._payload.split_end()
+            yield self._end_chunk()
 
     def _agrees_with_reader(self) -> bool:
         """True unless the bytes of the split's lines are not those that the reader made: then the split has no end, and is never complete.
@@ -248,7 +278,7 @@ class _SliceShipment:
             counts = {rule: len(_within(rows + self._part.first, first, end)) for rule, rows in dropped.items()}
             filtered = {rule: count for rule, count in counts.items() if count}
             if filtered:
-                yield self._payload.dropped(first, end, filtered)
+                yield self._dropped_chunk(first, end, filtered)
 
     def _quarantine(self, rejected: Sequence[Rejection]) -> Iterator[Chunk]:
         new = []
@@ -266,7 +296,7 @@ class _SliceShipment:
                 self._mine.count_already_quarantined(rejection.reason, already)
             if len(rows):
                 new.append(replace(rejection, rows=rows))
-        yield from self._payload.quarantined(new)
+        yield from self._quarantine_chunks(new)
 
     def _without_quarantined(self, rows: Rows) -> tuple[Rows, list[Rows]]:
         """The rows that are in no quarantine, and those that are; which are counted as already there."""
@@ -299,8 +329,137 @@ class _SliceShipment:
                 # A chunk's first ordinal is its key in the ledger: one that is not in it may become another chunk's.
                 first = int(chosen[0])
                 missing = missing[missing > first]
-            yield self._payload.shipped(topic, chosen, first, end, missing, ends_split=self._ends and end == part.end)
+            yield self._shipped_chunk(topic, chosen, first, end, missing, ends_split=self._ends and end == part.end)
         self._count_already_there(topic, already_there)
+
+    # The chunks.
+
+    def _shipped_chunk(
+        self, topic: str, ordinals: range | Rows, first: int, end: int, missing: Rows, *, ends_split: bool
+    ) -> Chunk:
+        """The records ``ordinals`` of [first, end). ``missing``: those of the interval that belong to the topic and are in quarantine."""
+        table = self._rows(ordinals)
+        values, names = table.column("value"), table.schema.names
+        checksum = sum(int(part.to_numpy().view(np.uint64).sum(dtype=np.uint64)) for part in table.column("checksum").chunks)
+        if self._split.bom and ordinals[0] == 0:
+            without = values[0].as_py()
+            values = pa.chunked_array([pa.array([UTF8_BOM + without], values.type), *values.slice(1).chunks])
+            checksum += spark_hash(values[0].as_py()) - spark_hash(without)
+        keys = table.column("key") if "key" in names else None
+        entry = replace(
+            self._nothing,
+            last=end,
+            end=ends_split,
+            read=self._read if ends_split else None,
+            records=len(values),
+            bytes=_bytes(values) + (0 if keys is None else _bytes(keys)),
+            checksum=checksum % _UINT64,
+            without=encode_ordinals(runs(missing)) or None,
+        )
+        if self._order.bundle is not None:
+            found = bundled(values, self._order.bundle.max_bytes, all_lines=self._order.bundle.all_lines)
+            headers = [[(LINES_HEADER, b"%d" % lines), *self._split.headers] for lines in found.lines]
+            entry = replace(entry, bundles=len(headers))
+            return self._chunk(topic, first, entry, LazyColumn(pa.chunked_array([found.values])), headers=headers)
+        return self._chunk(
+            topic,
+            first,
+            entry,
+            LazyColumn(values),
+            keys=None if keys is None else LazyColumn(keys),
+            some_without_key=keys is None or keys.null_count > 0,
+            headers=LazyColumn(table.column("headers"), header_pairs) if "headers" in names else None,
+            # librdkafka reads 0 as "now"; a record that has this time is not shipped
+            timestamps_ms=LazyColumn(table.column("timestamp").fill_null(0)) if "timestamp" in names else None,
+        )
+
+    def _rows(self, ordinals: range | Rows) -> pa.Table:
+        if isinstance(ordinals, range):
+            return self._part.table.slice(ordinals[0] - self._part.first, len(ordinals))
+        return self._part.table.take(pa.array(ordinals - self._part.first))
+
+    def _quarantine_chunks(self, rejected: Sequence[Rejection]) -> Iterator[Chunk]:
+        """Each so small that the ledger's record of it is. Nothing without a quarantine."""
+        quarantine = self._order.quarantine
+        if not rejected or quarantine is None:
+            return
+        rows = np.concatenate([rejection.rows for rejection in rejected])
+        groups = np.repeat(np.arange(len(rejected)), [len(rejection.rows) for rejection in rejected])
+        in_order = np.argsort(rows)
+        for start in range(0, len(rows), MOST_RUNS):
+            part = in_order[start : start + MOST_RUNS]
+            ordinals = rows[part] + self._part.first
+            of_rows = [rejected[group] for group in groups[part]]
+            taken = self._part.table.take(pa.array(rows[part]))
+            whole = [
+                _as_read(value, self._split, ordinal)
+                for value, ordinal in zip(taken.column("value").to_pylist(), ordinals, strict=True)
+            ]
+            values = [_kept(value, quarantine.keep_bytes) for value in whole]
+            entry = replace(
+                self._nothing,
+                last=int(ordinals[-1]) + 1,
+                records=len(values),
+                bytes=sum(len(value or b"") for value in values),
+                checksum=sum(map(spark_hash, values)) % _UINT64,
+                reasons=dict(Counter(rejection.reason for rejection in of_rows)),
+                ordinals=encode_ordinals(runs(ordinals)),
+            )
+            marked = {row for of_mark in self._part.marked.values() for row in of_mark}
+            of_part = [row in marked for row in rows[part].tolist()]
+            cut = [value != kept for value, kept in zip(whole, values, strict=True)]
+            headers = [
+                self._quarantine_headers(quarantine, *of_row)
+                for of_row in zip(of_rows, ordinals.tolist(), of_part, cut, *_beside(taken, self._split.headers), strict=True)
+            ]
+            yield self._chunk(quarantine.topic, int(ordinals[0]), entry, values, headers=headers)
+
+    def _quarantine_headers(
+        self, quarantine: QuarantineOrder, rejection: Rejection, ordinal: int, of_part: bool, cut: bool,
+        key: bytes | None, own: Sequence[Header], timestamp_ms: int | None,
+    ) -> list[Header]:  # fmt: skip
+        """``of_part``: Spark saw only a part of the record, and made key, headers and time of it."""
+        sizes = [len(key or b""), *(len(value) for _, value in own)]
+        if of_part or max(sizes) > quarantine.keep_bytes or sum(sizes) > _MOST_BESIDE_BYTES:
+            cut, key, own = True, None, ()
+        split = self._split.id
+        headers = QuarantineHeaders(
+            self._order.pipeline, split.file.path, split.start, ordinal + 1, rejection.reason, self._order.run_id, rejection.topic,
+            cut, key, None if of_part else timestamp_ms, tuple(own),
+        )  # fmt: skip
+        return headers.encode()
+
+    def _dropped_chunk(self, first: int, end: int, filtered: dict[str, int]) -> Chunk:
+        """For the ledger alone. ``filtered``: rule → lines of [first, end) that it took."""
+        entry = replace(self._nothing, last=end, records=sum(filtered.values()), filtered=filtered)
+        return self._chunk("", first, entry)
+
+    def _end_chunk(self) -> Chunk:
+        """For the ledger alone: the split ends with the slice."""
+        return self._chunk("", self._part.end, replace(self._nothing, last=self._part.end, end=True, read=self._read))
+
+    def _chunk(self, topic: str, first: int, entry: ChunkValue, values: Sequence[bytes | None] = (), **columns: Any) -> Chunk:
+        split, at_commit, keyed = self._split.id, self._at_commit, columns.get("keys") is not None
+
+        def ledger_value(
+            partition: int | None, topic_id: str | None
+        ) -> bytes:  # outlives the chunk's records, and must not hold them
+            return encode_chunk_value(replace(at_commit(entry), partition=None if keyed else partition, topic_id=topic_id))
+
+        return Chunk(
+            topic,
+            values,
+            entry.bytes + (entry.records - len(values) if len(values) else 0),  # with what joins the lines of bundles
+            encode_chunk_key(self._order.pipeline, ChunkKey(split, first, topic)),
+            ledger_value,
+            f"{split.file.path} (split at byte {split.start}, records {first + 1}–{entry.last} to topic {topic})",
+            sequence=self._sequence,
+            home=self._there.home(self._split.id, topic) if self._order.in_order else None,
+            lines=entry.records,
+            split=self._part.split,
+            entry=entry,
+            **columns,
+        )
 
 
 def _parts(gaps: Sequence[Interval], without: Rows) -> Iterator[Interval]:
@@ -315,3 +474,32 @@ def _parts(gaps: Sequence[Interval], without: Rows) -> Iterator[Interval]:
 def _within(ordinals: Rows, first: int, end: int) -> Rows:
     low, high = np.searchsorted(ordinals, (first, end))
     return ordinals[low:high]
+
+
+def runs(ordinals: Rows) -> Iterator[Interval]:
+    """Of consecutive numbers, as long as they can be."""
+    if len(ordinals):
+        breaks = np.flatnonzero(np.diff(ordinals) > 1)
+        firsts, ends = ordinals[np.r_[0, breaks + 1]], ordinals[np.r_[breaks, -1]] + 1
+        yield from map(Interval, firsts.tolist(), ends.tolist())
+
+
+def _as_read(value: bytes | None, split: OrderedSplit, ordinal: int) -> bytes | None:
+    return UTF8_BOM + (value or b"") if split.bom and ordinal == 0 else value
+
+
+def _beside(rows: pa.Table, of_file: Sequence[Header]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return each row's key, headers and time. ``of_file``: headers where rows have none of their own."""
+    key, headers, timestamp = (
+        rows.column(name).to_pylist() if name in rows.schema.names else None for name in ("key", "headers", "timestamp")
+    )
+    nothing = [None] * len(rows)
+    return key or nothing, [of_file] * len(rows) if headers is None else list(map(header_pairs, headers)), timestamp or nothing
+
+
+def _kept(value: bytes | None, keep_bytes: int) -> bytes | None:
+    return None if value is None else value[:keep_bytes]
+
+
+def _bytes(column: pa.ChunkedArray) -> int:
+    return pc.sum(pc.binary_length(column)).as_py() or 0

@@ -20,15 +20,14 @@ from shipper.kafka.limits import TopicLimits
 from shipper.kafka.topic_ids import TopicIdLook, TopicIdWatch
 from shipper.kafka.transaction import RightToShip
 from shipper.ledger.log import Committed, LedgerLog, Patience
-from shipper.ledger.records import CHUNKS, ChunkValue
+from shipper.ledger.records import ChunkValue
 from shipper.ledger.takeover import transactional_id
 from shipper.types import Decided
 from shipper.worker.assign import RecordLimits
 from shipper.worker.attempt import TaskAttempt
+from shipper.worker.chunk import Chunk
 from shipper.worker.cut import split_slices
-from shipper.worker.lane import LaneOptions
 from shipper.worker.order import ShipOrder
-from shipper.worker.payload import Chunk
 from shipper.worker.pool import LanePool
 from shipper.worker.prefetch import Prefetch
 from shipper.worker.rate import NoLimit, RateLimit
@@ -44,6 +43,7 @@ _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master
 _SAMPLE_SECONDS = 1.0
 _LOOK_AT_OTHER_TASKS_SECONDS = 2.0
 _TRUSTED_WIRE_BYTES = 1_000_000
+#: Wait of an open transaction for the topics' ids.
 _IDS_SECONDS = 10.0
 
 
@@ -88,14 +88,14 @@ def ship_task(
     Raises TaskError for what another attempt may mend, but not in the last one; everything else that is known is in the receipt. What nobody
     foresaw is raised as it is."""
     get_ready()
-    client = ClusterClient(cluster)
-    patience = Patience.of(order.settings.transaction_timeout_ms / 1000, order.deadline_seconds)
+    client, common = ClusterClient(cluster), order.lane_options
+    patience = Patience.of(common.settings.transaction_timeout_ms / 1000, common.deadline_seconds)
     ledger = LedgerLog(client, cluster, order.pipeline, control_from=order.generation, patience=patience)
     limits = TopicLimits(order.limits, client.limits)
     receipt = Receipt(task, tries_before, first_at=time.time())
     lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
     fitting = RecordLimits(
-        order.settings.compression, limits, listed=order.listed, max_topics=order.max_topics, seconds=order.deadline_seconds
+        common.settings.compression, limits, listed=order.listed, max_topics=order.max_topics, seconds=common.deadline_seconds
     )
     shipment = TaskShipment(order, fitting, receipt, submit=lanes.pool.submit, at_commit=lanes.at_commit)
     try:
@@ -130,22 +130,16 @@ class TaskLanes:
         self._right = RightToShip(attempt.check)
         quarantine = order.quarantine
         self._topics = (*order.topics, *([quarantine.topic] if quarantine else []))
-        self._topic_ids = TopicIdWatch(TopicIdLook(order.settings), order.topic_ids, patience_seconds=_patience(order))
+        self._settings = order.lane_options.settings
+        patience = min(_IDS_SECONDS, self._settings.transaction_timeout_ms / 1000 / 4)
+        self._topic_ids = TopicIdWatch(TopicIdLook(self._settings), order.topic_ids, patience_seconds=patience)
         limit = order.rate_limit_bytes
-        options = LaneOptions(
-            order.settings,
-            order.ledger_topic,
-            CHUNKS,
-            order.deadline_seconds,
+        options = replace(
+            order.lane_options,
             limits=limits,
-            batch_bytes=order.batch_bytes,
-            parking_bytes=order.parking_bytes,
-            partitions=order.partitions,
-            share_partitions=order.share_partitions,
             first_partition=receipt.task,
             topics=self._topics,
             topic_ids=self._topic_ids,
-            gone_ids=order.gone_ids,
             rate=NoLimit() if limit is None else RateLimit(lambda: limit / attempt.active_tasks * self._ratio()),
         )
         ids = [transactional_id(order.pipeline, order.cluster, receipt.task, lane) for lane in range(order.lanes)]
@@ -178,7 +172,7 @@ class TaskLanes:
     def finish(self) -> None:
         """Returns when everything is delivered. Raises what made a lane fail, and TopicMissing for a topic that stayed unusable."""
         self.pool.drain()
-        self._close(self._order.settings.transaction_timeout_ms / 1000)
+        self._close(self._settings.transaction_timeout_ms / 1000)
         self.pool.raise_given_up()
 
     def abandon(self) -> None:
@@ -208,7 +202,7 @@ class TaskLanes:
         receipt.lanes = pool.work()
         receipt.parked, receipt.unsent, receipt.lowered = pool.parked_records, pool.unsent(), pool.lowered
         receipt.unconfirmed = {topic: self._topic_ids.why(topic) for topic in self._topic_ids.unconfirmed}
-        if not self._order.settings.transactional:
+        if not self._settings.transactional:
             receipt.possible_duplicates = sum(work.retried_records for work in receipt.lanes)
         receipt.wire_bytes = pool.sent().wire_bytes
         receipt.throttled_seconds = pool.rate.throttled_seconds
@@ -233,11 +227,6 @@ class TaskLanes:
         if self._order.rate_limit_bytes:
             with _going_on("other tasks cannot be told right now that this one has ended"):
                 self._attempt.announce(ended=True)
-
-
-def _patience(order: ShipOrder) -> float:
-    """Return the seconds that an open transaction waits for the topics' ids."""
-    return min(_IDS_SECONDS, order.settings.transaction_timeout_ms / 1000 / 4)
 
 
 @contextmanager

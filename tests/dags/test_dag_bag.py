@@ -13,6 +13,7 @@ from dag_world import CLUSTER, DAGS, Config
 
 from shipper.config import load_pipeline
 from shipper.driver import doctor_machine
+from shipper.driver.doctor import Examined
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -289,7 +290,7 @@ def test_the_doctor_sees_what_airflow_sees(config: Config, tmp_path: Path, monke
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to near\n")
     config.pipeline("web")
     web = load_pipeline(config.folder, "web")
-    seen, waits = doctor_machine.airflow(web, 120)
+    seen, waits = doctor_machine.airflow(Examined(config.folder, web, 120))
     assert (seen.status, "makes the DAG web" in seen.says) == ("ok", True), seen
     assert (waits.status, "no pool to near" in waits.says, "ships of web would never begin" in waits.says) == (
         "failed",
@@ -297,13 +298,12 @@ def test_the_doctor_sees_what_airflow_sees(config: Config, tmp_path: Path, monke
         True,
     )
     assert "airflow pools set 'to near'" in waits.remedy
-    (absent,) = doctor_machine.airflow(web.model_copy(update={"name": "app"}), 120)
+    (absent,) = doctor_machine.airflow(Examined(config.folder, web.model_copy(update={"name": "app"}), 120))
     assert (absent.status, "makes no DAG app" in absent.says) == ("failed", True), absent
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "shipper_dags.py").write_text("from airflow.sdk import DAG\nimport nothing_of_that_name\n")
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(broken))
-    (unimportable,) = doctor_machine.airflow(web, 120)
+    (unimportable,) = doctor_machine.airflow(Examined(config.folder, web, 120))
     assert unimportable.status == "failed"
     assert "nothing_of_that_name" in unimportable.says
-    assert unimportable.remedy

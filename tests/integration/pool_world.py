@@ -12,8 +12,9 @@ from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
 from shipper.types import Decided
-from shipper.worker.lane import LaneOptions, Settle
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
+from shipper.worker.lane import Settle
+from shipper.worker.order import LaneOptions
 from shipper.worker.pool import LanePool
 
 from .committed import read_committed

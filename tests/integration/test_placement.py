@@ -17,8 +17,8 @@ from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
-from shipper.worker.lane import LaneOptions
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
+from shipper.worker.order import LaneOptions
 from shipper.worker.pool import LanePool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

@@ -35,7 +35,7 @@ from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.topics import TopicState
 from shipper.types import Decided
 from shipper.worker import parking
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
 from shipper.worker.pool import LanePool
 from shipper.worker.rate import RateLimit
 from tests.integration.open_lane import OpenLane

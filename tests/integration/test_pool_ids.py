@@ -10,7 +10,7 @@ from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.errors import TopicRecreated
 from shipper.kafka.topic_ids import Looked, TopicIdLook, TopicIdWatch
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
 
 from .pool_world import LEDGER, Ledger, Pool
 

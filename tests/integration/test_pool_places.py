@@ -11,7 +11,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import Sample, preflight
 from shipper.errors import NoSuchPartition, RecordTooLarge, TopicMissing
 from shipper.kafka.limits import TopicLimit, TopicLimits
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
 
 from .committed import read_committed
 from .pool_world import Ledger, Pool, chunk, wait_until

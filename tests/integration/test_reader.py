@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import xxhash
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -279,7 +280,10 @@ def test_a_damaged_frame_with_linked_blocks_is_never_taken_for_a_whole_one(spark
     cases = [frame[:at] for at in (5, 14, 20, len(frame) - 1, *rng.sample(range(20, len(frame)), 30))]
     for at in (*range(4, 15), *rng.sample(range(15, len(frame)), 100)):
         cases.append(frame[:at] + bytes([frame[at] ^ 1 << rng.randrange(8)]) + frame[at + 1 :])
-    plain, _ = linked_frame(rng, 9, sums=False)  # nothing but its own form says that it is damaged
+    plain, content = linked_frame(rng, 9, sums=False)  # nothing but its own form says that it is damaged
+    for wrong in (-1, 1):
+        head = bytes([0x48, plain[5]]) + (len(content) + wrong).to_bytes(8, "little")
+        cases.append(plain[:4] + head + bytes([xxhash.xxh32_intdigest(head) >> 8 & 0xFF]) + plain[7:])
     unsure = [plain[:at] + rng.randbytes(3) + plain[at + 3 :] for at in rng.sample(range(4, len(plain)), 100)]
     files = []
     for number, content in enumerate([*cases, frame + b"x", *unsure]):

@@ -16,7 +16,7 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper.errors import ClusterRefuses
 from shipper.kafka.limits import TopicLimits
 from shipper.report.plan_result import ClusterPlan, PlanResult
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
 
 from .pool_world import Ledger, Pool
 from .world import WINDOW, World

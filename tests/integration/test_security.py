@@ -29,7 +29,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.ledger.rights import Right, rights
 from shipper.report.results import ShipResult
 from shipper.types import Decided
-from shipper.worker.lane import LaneOptions
+from shipper.worker.order import LaneOptions
 
 from .committed import read_committed
 from .pool_world import Pool, chunk, wait_until

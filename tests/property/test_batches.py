@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
+from shipper.worker.chunk import Chunk
 from shipper.worker.lane import batches, isolating_batches
-from shipper.worker.payload import Chunk
 
 _chunk = st.builds(
     lambda topic, partition, sizes: Chunk(

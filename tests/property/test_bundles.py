@@ -18,9 +18,9 @@ from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.types import FileId, SplitId
 from shipper.worker.assign import RecordLimits
+from shipper.worker.chunk import Chunk, bundled
 from shipper.worker.cut import split_slices
-from shipper.worker.order import BundleOrder, OrderedSplit, ShipOrder
-from shipper.worker.payload import Chunk, bundled
+from shipper.worker.order import BundleOrder, LaneOptions, OrderedSplit, ShipOrder
 from shipper.worker.receipt import Receipt
 from shipper.worker.shipment import TaskShipment
 
@@ -77,8 +77,8 @@ def test_a_consumer_notices_a_count_that_is_wrong() -> None:
 def order(bundle: BundleOrder | None, *, bom: bool, there: dict[str, list[tuple[int, int]]]) -> ShipOrder:
     split = OrderedSplit(SplitId(FileId("a.log", 1, 1), 0), bom=bom, there=there, headers=(("file", b"a.log"),))
     return ShipOrder(
-        pipeline="web", cluster="local", run_id="r", window="w", digest="d", generation=0, chunks_end=0, ledger_topic="l",
-        settings=LaneSettings({}, 1, "none", 1), limits={}, lanes=1, batch_bytes=100, chunk_size_bytes=100, deadline_seconds=1, topics=("t",),
+        pipeline="web", cluster="local", run_id="r", window="w", digest="d", generation=0, chunks_end=0,
+        lane_options=LaneOptions(LaneSettings({}, 1, "none", 1), "l", 0, 1), limits={}, lanes=1, chunk_size_bytes=100, topics=("t",),
         splits={7: split}, bundle=bundle,
     )  # fmt: skip
 

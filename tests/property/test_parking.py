@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shipper.worker.chunk import Chunk
 from shipper.worker.parking import Parking, ParkingPlace
-from shipper.worker.payload import Chunk
 
 TOPICS, PARTITIONS, SEQUENCES = ("a", "b"), 3, 4
 

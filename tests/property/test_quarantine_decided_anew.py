@@ -18,11 +18,11 @@ from shipper.ledger.intervals import IntervalSet, decode_ordinals, encode_ordina
 from shipper.ledger.inventory import Tally
 from shipper.ledger.records import spark_hash
 from shipper.types import FileId, LogRecord, SplitId
-from shipper.worker import payload, shipment
+from shipper.worker import shipment
 from shipper.worker.assign import RecordLimits
+from shipper.worker.chunk import Chunk
 from shipper.worker.cut import split_slices
-from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
-from shipper.worker.payload import Chunk
+from shipper.worker.order import LaneOptions, OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt
 from shipper.worker.shipment import TaskShipment
 
@@ -86,8 +86,8 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
         }
     )
     order = ShipOrder(
-        "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), dict.fromkeys(TOPICS, TopicLimit(limit + 2048)), lanes=1,
-        batch_bytes=100, chunk_size_bytes=piece, deadline_seconds=1, topics=TOPICS, splits={7: cluster.split()}, rules=("rule",),
+        "web", "c", "r", "w", "d", 1, 0, LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
+        dict.fromkeys(TOPICS, TopicLimit(limit + 2048)), lanes=1, chunk_size_bytes=piece, topics=TOPICS, splits={7: cluster.split()}, rules=("rule",),
         reasons=("check",), quarantine=QuarantineOrder(quarantine, 100),
     )  # fmt: skip
     ran = Ran(Receipt(0))
@@ -121,8 +121,8 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
         for n, (size, topic, drop) in enumerate(zip(sizes, topics, dropped, strict=True))
     ]
     cluster = Cluster()
-    before = shipment.MOST_RUNS, payload.MOST_RUNS
-    shipment.MOST_RUNS = payload.MOST_RUNS = most_runs  # type: ignore[misc]
+    before = shipment.MOST_RUNS
+    shipment.MOST_RUNS = most_runs  # type: ignore[misc]
     try:
         runs = data.draw(st.integers(0, 4))
         for last in [*[False] * runs, True, True]:
@@ -136,7 +136,7 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
             assert split.already_quarantined.get("check", 0) + done.handed_over["check"] == sum(1 for n in bad if not dropped[n])
             assert split.filtered == ({"rule": sum(dropped)} if any(dropped) else {})
     finally:
-        shipment.MOST_RUNS, payload.MOST_RUNS = before  # type: ignore[misc]
+        shipment.MOST_RUNS = before  # type: ignore[misc]
     assert done.sent == 0
     assert split.already_there == count - sum(dropped)
     there = Counter(value.rstrip(b"x") for values in cluster.topics.values() for value in values)

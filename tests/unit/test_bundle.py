@@ -11,7 +11,7 @@ from shipper.config import load_all, load_pipeline
 from shipper.ledger.codec import decode, encode_chunk
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, LogRecord, SplitId
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,35 +17,44 @@ from shipper.cli import doctor as command
 from shipper.cli.console import Terminal
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import Check, Finding, examine, failed, ok, skipped, warning
+from shipper.driver.doctor import Check, CheckList, Examined, Finding, examine, failed, ok, skipped, warning
 from shipper.errors import ClusterRefuses
 
+HERE = Examined(Path("config"), None, 5)
 
-def check(name: str, *found: Finding) -> Check:
-    return Check(name, lambda: iter(found))
+
+def check(name: str, *found: Finding, after: str = "") -> Check[Examined]:
+    return Check(name, lambda _: iter(found), "do it", after=after)
 
 
 def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_not() -> None:
-    broken = [check("a", failed("a", "no", "do it")), (check("b", ok("b", "")), check("c", ok("c", "")))]
-    found = examine([broken, [check("d", warning("d", "hm", "look")), check("e", ok("e", "yes"))]])
-    assert [(each.check, each.status) for each in found] == [
-        ("a", "failed"), ("b", "skipped"), ("c", "skipped"), ("d", "warning"), ("e", "ok"),
+    broken = [check("a", failed("no", check="half of a")), check("b", ok(""), after="a"), check("c", ok(""), after="b")]
+    well = [check("a", warning("hm", "look")), check("b", skipped("nobody asks")), check("c", ok("yes"), after="b")]
+    found = examine([CheckList(broken, HERE), CheckList(well, HERE, "far: ")])
+    assert [(each.check, each.status, each.remedy) for each in found] == [
+        ("half of a", "failed", "do it"), ("b", "skipped", ""), ("c", "skipped", ""),
+        ("far: a", "warning", "look"), ("far: b", "skipped", ""), ("far: c", "ok", ""),
     ]  # fmt: skip
-    assert found[1].says == "not looked at, since a failed"
+    assert {each.says for each in found[1:3]} == {"not looked at, since half of a failed"}
+
+
+def test_a_check_that_needs_a_pipeline_is_left_out_without_one() -> None:
+    (found,) = examine([CheckList([replace(check("a", ok("")), needs_pipeline=True), check("b", ok(""))], HERE)])
+    assert found.check == "b"
 
 
 def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> None:
-    def refuses() -> Iterator[Finding]:
-        yield ok("half", "done")
+    def refuses(_: Examined) -> Iterator[Finding]:
+        yield ok("done", check="half")
         raise ClusterRefuses("wrong password")
 
-    def surprises() -> Iterator[Finding]:
+    def surprises(_: Examined) -> Iterator[Finding]:
         raise RuntimeError("secret-value")
 
-    def lacks() -> Iterator[Finding]:
+    def lacks(_: Examined) -> Iterator[Finding]:
         raise PermissionError(13, "Permission denied", "/there")
 
-    found = examine([[Check(each.__name__, each, "mend it")] for each in (refuses, surprises, lacks)])
+    found = examine([CheckList([Check(each.__name__, each, "mend it") for each in (refuses, surprises, lacks)], HERE)])
     assert [each.status for each in found] == ["ok", "failed", "failed", "failed"]
     assert [each.remedy for each in found[1:]] == ["mend it"] * 3
     assert found[1].says == "wrong password"
@@ -55,12 +65,14 @@ def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> N
 def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_nobody() -> None:
     never = threading.Event()
 
-    def hangs() -> Iterator[Finding]:
+    def hangs(_: Examined) -> Iterator[Finding]:
         never.wait()
-        yield ok("hangs", "")
+        yield ok("")
 
     began = time.monotonic()
-    found = examine([[Check("hangs", hangs, "look"), check("next", ok("next", ""))], [check("other", ok("other", ""))]], 0.3)
+    found = examine(
+        [CheckList([Check("hangs", hangs, "look"), check("next", ok(""), after="hangs"), check("other", ok(""))], HERE)], 0.3
+    )
     assert time.monotonic() - began < 60
     assert [(each.check, each.status) for each in found] == [("hangs", "failed"), ("next", "skipped"), ("other", "ok")]
     assert found[0].says == "no answer within 0.3 s"
@@ -72,14 +84,14 @@ def test_lines_fit_into_80_columns_and_say_without_colour_what_is_wrong(monkeypa
     terminal.file = stream = io.StringIO()
     terminal.width = 80
     found = [
-        ok("Java", "17"),
+        ok("17", check="Java"),
         failed(
-            "frankfurt: topic a.rather.long.name.of.a.topic",
             "words " * 40,
             "kafka-acls --bootstrap-server host:9092 " + "more " * 20,
+            check="frankfurt: topic a.rather.long.name.of.a.topic",
         ),
-        warning("disk", "little", "make room"),
-        skipped("Airflow", "not installed"),
+        warning("little", "make room", check="disk"),
+        skipped("not installed", check="Airflow"),
     ]
     command.show(found, terminal)
     lines = stream.getvalue().splitlines()
@@ -96,34 +108,38 @@ def test_a_configuration_that_is_broken_or_absent_is_a_finding(tmp_path: Path) -
 
 
 def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def java() -> list[Finding]:
+        return examine([CheckList([each for each in machine.CHECKS if each.name == "Java"], HERE)])
+
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (none,) = machine.java()
+    (none,) = java()
     assert (none.status, "install Java 17" in none.remedy) == ("failed", True)
     old = tmp_path / "home" / "bin" / "java"
     old.parent.mkdir(parents=True)
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     old.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    (old_one,) = machine.java()
+    (old_one,) = java()
     assert old_one.status == "failed"
     assert "1.8.0_392" not in old_one.says or "too old" in old_one.says
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    (gone,) = machine.java()
+    (gone,) = java()
     assert gone.status == "failed"
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a folder that cannot be written to")
 def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_one_that_can(tmp_path: Path) -> None:
-    def pipeline(uri: str) -> Pipeline:
+    def found_at(uri: str) -> list[Finding]:
         fields = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"], "runs_uri": uri}
-        return Pipeline.model_validate(fields)
+        about = Examined(tmp_path, Pipeline.model_validate(fields), 5)
+        return examine([CheckList([each for each in machine.CHECKS if each.name == "runs_uri"], about)])
 
-    found = list(machine.runs_folder(tmp_path, pipeline("/proc/runs")))
+    found = found_at("/proc/runs")
     assert [each.status for each in found] == ["failed"]
     assert "`runs_uri`" in found[0].remedy
-    assert [each.status for each in machine.runs_folder(tmp_path, pipeline("nosuchscheme://x/y"))] == ["failed"]
-    good = list(machine.runs_folder(tmp_path, pipeline(str(tmp_path / "runs"))))
+    assert [each.status for each in found_at("nosuchscheme://x/y")] == ["failed"]
+    good = found_at(str(tmp_path / "runs"))
     assert [each.status for each in good] == ["ok", "ok"]
     assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
 

@@ -14,8 +14,9 @@ from shipper.kafka.connection import KafkaFault, Until
 from shipper.kafka.producer import LaneSettings, SentBytes, Throttled
 from shipper.kafka.transaction import RightToShip
 from shipper.types import Decided
-from shipper.worker.lane import Lane, LaneOptions
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
+from shipper.worker.lane import Lane
+from shipper.worker.order import LaneOptions
 from shipper.worker.rate import BrokerRate, NoLimit
 
 LEDGER = "ledger"

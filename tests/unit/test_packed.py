@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from shipper.kafka.packed import PackedProduce, library
 from shipper.kafka.producer import LaneProducer, LaneSettings
-from shipper.worker.payload import LazyColumn
+from shipper.worker.chunk import LazyColumn
 
 _QUEUE_FULL = -184
 

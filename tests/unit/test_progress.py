@@ -19,13 +19,14 @@ from shipper.driver import progress
 from shipper.driver.progress import Progress
 from shipper.driver.timelines import lane_timeline
 from shipper.errors import ClusterError
+from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.report.progress import ProgressFile, ShipProgress, progress_of
 from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
-from shipper.worker.order import ShipOrder
+from shipper.worker.order import LaneOptions, ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
 
 CHUNK = ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t")
@@ -38,9 +39,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
-    settings: Any = SimpleNamespace()
+    options = LaneOptions(LaneSettings({}, 1000, "none", 10_000), "ledger", 0, 1)
     return ShipOrder(
-        "web", "c", "r", "w", "d", 3, 0, "ledger", settings, {}, 2, 1000, 1000, 1, ("t",), {}, stall_seconds=stall_seconds, tasks=2,
+        "web", "c", "r", "w", "d", 3, 0, options, {}, 2, 1000, ("t",), {}, stall_seconds=stall_seconds, tasks=2,
         rate_limit_bytes=rate
     )  # fmt: skip
 

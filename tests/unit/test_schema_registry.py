@@ -20,7 +20,7 @@ from shipper.config.avro import Avro
 from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
-from shipper.driver.doctor_cluster import ClusterExamination
+from shipper.driver.doctor_cluster import ExaminedCluster
 from shipper.driver.schemas import schema_ids, schema_problem
 from shipper.errors import ClusterError, ClusterRefuses, WrongProperties
 from shipper.kafka import schema_registry
@@ -243,11 +243,11 @@ def test_text_is_not_replayed_from_quarantine_as_if_it_were_avro():
 
 
 def test_doctor_says_what_is_wrong_with_the_registry(tmp_path):
-    examination = ClusterExamination(tmp_path, "local", pipeline(register=False), 5.0)
+    examination = ExaminedCluster(tmp_path, pipeline(register=False), 5.0, "local")
     with RegistryDouble() as registry:
         examination._cluster = cluster(registry.url)
-        (found,) = examination._schema_registry()
+        (found,) = examination.schema_registry()
         assert (found.status, "under the subject orders-value" in found.says) == ("failed", True)
         schema_ids(examination.cluster, pipeline())
-        (found,) = examination._schema_registry()
+        (found,) = examination.schema_registry()
         assert found.status == "ok"

@@ -21,7 +21,7 @@ from shipper.errors import ClusterError, ConfigError
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
-from shipper.worker.order import ShipOrder
+from shipper.worker.order import LaneOptions, ShipOrder
 
 SHORTEST = "pipeline: web\nsource: logs\ntopic: logs.web\nclusters: [local]\n"
 LOCAL = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
@@ -39,14 +39,14 @@ def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config: Path) ->
     settings = LaneSettings(connection(cluster), 1000, "none", 10_000)
     ready = Preflight(settings, Tuning(1, 1000, 1000, "why"), {}, 0.1, None)
     order = ShipOrder(
-        "p", "local", "r", "w", "d", 1, 0, "_shipper.p", settings, {}, 1, 1000, 1000, 1.0, topics=(), splits={},
+        "p", "local", "r", "w", "d", 1, 0, LaneOptions(settings, "_shipper.p", 0, 1.0), {}, 1, 1000, topics=(), splits={},
     )  # fmt: skip
     for holder in (load_all(config), cluster, settings, ready, order):
         assert "hunter2" not in f"{holder} {holder!r}"
         arrived = pickle.loads(pickle.dumps(holder))
         assert "hunter2" not in f"{arrived} {arrived!r}"
     assert "hunter2" not in cluster.model_dump_json() + str(cluster.model_dump()) + str(dataclasses.asdict(order))
-    assert pickle.loads(pickle.dumps(order)).settings.connection["sasl.password"].get_secret_value() == "hunter2"
+    assert pickle.loads(pickle.dumps(order)).lane_options.settings.connection["sasl.password"].get_secret_value() == "hunter2"
 
 
 # --- Secrets from elsewhere

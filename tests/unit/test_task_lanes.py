@@ -20,16 +20,18 @@ from shipper.types import EncodedRecord
 from shipper.worker import pool
 from shipper.worker import task as module
 from shipper.worker.attempt import TaskAttempt
-from shipper.worker.order import ShipOrder
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
+from shipper.worker.order import LaneOptions, ShipOrder
 from shipper.worker.receipt import Receipt
 from shipper.worker.task import TaskLanes
 
 #: To a cluster at whose address nobody is.
 ORDER = ShipOrder(
-    pipeline="web", cluster="far", run_id="r", window="w", digest="d", generation=1, chunks_end=0, ledger_topic="_shipper.web",
-    settings=LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, cluster="far"), limits={}, lanes=1,
-    batch_bytes=1000, chunk_size_bytes=1000, deadline_seconds=1.0, topics=("t",), splits={},
+    pipeline="web", cluster="far", run_id="r", window="w", digest="d", generation=1, chunks_end=0,
+    lane_options=LaneOptions(
+        LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, cluster="far"), "_shipper.web", 0, 1.0
+    ),
+    limits={}, lanes=1, chunk_size_bytes=1000, topics=("t",), splits={},
 )  # fmt: skip
 
 

@@ -16,9 +16,9 @@ from shipper.ledger.fold import Chunks
 from shipper.ledger.records import spark_hash
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.worker.assign import RecordLimits
+from shipper.worker.chunk import Chunk
 from shipper.worker.cut import split_slices
-from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
-from shipper.worker.payload import Chunk
+from shipper.worker.order import LaneOptions, OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt
 from shipper.worker.shipment import TaskShipment
 
@@ -72,8 +72,8 @@ class Cluster:
             end_known=bool(state and state.end is not None),
         )
         order = ShipOrder(
-            "web", "c", "r", "w", "d", 1, 0, "ledger", LaneSettings({}, 1, "none", 1), {"t": TopicLimit(10_000)}, lanes=1, batch_bytes=100,
-            chunk_size_bytes=1000, deadline_seconds=1, topics=("t",), splits={NUMBER: split}, reasons=("check",),
+            "web", "c", "r", "w", "d", 1, 0, LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1), {"t": TopicLimit(10_000)}, lanes=1,
+            chunk_size_bytes=1000, topics=("t",), splits={NUMBER: split}, reasons=("check",),
             quarantine=QuarantineOrder("q", 100) if quarantine else None,
         )  # fmt: skip
 

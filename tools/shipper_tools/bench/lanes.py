@@ -16,8 +16,8 @@ from shipper.kafka.connection import connection
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.types import Decided
-from shipper.worker.lane import LaneOptions
-from shipper.worker.payload import Chunk
+from shipper.worker.chunk import Chunk
+from shipper.worker.order import LaneOptions
 from shipper.worker.pool import LanePool
 from shipper_tools.bench.records import log_lines, random_records
 

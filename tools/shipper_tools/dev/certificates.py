@@ -1,22 +1,24 @@
-"""A certificate authority of one's own, for servers on loopback: keys and certificates as PEM files, which Kafka and its clients both read."""
+"""A certificate authority for servers on loopback, by trustme: keys and certificates as PEM files, which Kafka and its clients both read."""
 
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import pkcs12
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+from trustme import CA, KeyType
 
 from shipper_tools.dev.ports import LOOPBACK
-
-_DAYS = 365
-_KEY_BITS = 2048
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,10 @@ class Certified:
     """In one file, as Kafka's PEM key stores want it."""
 
     def as_pkcs12(self, password: str) -> Path:
-        key = serialization.load_pem_private_key(self.key.read_bytes(), None)
-        assert isinstance(key, rsa.RSAPrivateKey)
         certificate = x509.load_pem_x509_certificate(self.certificate.read_bytes())
-        closed = serialization.BestAvailableEncryption(password.encode())
+        closed = BestAvailableEncryption(password.encode())
         store = self.certificate.with_suffix(".p12")
+        key = _rsa_key(self.key.read_bytes())
         _write(store, pkcs12.serialize_key_and_certificates(b"own", key, certificate, None, closed))
         return store
 
@@ -49,80 +50,38 @@ class Authority:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.certificate = folder / "ca.pem"
-        self._key_file = folder / "ca.key.pem"
+        self.certificate, key = folder / "ca.pem", folder / "ca.key.pem"
         folder.mkdir(parents=True, exist_ok=True)
-        if self.certificate.exists() and self._key_file.exists():
-            loaded = serialization.load_pem_private_key(self._key_file.read_bytes(), None)
-            assert isinstance(loaded, rsa.RSAPrivateKey)
-            self._key = loaded
-            self._own = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+        if self.certificate.exists() and key.exists():
+            self._ca = CA.from_pem(self.certificate.read_bytes(), key.read_bytes())
             return
-        self._key = new_key()
-        name = _name("authority of shipper dev")
-        usage = x509.KeyUsage(
-            digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
-            data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-        )  # fmt: skip
-        self._own = (
-            _builder(name, name, self._key.public_key(), _now(), _now() + dt.timedelta(days=10 * _DAYS))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(usage, critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
-        _write(self._key_file, private_pem(self._key))
-        self.certificate.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
+        self._ca = CA(organization_unit_name="authority of shipper dev", key_type=KeyType.RSA)
+        _write(key, self._ca.private_key_pem.bytes())
+        self._ca.cert_pem.write_to_path(self.certificate)
 
     def issue(
-        self, name: str, *, hosts: tuple[str, ...] = (LOOPBACK, "localhost"), ends: dt.timedelta = dt.timedelta(days=_DAYS)
+        self, name: str, *, hosts: tuple[str, ...] = (LOOPBACK, "localhost"), ends: dt.timedelta = dt.timedelta(days=365)
     ) -> Certified:
         """For ``name`` (its CN, and the name of its files). ``hosts``: addresses and names that it is good for; ``ends``: from now, and may lie in
         the past."""
-        key, now = new_key(), _now()
-        names = [x509.IPAddress(ipaddress.ip_address(h)) if _is_address(h) else x509.DNSName(h) for h in hosts]
-        builder = _builder(
-            _name(name), self._own.subject, key.public_key(), min(now, now + ends - dt.timedelta(days=1)), now + ends
+        until = dt.datetime.now(dt.UTC) + ends
+        issued = self._ca.issue_cert(
+            *hosts, common_name=name, not_before=until - dt.timedelta(days=366), not_after=until, key_type=KeyType.RSA
         )
-        if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        signed = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        # Kafka reads keys as PKCS#8 only.
+        key = _rsa_key(issued.private_key_pem.bytes()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        certificate = issued.cert_chain_pems[0].bytes()
         found = Certified(*(self._folder / f"{name}{end}" for end in (".pem", ".key.pem", ".both.pem")))
-        found.certificate.write_bytes(signed)
-        _write(found.key, private_pem(key))
-        _write(found.both, private_pem(key) + signed)
+        found.certificate.write_bytes(certificate)
+        _write(found.key, key)
+        _write(found.both, key + certificate)
         return found
 
 
-def new_key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
-
-
-def private_pem(key: rsa.RSAPrivateKey) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey, begins: dt.datetime, ends: dt.datetime
-) -> x509.CertificateBuilder:
-    builder = x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
-    # A minute ago: two machines' clocks differ.
-    return builder.not_valid_before(begins - dt.timedelta(minutes=1)).not_valid_after(ends)
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+def _rsa_key(pem: bytes) -> rsa.RSAPrivateKey:
+    key = load_pem_private_key(pem, None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    return key
 
 
 def _write(path: Path, secret: bytes) -> None:

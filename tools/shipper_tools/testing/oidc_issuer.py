@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from shipper_tools.dev.certificates import new_key
 from shipper_tools.dev.ports import LOOPBACK
 
 _KEY_ID = "of-the-test"
@@ -33,7 +32,7 @@ class OidcIssuer:
         self.audience = "kafka"
         self._clients = dict(clients)
         self._lives_seconds = lives_seconds
-        self._key = new_key()
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.issued = 0
         """Tokens given out so far."""
         issuer = self
