@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import dataclasses
 import datetime as dt
 import json
 import os
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
@@ -82,17 +84,22 @@ def prepare(root: Path, config: Path, shipped: int) -> None:
             continue
         log = LedgerLog(client, cluster, pipeline.name, LedgerFolder(str(config.parent / "runs"), pipeline.name, "local"))
         log.create()
-        digest = pipeline.transform_digest()
+        digest, known = pipeline.transform_digest(), {each.name for each in dataclasses.fields(ChunkValue)}
 
-        def records(number: int = number, digest: str = digest, name: str = pipeline.name, topic: str = topic):  # type: ignore[no-untyped-def]
+        def records(
+            number: int = number, digest: str = digest, known: set[str] = known, name: str = pipeline.name, topic: str = topic
+        ):  # type: ignore[no-untyped-def]
             for one in range(shipped):
                 held = content("old", one)
                 lines = held.splitlines()
-                value = ChunkValue(
-                    last=len(lines), end=True, records=len(lines), bytes=sum(map(len, lines)), checksum=sum(map(spark_hash, lines)) % 2**64,
-                    digest=digest, generation=2, run_id="20261102T010000-25a08f", window="2026-11-02T00:00:00Z/2026-11-02T01:00:00Z",
-                    partition=0, read=len(held), **({"head": head_of(held)} if head_of else {}),
-                )  # fmt: skip
+                values: dict[str, Any] = {
+                    "last": len(lines), "end": True, "records": len(lines), "bytes": sum(map(len, lines)),
+                    "checksum": sum(map(spark_hash, lines)) % 2**64,
+                    "digest": digest, "generation": 2, "run_id": "20261102T010000-25a08f", "window": "2026-11-02T00:00:00Z/2026-11-02T01:00:00Z",
+                    "partition": 0, "splits": 1, "read": len(held), "head": head_of(held) if head_of else None,
+                }  # fmt: skip
+                # An older tree's ledger has fewer fields.
+                value = ChunkValue(**{name: each for name, each in values.items() if name in known})
                 file = FileId(f"file:{root}/case{number}/old-{one:06}.log", len(held), MODIFIED * 1000)
                 yield encode_chunk(name, ChunkKey(SplitId(file, 0), 0, topic), value)
 

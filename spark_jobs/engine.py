@@ -23,7 +23,7 @@ from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
 from shipper.report.repaired import RepairedRecord
-from shipper.types import Header
+from shipper.types import FileId, Header
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
@@ -145,8 +145,8 @@ class SparkEngine(Engine):
     def qualified_folder(self, folder: str) -> str:
         return listing.qualified_folder(self._hadoop, folder)
 
-    def look_at(self, files: Sequence[PlannedFile]) -> None:
-        listing.look_at(self._hadoop, files, self._pipeline.source)
+    def look_at(self, files: Sequence[PlannedFile]) -> dict[FileId, bytes]:
+        return listing.look_at(self._hadoop, files, self._pipeline.source)
 
     def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
         return listing.look_for(self._hadoop, paths)

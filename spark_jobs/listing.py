@@ -13,10 +13,11 @@ from shipper.driver.engine import FoundFile, Listed
 from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
 from shipper.driver.formats import PLAIN, content_problem, recognise, recognise_table, table_in_text
+from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Sample
 from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceError
-from shipper.ledger.heads import HEAD_BYTES
+from shipper.ledger.heads import HEAD_BYTES, head_of
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
@@ -102,19 +103,18 @@ def open_file(hadoop: Hadoop, path: str) -> Any:
     return _folder(hadoop).open(hadoop.conf, path)
 
 
-def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> None:
-    """Notes of each file what it is by its first bytes (and of tables its last), whether it begins with a byte order mark, and why it cannot be
-    read if it cannot. Costs one open for each, two if it is packed or of tables."""
+def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dict[FileId, bytes]:
+    """Note of each file what it is by its first bytes (and of tables its last), whether it begins with a byte order mark, and why it cannot be
+    read if it cannot. Return the first bytes of those that can, unpacked. Costs one open for each, two if it is packed or of tables."""
     files = [file for file in files if file.size_bytes]
     if source.format in TABLES:
-        _look_at_tables(hadoop, files, source.format)
-        return
-    encoding = (source.csv or Csv()).encoding
+        return _look_at_tables(hadoop, files, source.format)
+    beginnings, encoding = dict[FileId, bytes](), (source.csv or Csv()).encoding
     for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, PLAIN), strict=True):
         if isinstance(head, _Unread):
             file.problem, file.passing = head
             continue
-        file.begins_with(head)
+        beginnings[file_id(file)], file.head = head, head_of(head)
         found = recognise(file.path, head, source.codec)
         file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
         if source.format != "whole_file":
@@ -127,14 +127,16 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
             why = head.why if head.passing else f"its beginning cannot be unpacked: damaged or cut off ({head.why})"
             file.problem, file.passing = why, head.passing
         else:
-            file.begins_with(head)
+            beginnings[file_id(file)], file.head = head, head_of(head)
             file.bom, file.problem = head.startswith(_UTF8_BOM), content_problem(head, source.format, encoding)
     if source.format == "whole_file":
         for file in files:
             file.bom = False  # a byte as any other
+    return beginnings
 
 
-def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -> None:
+def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -> dict[FileId, bytes]:
+    beginnings = dict[FileId, bytes]()
     heads = _heads(hadoop, files, HEAD_BYTES, PLAIN)
     tails = _heads(hadoop, files, FORMAT_BYTES, _TAIL)
     for file, head, tail in zip(files, heads, tails, strict=True):
@@ -143,9 +145,10 @@ def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -
         elif isinstance(tail, _Unread):
             file.problem, file.passing = tail
         else:
-            file.begins_with(head)
+            beginnings[file_id(file)], file.head = head, head_of(head)
             found = recognise_table(format, head, tail)
             file.format, file.problem = found.format, found.problem
+    return beginnings
 
 
 def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:

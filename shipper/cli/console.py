@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Column, Table
@@ -79,4 +80,7 @@ def table(*names: str) -> Table:
 
 def print_json(document: object, *, indent: int | None = 1) -> None:
     """One JSON document, in ASCII: right in every encoding, and without a character that a terminal would act on."""
-    print(json.dumps(document, indent=indent))
+    if isinstance(document, BaseModel):  # json.dumps takes four times as long
+        print(document.model_dump_json(indent=indent, ensure_ascii=True))
+    else:
+        print(json.dumps(document, indent=indent))

@@ -270,7 +270,7 @@ def plan(
     if result is None:
         raise StepResultError(_left_no_result("plan", code))
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result)
     else:
         show_plan(result, out, err)
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
@@ -304,7 +304,7 @@ def gates(
             plan = run_folder.find(runner.PLAN, PlanResult)
             raise StepResultError((plan and plan.error) or _left_no_result("gate", code))
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result)
     else:
         show_gate(result, out, err)
     raise typer.Exit(code)
@@ -351,7 +351,7 @@ def run(
         say_killed(config, job.pipeline, err)
         raise StepResultError(f"the run {runner.how_it_ended(code)} and wrote no report itself; {_WHY_ABOVE}. See {folder.uri}.")
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result)
         show_cause(result, err)
     else:
         show_run(result, out, err)

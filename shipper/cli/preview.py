@@ -82,7 +82,7 @@ def preview(
             error or f"the preview {runner.how_it_ended(code)} and left no result; its last lines above say why"
         )
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result)
     else:
         _show(result)
     raise typer.Exit(code)

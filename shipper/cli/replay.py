@@ -151,7 +151,7 @@ def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -
             raise stopped
         raise StepResultError(f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}; {again}")
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result)
         show_cause(result, err)
     else:
         show_run(result, out, err)

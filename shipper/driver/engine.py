@@ -162,8 +162,9 @@ class Engine(Protocol):
     def qualified_folder(self, folder: str) -> str:
         """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""
 
-    def look_at(self, files: Sequence[PlannedFile]) -> None:
-        """Notes of each file what it is by its first bytes, and why it cannot be read if it cannot."""
+    def look_at(self, files: Sequence[PlannedFile]) -> Mapping[FileId, bytes]:
+        """Note of each file what it is by its first bytes, and why it cannot be read if it cannot. Return the first bytes of the content, at most
+        :data:`shipper.ledger.heads.HEAD_BYTES`, of those that could be read and are not empty."""
 
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
         """Return what lies at each path now. Raises SourceError."""

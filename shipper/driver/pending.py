@@ -25,6 +25,8 @@ class Pending:
     """Of ``complete``: shipped under another transform than the pipeline's own now."""
     left: list[FileId] = field(default_factory=list)
     """Not, or not entirely, there; in the plan's order."""
+    contested: list[FileId] = field(default_factory=list)
+    """Files at the path of another one that was shipped, while nobody knows yet which files were renamed. They are in other lists as well."""
     partial: list[FileId] = field(default_factory=list)
     """Of ``left``: begun."""
     skipped: list[FileId] = field(default_factory=list)
@@ -40,6 +42,24 @@ class Pending:
         """``shipped``: the identities of its path that the ledger knows, which count no more."""
         self.void += {*shipped, file}
         self.left.append(file)
+
+    def sorted_again(self, again: Pending, files: Collection[FileId]) -> Pending:
+        """Return the whole with ``again`` in place of what was found of ``files``. Nothing may be void yet."""
+        assert not self.void
+
+        def both(before: Sequence[FileId], after: Sequence[FileId]) -> list[FileId]:
+            return [*(file for file in before if file not in files), *after]
+
+        return Pending(
+            complete=both(self.complete, again.complete),
+            older=both(self.older, again.older),
+            left=both(self.left, again.left),
+            partial=both(self.partial, again.partial),
+            skipped=both(self.skipped, again.skipped),
+            void=again.void,
+            refused={file: why for file, why in self.refused.items() if file not in files} | again.refused,
+            records_there={file: there for file, there in self.records_there.items() if file not in files} | again.records_there,
+        )
 
     def note_complete(self, file: FileId, states: Iterable[SplitState | None]) -> None:
         self.complete.append(file)
@@ -96,9 +116,12 @@ def pending(
             other for other in (known if file in overwritten else known - {file}) if other not in renamed and holds_lines(other)
         }
         standing = standing_of(file, states, len(starts))
+        as_shipped = file in known and file not in overwritten
+        if on_replaced is None and others and not as_shipped:
+            found.contested.append(file)
         if reship and file not in reshipped:
             found.ship_anew(file, known)
-        elif file in known - overwritten and chunks.digests[file] - {digest}:
+        elif as_shipped and chunks.digests[file] - {digest}:
             there = [chunks.splits[split] for split in cut_then[file]]
             match standing_as_cut(file, there):
                 case "complete":
@@ -108,7 +131,7 @@ def pending(
                     stop(file, "misread")
                 case "partial":
                     stop(file, "changed")
-        elif (others or file in grown) and file not in known - overwritten and on_replaced is not None:
+        elif (others or file in grown) and not as_shipped and on_replaced is not None:
             if on_replaced == "skip":
                 found.skipped.append(file)
             elif on_replaced == "reship":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -242,12 +242,12 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
         result.left_out += [*back.left_out, *late.left_out]
         for file, clusters in late.files.items():
             planned = _planned(context, back.files[file])
-            planned.late_window, planned.late_for = str(back.window_of(back.files[file])), clusters
+            planned.late_window, planned.late_for = str(back.window_of(back.files[file])), tuple(clusters)
             result.files.append(planned)
     _note_left(result, asked)
-    _look_at_files(context, result)
+    beginnings = _look_at_files(context, result)
     for one in asked:
-        one.recognise()
+        one.recognise(beginnings)
     _leave_out_doubtful(result, asked)
     _note_left(result, asked)
     _refuse_unreadable(context, result)
@@ -265,18 +265,20 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
 def _note_left(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
     wanted = set[FileId]().union(*(one.left() for one in asked))
     for planned in result.files:
-        planned.left = file_id(planned) in wanted
+        planned.left = bool(wanted) and file_id(planned) in wanted
 
 
 def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
     """A file that may have been shipped under another name goes nowhere. A late file that turned out to be done, or not to be shipped, goes."""
     doubtful = {file: why for one in asked for file, why in one.doubtful.items()}
+    if not doubtful and not result.late_files:
+        return
     for planned in result.late_files:
         for one in asked:
             if one.name in planned.late_for and one.pending and not one.wants(file_id(planned)):
                 if why := one.pending.refused.get(file_id(planned)):
                     result.left_out.append(planned.left_out(f"{one.name}: {why}").model_copy(update={"clusters": [one.name]}))
-                planned.late_for = [name for name in planned.late_for if name != one.name]
+                planned.late_for = tuple(name for name in planned.late_for if name != one.name)
     left_out = [file.left_out(why) for file in result.files if (why := doubtful.get(file_id(file)))]
     result.left_out += [one.model_copy(update={"code": "doubtful"}) for one in left_out]
     result.files = [
@@ -284,16 +286,18 @@ def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> No
     ]
 
 
-def _look_at_files(context: RunContext, result: PlanResult) -> None:
-    """Says of each file that is left what it is, and why it cannot be read if it cannot. Raises SourceError if the pipeline wants that."""
+def _look_at_files(context: RunContext, result: PlanResult) -> Mapping[FileId, bytes]:
+    """Say of each file that is left what it is, and why it cannot be read if it cannot. Return how they begin. Raises SourceError if the
+    pipeline wants that."""
     left = [file for file in result.files if file.left]
     with context.phases("looking into files"):
-        context.engine.look_at(left)
+        beginnings = context.engine.look_at(left)
     # An old file must not fail a run for each hour that it is there.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
         result.left_out += [file.left_out(file.problem) for file in late]
     _refuse_unreadable(context, result)
+    return beginnings
 
 
 def _refuse_unreadable(context: RunContext, result: PlanResult) -> None:
@@ -350,7 +354,7 @@ class AskedCluster:
         self._recognises = is_wanted(self._context)
         self._chunks = Chunks(pipeline.key)
         self._ledger: LedgerLog | None = None
-        self._sort: Callable[..., Pending] = lambda **_: Pending()
+        self._sort_again: Callable[..., Pending] = lambda **_: Pending()
         self.pending: Pending | None = None
         """Also of what was found looking back."""
         self.doubtful: dict[FileId, str] = {}
@@ -396,16 +400,30 @@ class AskedCluster:
         etags = etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back}
         self._chunks, self._ledger = topics.chunks, ledger if there else None
 
-        def sort(on_replaced: OnReplaced | None, *, renamed: Collection[FileId] = (), grown: Collection[FileId] = ()) -> Pending:
+        def sort(
+            files: Mapping[FileId, Sequence[int]],
+            on_replaced: OnReplaced | None,
+            *,
+            renamed: Collection[FileId] = (),
+            grown: Collection[FileId] = (),
+        ) -> Pending:
             found = pending(
-                splits_of, topics.chunks, digest=self._found.transform_digest, reship=context.reship, on_replaced=on_replaced,
+                files, topics.chunks, digest=self._found.transform_digest, reship=context.reship, on_replaced=on_replaced,
                 reshipped=reshipped, late=set(late), spark=self._context.engine.version, etags=etags, renamed=renamed, grown=grown,
             )  # fmt: skip
             refuse_late(found, topics.lost, set(late), policy)
             return found
 
-        self._sort = sort
-        return sort(None if self._recognises else pipeline.source.on_replaced)
+        first = sort(splits_of, None if self._recognises else pipeline.source.on_replaced)
+
+        def sort_again(on_replaced: OnReplaced, *, renamed: Collection[FileId], grown: Collection[FileId]) -> Pending:
+            """Sort what may be sorted otherwise now. The rest is complete, or refused."""
+            undecided = {*first.left, *first.contested}
+            files = {file: starts for file, starts in splits_of.items() if file in undecided} if undecided else {}
+            return first.sorted_again(sort(files, on_replaced, renamed=renamed, grown=grown), undecided)
+
+        self._sort_again = sort_again
+        return first
 
     def _refuse_unknown_former(self, *, there: bool) -> None:
         """``there``: whether the ledger is. A name that is wrong would begin an empty ledger. Raises SourceError."""
@@ -420,8 +438,8 @@ class AskedCluster:
             f"cluster {self.name} no ledger. Nothing was sent. Correct the name. Of several names the first that the pipeline had comes last."
         )
 
-    def recognise(self) -> None:
-        """Finds out which files were shipped under another name, once their beginnings are known, and sorts all files anew."""
+    def recognise(self, beginnings: Mapping[FileId, bytes]) -> None:
+        """Find out by their ``beginnings`` which files were shipped under another name, and sort those that are left anew."""
         if self.pending is None or not self._recognises or self._connections is None:
             return
         context, left = self._context, set(self.pending.left)
@@ -431,7 +449,7 @@ class AskedCluster:
             found = Recognition(chunks_end=0)
             if self._ledger is not None:
                 to = self._connections
-                found = recognise(context, to.cluster, to.client, self._ledger, self._chunks, files, listed)
+                found = recognise(context, to.cluster, to.client, self._ledger, self._chunks, files, listed, beginnings)
             policy, of_id = context.pipeline.source.on_replaced, {file_id(file): file for file in files}
             grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
             taken = [one for one in found.recognised if one.id not in grown]
@@ -441,7 +459,7 @@ class AskedCluster:
                     context, one, of_id[one.id], found.states[one.original.id], generation, context.folder.run_id
                 ):
                     self._chunks.add(key, value)
-            self.pending, self.doubtful = self._sort(policy, renamed=found.renamed, grown=grown), found.left_out
+            self.pending, self.doubtful = self._sort_again(policy, renamed=found.renamed, grown=grown), found.left_out
         except ShipperError as error:
             self.pending, self._found.problem = None, error.message
             return
@@ -456,8 +474,10 @@ class AskedCluster:
 
     def left(self) -> set[FileId]:
         """Of the plan's files those that are to go there."""
-        files = {file_id(file) for file in self._plan.files_for(self.name)}
-        return files & set(self.pending.left) if self.pending else {file_id(file) for file in self._plan.own_files}
+        if self.pending is None:
+            return {file_id(file) for file in self._plan.own_files}
+        left = set(self.pending.left)
+        return left & {file_id(file) for file in self._plan.files_for(self.name)} if left else left
 
     def result(self) -> ClusterPlan:
         found, context, pipeline = self._found, self._context, self._context.pipeline

@@ -76,14 +76,18 @@ def is_wanted(context: RunContext) -> bool:
 
 def recognise(
     context: RunContext, cluster: Cluster, client: ClusterAdmin, ledger: LedgerLog, known: Chunks, files: Sequence[PlannedFile],
-    listed: Collection[FileId],
+    listed: Collection[FileId], beginnings: Mapping[FileId, bytes],
 ) -> Recognition:  # fmt: skip
-    """Finds out which of ``files`` were delivered as another file. ``known``: what the ledger has of them; ``listed``: all files of the plan.
-    Notes what is wrong with files that cannot be read. Raises ShipperError."""
+    """Finds out which of ``files`` were delivered as another file. ``known``: what the ledger has of them; ``listed``: all files of the plan;
+    ``beginnings``: the first bytes of those that could be read. Notes what is wrong with files that cannot be read. Raises ShipperError."""
     # An empty file is never left, and may lie where a file was that was renamed.
     if not files and all(file in known.digests or not known.files_of_path.get(file.path) for file in listed):
         return Recognition()
-    new = {file_id(file): file for file in files if file.beginning and not file.problem and file_id(file) not in known.digests}
+    new = {
+        file_id(file): file
+        for file in files
+        if file_id(file) in beginnings and not file.problem and file_id(file) not in known.digests
+    }
     begun = {file_id(file) for file in files} & known.digests.keys()
     heads = ledger.look(AskHeads())
     found = Recognition(chunks_end=heads.end)
@@ -92,7 +96,7 @@ def recognise(
             "it was shipped in part, and then under another name, so nobody can tell what is left of it under this one. Nothing of it was sent. Give "
             "it the other name again, or ship it whole with --reship"
         )
-    candidates = _candidates(context, ledger, client, heads, new, listed)
+    candidates = _candidates(context, ledger, client, heads, new, listed, beginnings)
     _prove(context, cluster, candidates)
     found.states = {original.id: original.states for candidate in candidates for original in candidate.originals}
     elsewhere = set(heads.elsewhere)
@@ -145,8 +149,7 @@ def _refuse_shipped_since(
                 etags.setdefault(chunk.key.split.file, set()).add(chunk.value.etag)
     if not heads.keys:
         return
-    context.engine.look_at([file for file in new if not file.beginning])
-    alike = heads.matching({file_id(file): file.beginning for file in new if file.beginning})
+    alike = heads.matching(context.engine.look_at(new))
     there = context.engine.look_for(sorted({one.path for ones in alike.values() for one in ones}))
     for file, ones in alike.items():
         for one in ones:
@@ -204,12 +207,12 @@ class _Candidate:
 
 def _candidates(
     context: RunContext, ledger: LedgerLog, client: ClusterAdmin, heads: Heads, new: Mapping[FileId, PlannedFile],
-    listed: Collection[FileId],
+    listed: Collection[FileId], beginnings: Mapping[FileId, bytes],
 ) -> list[_Candidate]:  # fmt: skip
     source = context.pipeline.source
     alike = dict[FileId, dict[FileId, str]]()
     """New file → files that it may be → the path under which the ledger has each: the source may have been moved since."""
-    for file, like in heads.matching({file: planned.beginning for file, planned in new.items()}).items():
+    for file, like in heads.matching({file: beginnings[file] for file in new}).items():
         delivered_from = {heads.now(one): one.path for one in like}
         may_be = [
             one

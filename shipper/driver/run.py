@@ -59,7 +59,7 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
         if code:
             blocked.add(cluster or "*")
             exit_code = exit_code or code
-        elif name == PLAN:
+        elif name == PLAN and len(context.pipeline.clusters) > 1:
             steps[place + 1 :] = _doubtful_last(context, steps[place + 1 :])
     return exit_code
 
@@ -94,7 +94,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         result.final = name == SHIP and isinstance(error, ShipperError) and not error.retriable
     _timed(context, result)
     context.folder.write(result_name, result)
-    if (later := context.folder.find(result_name, type(result))) and later.started_at > started_at:
+    if later := context.folder.find_later(result_name, result):
         # This attempt was paused or cut off, and has woken up: what the later one found is the step's result.
         if isinstance(later, RunReport):
             from shipper.report.page import render  # no other step needs jinja2

@@ -74,7 +74,7 @@ class SplitState:
     @property
     def lines(self) -> int:
         """Accounted for: on the cluster, or dropped."""
-        return sum(part.records for _, part in self.parts())
+        return sum(part.records for part in chain(self.chunks.values(), self.moved.values()))
 
     @property
     def topics(self) -> set[str]:
@@ -315,7 +315,7 @@ class LedgerRecords:
     files: FileRecords
     """As the topic has them."""
     archived: list[LogRecord]
-    """Of the same files, what was moved out of the topic."""
+    """What was moved out of the topic: of the same files, and of others that lie in the same shards."""
     control: Control
     control_end: int
     """Offset up to which the control partition was read."""
@@ -330,7 +330,8 @@ class LedgerRecords:
         still have what was archived since under the same key."""
         archived: dict[str, list[LogRecord]] = {}
         for record in self.archived:
-            if about := peek_key(self.files.pipeline, record):
+            about, wanted = peek_key(self.files.pipeline, record), self.files.paths
+            if about and (wanted is None or about.path in wanted):
                 archived.setdefault(about.path, []).append(record)
         known_as: dict[str, list[str]] = {}
         for path in sorted(self.files.by_path.keys() | archived.keys()):

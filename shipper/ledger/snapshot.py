@@ -264,11 +264,8 @@ class RecordStore:
         return decode_manifest(data)
 
     def records(self, manifest: Manifest, paths: Collection[str] | None) -> Iterator[LogRecord]:
-        """Records of ``paths`` (None: all), shard by shard. Raises SnapshotUnusable."""
-        for record in self._records(manifest.covering(paths)):
-            about = peek_key(self._pipeline, record)
-            if about and (paths is None or about.path in paths):
-                yield record
+        """Yield the records of ``paths`` (None: all), and of what lies in the same shards. Raises SnapshotUnusable."""
+        return self._records(manifest.covering(paths))
 
     def write(
         self, base: Manifest | None, changes: ByPath, origin: Origin, control_end: int, chunks_end: int, standing: list[LogRecord]

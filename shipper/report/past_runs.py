@@ -78,7 +78,7 @@ class _LeftPlannedFile(BaseModel):
     path: str
     size_bytes: int
     late_window: str | None = None
-    late_for: list[str] = []
+    late_for: tuple[str, ...] = ()
 
 
 class _LeftPlan(_LeftResult):

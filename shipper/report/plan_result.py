@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import PrivateAttr, WithJsonSchema
+from pydantic import WithJsonSchema
 
 from shipper.ledger.control import LaneCounts
 from shipper.ledger.fold import Invalidated
-from shipper.ledger.heads import head_of
 from shipper.report.run_folder import Result, StepResult
 from shipper.types import FileId
 
@@ -37,7 +36,7 @@ class PlannedFile(Result):
     """START/END of the tick of the schedule that it belongs to, where the run's window has several; None: the window is one."""
     late_window: str | None = None
     """START/END of the window that it belongs to, of a file that came late: a run of the schedule found it when it looked back."""
-    late_for: list[str] = []
+    late_for: tuple[str, ...] = ()
     """The clusters that lack a part of it and are to get it in this run, of a file that came late. The others leave it alone."""
     format: str = ""
     """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, …. Empty: nobody looked, since no cluster lacks it."""
@@ -45,24 +44,15 @@ class PlannedFile(Result):
     """Whether its content begins with a UTF-8 byte order mark."""
     head: str = ""
     """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised under another name. Empty: nobody looked."""
-    _beginning: bytes = PrivateAttr(default=b"")
-    """These bytes; they do not leave the process."""
     problem: str = ""
     """Why it cannot be read, with the remedy."""
     passing: bool = False
     """Whether another run may read it, since that is no fault of the file: out of reach (a DataNode is down), or replaced since the plan."""
 
-    @property
-    def beginning(self) -> bytes:
-        return self._beginning
-
-    def begins_with(self, beginning: bytes) -> None:
-        self._beginning, self.head = beginning, head_of(beginning)
-
     def left_out(self, why: str) -> LeftOut:
         """As a file that the run does without after all."""
         return LeftOut(
-            path=self.path, reason=why, warns=True, window=self.late_window or self.tick, clusters=self.late_for,
+            path=self.path, reason=why, warns=True, window=self.late_window or self.tick, clusters=list(self.late_for),
             size_bytes=self.size_bytes, modified_ms=self.modified_ms,
         )  # fmt: skip
 

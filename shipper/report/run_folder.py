@@ -197,13 +197,20 @@ class RunFolder:
         the step's result looks afterwards whether a later attempt has come: of two that write at the same time, the last one to look sees both.
         One that dies before it looks leaves the wrong result behind, which :meth:`find` sees.
         """
-        mine = _attempt_file(name, result.started_at)
-        self.write_text(mine, result.model_dump_json(indent=1) + "\n")
+        mine, text = _attempt_file(name, result.started_at), result.model_dump_json(indent=1) + "\n"
+        self.write_text(mine, text)
         path, written = self.path(f"{name}.json"), ""
         while (latest := self._latest(name)) != written:
-            self.write_text(f"{name}.json", self.read_text(latest or mine) or "")
+            self.write_text(f"{name}.json", text if latest in ("", mine) else self.read_text(latest) or "")
             written = latest
         return path
+
+    def find_later(self, name: str, result: R) -> R | None:
+        """Return the step's result if an attempt that began after ``result``'s left one. Does not read ``result`` again. Raises
+        StepResultError."""
+        if self._latest(name) <= _attempt_file(name, result.started_at):
+            return None
+        return self.find(name, type(result))
 
     def _latest(self, name: str) -> str:
         """Return the file of the attempt that began last, of those that left a result; empty if none did. Raises StepResultError."""

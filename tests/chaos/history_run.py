@@ -251,7 +251,7 @@ def _planned(spec: RunSpec, file: FileVersion) -> PlannedFile:
     late = None if spec.windows[0] <= file.window < spec.windows[1] else str(window_of(file.window, file.window + 1))
     return PlannedFile(
         path=file.path, uri=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms, splits=len(file.born),
-        format="plain", late_window=late, late_for=[CLUSTER] if late else [],
+        format="plain", late_window=late, late_for=(CLUSTER,) if late else (),
     )  # fmt: skip
 
 

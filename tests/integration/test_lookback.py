@@ -79,7 +79,7 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
     assert report.plan is not None
     assert names(report.plan.own_files) == ["b.log"]
     lacking = {name: file.late_for for name, file in zip(names(report.plan.late_files), report.plan.late_files, strict=True)}
-    assert lacking == {"a.log": ["away"], "late.log": ["local", "away"], "young.log": ["local", "away"]}
+    assert lacking == {"a.log": ("away",), "late.log": ("local", "away"), "young.log": ("local", "away")}
     counts = {ship.cluster: (ship.delivered, ship.late_files, ship.late_windows, ship.late_records) for ship in report.ships}
     assert counts == {"local": (3, 2, 1, 2), "away": (4, 3, 1, 3)}
     assert world.read() == Counter(dict.fromkeys([b"a", b"b", b"late", b"young"], 2))

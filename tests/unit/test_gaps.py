@@ -396,7 +396,9 @@ class TestNotAgain:
             "started_at": window.end, "finished_at": window.end,
         }  # fmt: skip
         folder.write("ship.near", ShipResult(cluster="near", status="failed", error="no", final=final, **common))
-        file = PlannedFile(path="a.log", size_bytes=1, modified_ms=1, splits=1, late_window=late and str(late), late_for=["near"])
+        file = PlannedFile(
+            path="a.log", size_bytes=1, modified_ms=1, splits=1, late_window=late and str(late), late_for=("near",)
+        )
         folder.write("plan", PlanResult(files=[file], **common))
 
     def test_a_window_whose_source_gate_is_closed(self, runs: Runs) -> None:
@@ -572,7 +574,7 @@ class TestARunThatFailed:
             file.tick = str(hour(1))
             self.fail(runs, Window(hour(0).start, hour(3).end), file)
         else:
-            file.late_window, file.late_for = str(hour(1)), ["near"]
+            file.late_window, file.late_for = str(hour(1)), ("near",)
             self.fail(runs, hour(3), file)
         assert [gap[:2] for gap in runs.gaps(3)] == [("near", 1)]
         assert runs.gaps(3, Ledger(paths=["late.log"])) == []

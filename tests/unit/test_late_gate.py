@@ -35,7 +35,7 @@ def run_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]) -
         finished_at=START,
         files=[
             PlannedFile(path="own", size_bytes=1, modified_ms=1, splits=1),
-            PlannedFile(path="late", size_bytes=1, modified_ms=1, splits=1, late_window=str(BEFORE), late_for=["near"]),
+            PlannedFile(path="late", size_bytes=1, modified_ms=1, splits=1, late_window=str(BEFORE), late_for=("near",)),
         ],
         clusters=[ClusterPlan(cluster="near", looks_back_to=BEFORE.start)],
     )

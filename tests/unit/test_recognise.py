@@ -42,9 +42,8 @@ VALUE = ChunkValue(
 class Engine:
     """A file system in which nothing is left at any path."""
 
-    def look_at(self, files: list[PlannedFile]) -> None:
-        for file in files:
-            file.begins_with(BEGINNING)
+    def look_at(self, files: list[PlannedFile]) -> dict[FileId, bytes]:
+        return {FileId(file.path, file.size_bytes, file.modified_ms): BEGINNING for file in files}
 
     def look_for(self, paths: list[str]) -> dict[str, FoundFile]:
         return {path: FoundFile(path) for path in paths}
@@ -63,7 +62,7 @@ def context() -> Any:
 
 def planned(file: FileId, format: str = "plain") -> PlannedFile:
     found = PlannedFile(**file._asdict(), splits=1, format=format)
-    found.begins_with(BEGINNING)
+    found.head = head_of(BEGINNING)
     return found
 
 

@@ -1,0 +1,49 @@
+"""A step's result, and that of an attempt which began later."""
+
+import datetime as dt
+import json
+
+import pytest
+
+from shipper.cli.console import print_json
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.run_folder import RunFolder
+
+START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(str(tmp_path), "web", START, START + dt.timedelta(hours=1), "r1")
+
+
+def result(seconds=0, **fields):
+    began = START + dt.timedelta(seconds=seconds)
+    window = {"window_start": START, "window_end": START + dt.timedelta(hours=1)}
+    return PlanResult(pipeline="web", run_id="r1", started_at=began, finished_at=began, **window, **fields)
+
+
+def test_the_result_of_an_attempt_that_began_later_is_found_by_the_earlier_one(folder):
+    earlier, later = result(), result(seconds=5, source="later")
+    folder.write("plan", later)
+    folder.write("plan", earlier)
+    assert folder.find_later("plan", earlier) == folder.find("plan", PlanResult) == later
+    assert folder.find_later("plan", later) is None
+
+
+def test_a_step_does_not_read_its_own_result_again(folder, monkeypatch):
+    read = []
+    monkeypatch.setattr(folder, "read_text", lambda name: read.append(name))
+    folder.write("plan", result())
+    assert folder.find_later("plan", result()) is None
+    assert read == []
+
+
+def test_a_result_is_printed_as_ascii_json_like_any_document(capsys):
+    file = PlannedFile(path="/logs/ä\u2028\x1b.log", size_bytes=1, modified_ms=1, splits=1)
+    found = result(files=[file], sample_ratio=0.1, phases={"listing": 1.0})
+    print_json(found)
+    as_printed = capsys.readouterr().out
+    print_json(found.model_dump(mode="json"))
+    assert as_printed == capsys.readouterr().out
+    assert json.loads(as_printed)["files"][0]["path"] == file.path
