@@ -122,7 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
         clusters=clusters,
         config_dir=arguments.config,
         window=window,
-        folder=RunFolder(runs_uri, pipeline.name, window.start, window.end, arguments.run_id),
+        folder=RunFolder(runs_uri, pipeline.key, window.start, window.end, arguments.run_id),
         engine=engine,
         asked=for_results(whole, asked),
         schedule=schedule,

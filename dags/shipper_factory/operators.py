@@ -372,7 +372,7 @@ def _is_scheduled(context: Context) -> bool:
 def folder_of(job: Job) -> RunFolder:
     from shipper.report.run_folder import RunFolder
 
-    return RunFolder(job.results_uri, job.pipeline.name, job.window_start, job.window_end, job.run_id)
+    return RunFolder(job.results_uri, job.pipeline.key, job.window_start, job.window_end, job.run_id)
 
 
 def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from shipper.cli.run_options import MetricsPath
 from shipper.cli.show import say_killed
 from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
+from shipper.config.load import pipeline_names
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
@@ -26,6 +27,7 @@ from shipper.report.late import Told, fresh_until, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_pipeline
 from shipper.report.past_runs import window_runs
+from shipper.report.renamed import Earlier, perhaps_formerly
 from shipper.report.results import Gap, LeftFile
 from shipper.report.standing import contains
 from shipper.types import FileId
@@ -69,18 +71,21 @@ def gaps(
     say_killed(config, spec, err)
     runs_uri = resolve_uri(config, spec.runs_uri)
     first = _since(spec, runs_uri, since)
+    earlier = None if since or spec.formerly else _earlier(config, spec, runs_uri)
+    if earlier:  # it may have left a hole, which no run of this name knows of
+        first = {cluster: min(at, earlier.until.get(cluster, at)) for cluster, at in first.items()}
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [window for window in Ticks(spec.schedule).windows(min(first.values()), until) if window.end <= until]
-    pruned = read_pruned(runs_uri, pipeline)
+    pruned = read_pruned(runs_uri, spec.key)
     open_ = [window for window in windows if pruned.holds(window)]
     start = open_[0].start if open_ else until
-    runs = window_runs(runs_uri, pipeline, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC))
+    runs = window_runs(runs_uri, spec.key, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC))
     ledgers = Ledgers(config, pipeline)
-    wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, pipeline)
+    wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, spec.key)
     now = dt.datetime.now(dt.UTC)
     if metrics:
         metrics.add(
-            metrics_of_pipeline(pipeline, spec.clusters, wanted, fresh_until(runs_uri, pipeline, spec.clusters, now), now)
+            metrics_of_pipeline(pipeline, spec.clusters, wanted, fresh_until(runs_uri, spec.key, spec.clusters, now), now)
         )
     if alert:
         known = told.of("late")
@@ -92,12 +97,18 @@ def gaps(
             "since": {cluster: at.isoformat() for cluster, at in first.items()},
             "windows": len(windows),
             "gaps": [gap.model_dump() for gap in found],
+            "perhaps_formerly": earlier.pipeline if earlier else None,
             "problems": ledgers.problems,
         }
         print_json(document)
     else:
         if found or not alert:
             _show(found, len(windows), min(first.values()))
+            if earlier and found:
+                err.say(
+                    f"Pipeline {earlier.pipeline}, which has no file any more, shipped the same source. If {pipeline} is its new name, write "
+                    f"`formerly: {earlier.pipeline}` into its file before you run one of these windows: then nothing is shipped twice."
+                )
             for problem in ledgers.problems:
                 err.say(problem, "red")
     if alert:
@@ -105,11 +116,20 @@ def gaps(
     raise typer.Exit(1 if found else 0)
 
 
+def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> Earlier | None:
+    """None also if the folder of results cannot be listed: then the beginning is that of this name."""
+    source, present = resolve_uri(config, spec.source.path), pipeline_names(config) or {spec.name}
+    try:
+        return perhaps_formerly(runs_uri, source, spec.clusters, present, dt.datetime.now(dt.UTC))
+    except OSError:
+        return None
+
+
 def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.datetime]:
     """Cluster → begin of the first window that is looked at."""
     if asked is not None:
         return dict.fromkeys(spec.clusters, moment_or_age(asked, "--since"))
-    began = read_beginnings(runs_uri, spec.name)
+    began = read_beginnings(runs_uri, spec.key)
     start = spec.schedule.start if spec.schedule else None
     found = {name: at for name in spec.clusters if (at := began.get(name, start if not began else None))}
     if not found:
@@ -134,7 +154,7 @@ class Ledgers:
             read = ledger.read()
             inventory = Inventory()
             for of_path in PresentEntries(ledger).of(read):
-                inventory.add(of_path, self._pipeline)
+                inventory.add(of_path, ledger.pipeline.key)
         except ShipperError as error:
             self.problems.append(error.message)
             return None

@@ -70,7 +70,7 @@ def show(
         inventory, present = Inventory(), PresentEntries(ledger)
         for of_path in present.of(read):
             chosen = of_path.chosen(lambda e: wanted is None or _lies_in(e.value.window, wanted.start, wanted.end))
-            inventory.add(chosen, pipeline)
+            inventory.add(chosen, ledger.pipeline.key)
         if as_json:
             documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)
         else:
@@ -206,7 +206,7 @@ def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[Le
     sent_to = [topic for topic in _sent_to(present) if topic in topics]
     with ThreadPoolExecutor(16, thread_name_prefix="offsets") as pool:
         logs = dict(zip(sent_to, pool.map(ledger.client.log_facts, sent_to), strict=True))
-    ends_before = expired.by_results(runs_uri, ledger.pipeline.name, ledger.cluster.name)
+    ends_before = expired.by_results(runs_uri, ledger.pipeline.key, ledger.cluster.name)
     found += expired.findings(expired.expired(present.sent, logs, ends_before), logs)
     if ledger.log.snapshot() is not None:
         found += differences(read, ledger.log.records_of_topic(wait_seconds=60))

@@ -43,7 +43,7 @@ def list_(config: Config = Path("config"), as_json: Json = False) -> None:
 def _about(config: Path, pipeline: Pipeline, problems: list[str]) -> dict[str, Any]:
     fresh: dict[str, dt.datetime] = {}
     try:
-        fresh = fresh_until(resolve_uri(config, pipeline.runs_uri), pipeline.name, pipeline.clusters, dt.datetime.now(dt.UTC))
+        fresh = fresh_until(resolve_uri(config, pipeline.runs_uri), pipeline.key, pipeline.clusters, dt.datetime.now(dt.UTC))
     except (OSError, ValueError, ImportError, ShipperError) as error:  # fsspec says so of a scheme that it does not know
         why = why_system(error) if isinstance(error, OSError) else str(error)
         problems.append(f"{pipeline.name}: its results in {pipeline.runs_uri} cannot be read: {why}")

@@ -52,8 +52,8 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
     for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
         cluster = load_cluster(config, chosen)
         client = ClusterClient(cluster)
-        folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), name, chosen)
-        log = LedgerLog(client, cluster, name, folder, patience=patience_of(pipeline))
+        folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), pipeline.key, chosen)
+        log = LedgerLog(client, cluster, pipeline.key, folder, patience=patience_of(pipeline))
         log.lies_at(None, pipeline.source.formerly)
         if not log.exists():
             raise ClusterError(

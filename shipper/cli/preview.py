@@ -72,7 +72,7 @@ def preview(
             lines=str(lines),
             files=json.dumps(named_files(config, file)) if file else None,
         )
-        results = RunFolder(folder, pipeline, about.start, about.end, job.run_id)
+        results = RunFolder(folder, spec.key, about.start, about.end, job.run_id)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         name = f"{runner.PREVIEW}.{cluster}" if cluster else runner.PREVIEW
         result, plan = results.find(name, PreviewResult), results.find(runner.PLAN, PlanResult)

@@ -189,7 +189,7 @@ def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
         for records in ledger.client.headed(topic) if topic in topics else ():
             for record in records:
                 headers = decode_headers(record.headers)
-                if headers is None or headers.pipeline != ledger.pipeline.name:
+                if headers is None or headers.pipeline != ledger.pipeline.key:
                     continue
                 place = RecordPosition(headers.file, headers.split, headers.record)
                 chunk = known.find(place)
@@ -289,7 +289,7 @@ def _judged(config: Path, pipeline: Pipeline, wanted: list[Repaired]) -> list[Re
         job = runner.Job(
             pipeline, config, window.start, window.end, new_run_id(), steps, runs_uri=temporary, source_only=True, brief=True
         )
-        folder = RunFolder(temporary, pipeline.name, window.start, window.end, job.run_id)
+        folder = RunFolder(temporary, pipeline.key, window.start, window.end, job.run_id)
         records = [
             RepairedRecord(
                 file=each.place.file, split=each.place.split, record=each.place.record,
@@ -345,7 +345,7 @@ def _repaired(file: Path, pipeline: Pipeline, cluster: str) -> Iterator[Repaired
 
 def _checked(shown: Shown, pipeline: Pipeline, cluster: str) -> Repaired:
     """Raises ValueError."""
-    for name, given, ours in (("pipeline", shown.pipeline, pipeline.name), ("cluster", shown.cluster, cluster)):
+    for name, given, ours in (("pipeline", shown.pipeline, pipeline.key), ("cluster", shown.cluster, cluster)):
         if given != ours:
             raise ValueError(f"it is of {name} {given}, not of {ours}")
     if shown.topic is None:

@@ -88,7 +88,7 @@ def replay(
     if wanted != before:
         keep_replay(runs_uri, pipeline, wanted)
     job = _job(spec, config, wanted, tuple(derived.clusters))
-    folder = RunFolder(runs_uri, derived.name, wanted.window_start, wanted.window_end, job.run_id)
+    folder = RunFolder(runs_uri, derived.key, wanted.window_start, wanted.window_end, job.run_id)
     raise typer.Exit(_run(job, folder, wanted, as_json=as_json))
 
 

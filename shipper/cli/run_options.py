@@ -104,4 +104,4 @@ def new_job(
         raise UsageError(fault)
     if job.plan_only:
         job = replace(job, runs_uri=dry_runs_uri(job))
-    return job, RunFolder(job.results_uri, name, parsed.start, parsed.end, job.run_id)
+    return job, RunFolder(job.results_uri, pipeline.key, parsed.start, parsed.end, job.run_id)

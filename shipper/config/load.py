@@ -59,6 +59,7 @@ def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] 
         *_cluster_faults(file, clusters, {}),
         *_ledger_faults(file, _ledgers(clusters, file)),
         *_registry_faults(file, clusters),
+        *_former_faults(file, _pipelines(config_dir)),
     )
     return _right(file, more)
 
@@ -120,6 +121,7 @@ def _read_pipelines(
             *_cluster_faults(file, clusters, reasons),
             *_ledger_faults(file, ledgers),
             *_registry_faults(file, clusters),
+            *_former_faults(file, folder),
         )
         faults = in_order((*file.faults, *of_clusters))
         if file.model is not None and not faults:
@@ -256,6 +258,37 @@ def _registry_faults(file: ConfigFile[Pipeline], clusters: Folder[Cluster]) -> I
         if path.is_file() and not read_yaml(path).data.get("schema_registry"):
             why = f"cluster {name!r} has no `schema_registry`, which numbers the schema: say in {clusters.show(name)} where it is"
             yield file.fault(("records", "avro"), why)
+
+
+def _former_faults(file: ConfigFile[Pipeline], folder: Folder[Pipeline]) -> Iterator[ConfigFault]:
+    """Names in `formerly` that another pipeline has, or had before: two would write to one ledger, and each would take the other's windows for its
+    own. A circle of names is such a case: one of them has a file."""
+    if file.model is None or not file.model.formerly:
+        return
+    stems = folder.stems()
+    others = {stem: _former(folder.file(stem).data) for stem in stems if stem != file.model.name}
+    single = isinstance(file.yaml.data.get("formerly"), str)
+    for index, name in enumerate(file.model.formerly):
+        place: KeyPath = ("formerly",) if single else ("formerly", index)
+        if name in stems:
+            yield file.fault(
+                place, f"pipeline {name!r} exists: a name that it had before can have no file; rename that file, or remove this"
+            )
+        for stem, names in others.items():
+            if name in names:
+                why = f"pipeline {stem!r} was formerly {name!r} too, and one ledger is for one pipeline: remove the name from one of them"
+                yield file.fault(place, why)
+
+
+def _former(data: Mapping[str, Any]) -> list[str]:
+    found = data.get("formerly")
+    return (
+        [found]
+        if isinstance(found, str)
+        else [name for name in found if isinstance(name, str)]
+        if isinstance(found, list)
+        else []
+    )
 
 
 @dataclass(frozen=True)

@@ -204,8 +204,12 @@ class Pipeline(Model):
     """One stream of log files."""
 
     name: str = Field(alias="pipeline", pattern=NAME_PATTERN)
-    """Name, and the file's: the DAG's id, and part of every transactional.id and ledger key. Renaming a pipeline makes it
-    a new one, with an empty ledger."""
+    """Name, and the file's: the DAG's id, and part of every transactional.id and ledger key. A pipeline that is
+    renamed is a new one, with an empty ledger, unless it says what it was called `formerly`."""
+    formerly: tuple[str, ...] = ()
+    """Names that the pipeline had before, the latest first; one may stand without brackets. It goes on where the earlier name ended: with the same
+    ledger, results, history and beginning of its schedule, all of which keep the first of its names. Nothing is shipped again, and no window is
+    left out. None of these names may be that of another pipeline."""
     owner: str = "shipper"
     """Team that is called when a run is red."""
     description: str = ""
@@ -254,6 +258,24 @@ class Pipeline(Model):
 
     # What follows are validators of fields and not of the whole, so that a fault elsewhere in the file does not hide
     # theirs. Each sees the fields above its own, if those are right.
+
+    @field_validator("formerly", mode="before")
+    @classmethod
+    def _one_former_name(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("formerly")
+    @classmethod
+    def _former_names(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        why = "no name of a pipeline, which begins with a letter and has letters, digits, `-` and `_`"
+        refuse(((index,), why) for index, name in enumerate(names) if not re.fullmatch(NAME_PATTERN, name))
+        known = [info.data.get("name"), *names]
+        refuse(
+            ((index,), f"{name!r} stands here twice, or is its name now")
+            for index, name in enumerate(names)
+            if name in known[: index + 1]
+        )
+        return names
 
     @field_validator("source")
     @classmethod
@@ -352,6 +374,11 @@ class Pipeline(Model):
             for path, why in check.faults(facts)
         )
         return gates
+
+    @property
+    def key(self) -> str:
+        """The name under which its ledger and its results are kept: the first that it had."""
+        return self.formerly[-1] if self.formerly else self.name
 
     @property
     def clusters(self) -> tuple[str, ...]:

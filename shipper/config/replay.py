@@ -56,6 +56,7 @@ def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
     checks = tuple(check for check in pipeline.gates.source if isinstance(check, ContentCheck))
     changes: dict[str, Any] = {
         "name": replay.name(pipeline.name),
+        "formerly": tuple(replay.name(name) for name in pipeline.formerly),
         "schedule": None,  # it is no run of the schedule, and makes no window complete
         "records": pipeline.records.model_copy(
             update={

@@ -25,7 +25,7 @@ class Connections:
         self.cluster = cluster
         self.client = ClusterClient(cluster)
         self._pipeline = pipeline
-        self._topic = cluster.ledger_topic(pipeline.name)
+        self._topic = cluster.ledger_topic(pipeline.key)
         self._begun: dict[str, threading.Thread] = {}
         self._fences: Fences | None = None
 
@@ -39,7 +39,7 @@ class Connections:
         self._begin("writing")
         if self._fences is None:
             self._fences = Fences(lane_settings(self.cluster, self._pipeline, _BATCH_BYTES), self._topic)
-            self._fences.connect(ids_of(self._pipeline.name, lanes))
+            self._fences.connect(ids_of(self._pipeline.key, lanes))
 
     def take_fences(self) -> Fences | None:
         """For one ship; None if nobody began."""
@@ -54,7 +54,7 @@ class Connections:
     def _begin(self, what: str, *partitions: int) -> None:
         """To read ``partitions`` of the ledger or, if there are none, to write it."""
         if what not in self._begun:
-            ledger = LedgerLog(self.client, self.cluster, self._pipeline.name)
+            ledger = LedgerLog(self.client, self.cluster, self._pipeline.key)
             begun = threading.Thread(
                 target=lambda: ledger.connect(partitions, writes=not partitions), name=f"connect for {what}", daemon=True
             )

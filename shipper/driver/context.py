@@ -85,7 +85,7 @@ class RunContext(JobOptions):
         return self._connections[cluster]
 
     def ledger_folder(self, cluster: str) -> LedgerFolder:
-        return LedgerFolder(self.own_runs_uri, self.pipeline.name, cluster)
+        return LedgerFolder(self.own_runs_uri, self.pipeline.key, cluster)
 
     def common(self, step: str) -> dict[str, Any]:
         """The fields that every step result begins with."""

@@ -197,7 +197,7 @@ class ExaminedCluster(Examined):
         return ok(says)
 
     def ledger(self) -> Iterator[Finding]:
-        topic = self.cluster.ledger_topic(self.of.name)
+        topic = self.cluster.ledger_topic(self.of.key)
         right = Right("topic", topic, ledger_rights(self.cluster))
         said = self.client.allowed([topic])[topic]
         if isinstance(said, KafkaFault):
@@ -211,8 +211,8 @@ class ExaminedCluster(Examined):
         if lacking := [operation for operation in right.operations if operation not in said and operation != "Create"]:
             yield failed(f"{' and '.join(lacking)} on {topic} not granted", self._grant(right, lacking))
             return
-        folder = LedgerFolder(resolve_uri(self.config_dir, self.of.runs_uri), self.of.name, self.name)
-        ledger = LedgerLog(self.client, self.cluster, self.of.name, folder)
+        folder = LedgerFolder(resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.name)
+        ledger = LedgerLog(self.client, self.cluster, self.of.key, folder)
         facts = self.client.facts([topic, *(t for t, said in self.client.allowed(list(self.of.needed_topics())).items()
                                            if "DescribeConfigs" in _granted(said))])  # fmt: skip
         exists = ledger.exists_by(facts)
@@ -237,12 +237,12 @@ class ExaminedCluster(Examined):
             yield ok(f"{topic} is not there yet; the first ship may create it")
 
     def transactions(self) -> Iterator[Finding]:
-        prefix = transactional_prefix(self.of.name, self.name)
+        prefix = transactional_prefix(self.of.key, self.name)
         if self.of.delivery.guarantee == "at_least_once":
             yield skipped("`delivery.guarantee` is at_least_once")
             return
         try:
-            self.client.try_transactions(self.cluster.ledger_topic(self.of.name), f"{prefix}doctor")
+            self.client.try_transactions(self.cluster.ledger_topic(self.of.key), f"{prefix}doctor")
         except KafkaFault as fault:
             if "AUTHORIZATION" in fault.name:
                 right = Right("transactional-id", prefix, ("Write",), prefixed=True)
@@ -270,7 +270,7 @@ class ExaminedCluster(Examined):
 
     def clock(self) -> Iterator[Finding]:
         """The brokers write when each record of the ledger came: one that has not come yet tells of a clock that is wrong."""
-        topic = self.cluster.ledger_topic(self.of.name)
+        topic = self.cluster.ledger_topic(self.of.key)
         newest = self._newest(topic)
         if newest is None:
             yield skipped("nothing tells: the ledger holds no record that could be read")

@@ -231,7 +231,7 @@ def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Ite
 def runs_folder(here: Examined) -> Iterator[Finding]:
     """By writing, reading and removing a small file; its time says how far its storage's clock is from this one."""
     uri = resolve_uri(here.config_dir, here.of.runs_uri)
-    target = f"{uri.rstrip('/')}/{here.of.name}/.doctor-{secrets.token_hex(4)}"
+    target = f"{uri.rstrip('/')}/{here.of.key}/.doctor-{secrets.token_hex(4)}"
     try:
         fs, path = fsspec.core.url_to_fs(target)
         fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)

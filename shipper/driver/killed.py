@@ -73,7 +73,7 @@ def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[RunReport]:
                 window, run_id = parse_window(note.window), path.stem
                 clusters = tuple(name for name in note.to_clusters if name in pipeline.clusters)
                 job = Job(pipeline, config_dir, window.start, window.end, run_id, (REPORT,), to_clusters=clusters)
-                folder = RunFolder(job.results_uri, pipeline.name, window.start, window.end, run_id)
+                folder = RunFolder(job.results_uri, pipeline.key, window.start, window.end, run_id)
                 if folder.find(REPORT, RunReport) is None:
                     run_job(job, stdout=DEVNULL, stderr=DEVNULL)
                     if report := folder.find(REPORT, RunReport):

@@ -79,7 +79,7 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
     if not context.scheduled or context.reship or pipeline.schedule is None or ticks is None:
         return None
     began = beginnings(
-        context.own_runs_uri, pipeline.name, pipeline.clusters, window.start, pipeline.schedule.start, keep=not context.is_trial
+        context.own_runs_uri, pipeline.key, pipeline.clusters, window.start, pipeline.schedule.start, keep=not context.is_trial
     )
     start = window.start - dt.timedelta(seconds=pipeline.source.lookback_seconds)
     first = next((tick.start for tick in ticks.windows(start, window.start) if tick.start >= min(began.values())), None)
@@ -110,7 +110,7 @@ def late_files(context: RunContext, back: LookBack, pending: Mapping[str, Pendin
         for file, reason in left.refused.items():
             left_out.append(_left_out(back, file, f"{cluster}: {reason}", [cluster]))
     windows = {back.window_of(back.files[file]) for file in wanted}
-    held = not_again(context.own_runs_uri, context.pipeline.name, context.pipeline.clusters, windows, context.window.start)
+    held = not_again(context.own_runs_uri, context.pipeline.key, context.pipeline.clusters, windows, context.window.start)
     for file, clusters in list(wanted.items()):
         window = back.window_of(back.files[file])
         for cluster in list(clusters):

@@ -32,6 +32,7 @@ from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import AskState, LedgerLog
+from shipper.report.past_runs import run_ids, window_names
 from shipper.report.plan_result import ClusterPlan, KnownFile, LeftOut, PlannedFile, PlanResult, ReplayOf
 from shipper.terminal import say
 from shipper.types import FileId
@@ -351,7 +352,7 @@ class AskedCluster:
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
         self._recognises = is_wanted(self._context)
-        self._chunks = Chunks(pipeline.name)
+        self._chunks = Chunks(pipeline.key)
         self._ledger: LedgerLog | None = None
         self._sort_again: Callable[..., Pending] = lambda **_: Pending()
         self.pending: Pending | None = None
@@ -368,14 +369,15 @@ class AskedCluster:
         self._found.unsafe_properties, self._found.in_the_clear = list(cluster.unsafe_properties), cluster.in_the_clear
         self._connections = connections = context.connections(self.name)
         folder = context.ledger_folder(cluster.name)
-        ledger = LedgerLog(connections.client, cluster, pipeline.name, folder)
+        ledger = LedgerLog(connections.client, cluster, pipeline.key, folder)
         ledger.lies_at(self._plan.source_root, pipeline.source.formerly)
         self._known = known = connections.client.facts([ledger.topic, *pipeline.needed_topics()])
         self._found.missing_topics = missing_topics(pipeline, known)
         there = ledger.exists_by(known)
+        self._refuse_unknown_former(there=there)
         late = self._back.for_cluster(self.name) if self._back else []
         splits_of = context.splits_of(self._plan.files) | {file: context.split_starts(file) for file in late}
-        chunks, invalidated = Chunks(pipeline.name), dict[FileId, Invalidated]()
+        chunks, invalidated = Chunks(pipeline.key), dict[FileId, Invalidated]()
         with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             identified = meanwhile.submit(LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there)
             try:
@@ -422,6 +424,19 @@ class AskedCluster:
 
         self._sort_again = sort_again
         return first
+
+    def _refuse_unknown_former(self, *, there: bool) -> None:
+        """``there``: whether the ledger is. A name that is wrong would begin an empty ledger. Raises SourceError."""
+        context, pipeline, runs_uri = self._context, self._context.pipeline, self._context.own_runs_uri
+        if not pipeline.formerly or there or context.replay:
+            return
+        others = {*run_ids(runs_uri, pipeline.key, context.window)} - {context.folder.run_id}
+        if others or {*window_names(runs_uri, pipeline.key)} - {context.window}:
+            return
+        raise SourceError(
+            f"pipeline {pipeline.name}: nothing is known of a pipeline {pipeline.key!r}, which `formerly` names: {runs_uri} has no run of it, and "
+            f"cluster {self.name} no ledger. Nothing was sent. Correct the name. Of several names the first that the pipeline had comes last."
+        )
 
     def recognise(self, beginnings: Mapping[FileId, bytes]) -> None:
         """Find out by their ``beginnings`` which files were shipped under another name, and sort those that are left anew."""

@@ -79,7 +79,7 @@ def preflight(
     _check_partitions(cluster, pipeline, known)
     delivery = pipeline.delivery
     limits = {topic: facts.limit for topic, facts in known.items()}
-    some_topic = next(iter(limits), cluster.ledger_topic(pipeline.name))
+    some_topic = next(iter(limits), cluster.ledger_topic(pipeline.key))
     rtt_seconds = client.rtt_seconds(some_topic)
     overrides = TuningOverrides(delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes)
     if delivery.tuning == "off":
@@ -106,7 +106,7 @@ def is_transactional(client: ClusterClient, cluster: Cluster, pipeline: Pipeline
         case "exactly_once":
             return True
         case "prefer_exactly_once":
-            return client.has_transactions(topic, f"{original(pipeline.name)}.{cluster.name}.preflight")
+            return client.has_transactions(topic, f"{original(pipeline.key)}.{cluster.name}.preflight")
     return False
 
 

@@ -202,7 +202,7 @@ def replay(
             left.append(repaired)
             if before is not None:
                 earlier[repaired.place] = before.value.run_id
-        lane = transactional_id(pipeline.name, cluster.name, 0, 0)
+        lane = transactional_id(pipeline.key, cluster.name, 0, 0)
         transactions = Transactions(settings, lane, ledger.topic, right_of(ledger, found.generation))
         try:
             _send(ledger, transactions, pipeline, chunks, left, run_id, found)
@@ -277,7 +277,7 @@ def _send(
                     splits=chunk.value.splits,
                     replay=True,
                 )
-                key, encoded = encode_chunk(pipeline.name, ChunkKey(chunk.key.split, ordinal, repaired.topic), value)
+                key, encoded = encode_chunk(pipeline.key, ChunkKey(chunk.key.split, ordinal, repaired.topic), value)
                 lane.produce_patiently(until, ledger.topic, encoded, key, CHUNKS)
         lane.flush(until)
         transactions.commit(until)

@@ -257,7 +257,7 @@ def _gaps(context: RunContext) -> list[Gap] | None:
 
 def _fresh_until(context: RunContext) -> dict[str, dt.datetime]:
     try:
-        return fresh_until(context.own_runs_uri, context.pipeline.name, context.pipeline.clusters, now())
+        return fresh_until(context.own_runs_uri, context.pipeline.key, context.pipeline.clusters, now())
     except OSError as error:
         say(f"report: nobody knows how fresh the clusters are ({error})")
         return {}
@@ -266,7 +266,7 @@ def _fresh_until(context: RunContext) -> dict[str, dt.datetime]:
 def _history(context: RunContext) -> list[PastRun]:
     """Empty if it cannot be had: a report is worth more than its history."""
     try:
-        return past_runs(context.own_runs_uri, context.pipeline.name, context.window.start, most=_HISTORY_RUNS)
+        return past_runs(context.own_runs_uri, context.pipeline.key, context.window.start, most=_HISTORY_RUNS)
     except OSError as error:
         say(f"report: the runs before this one cannot be listed, so the page shows none ({error})")
         return []

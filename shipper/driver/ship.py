@@ -77,7 +77,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     connections.begin_writing(planned.to_fence if planned else {})
     sample = Sample(plan.sample_ratio, plan.long_lines)
     folder = context.ledger_folder(cluster_name)
-    ledger = LedgerLog(client, cluster, context.pipeline.name, folder, patience=patience_of(context.pipeline))
+    ledger = LedgerLog(client, cluster, context.pipeline.key, folder, patience=patience_of(context.pipeline))
     ledger.lies_at(plan.source_root, context.pipeline.source.formerly)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with context.phases("asking the cluster"):

@@ -28,7 +28,7 @@ def ship_order(
     pipeline = context.pipeline
     bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
     return ShipOrder(
-        pipeline=pipeline.name,
+        pipeline=pipeline.key,
         cluster=cluster.name,
         run_id=context.folder.run_id,
         window=str(context.window),
@@ -37,7 +37,7 @@ def ship_order(
         chunks_end=taken.chunks_end,
         lane_options=LaneOptions(
             ready.settings,
-            cluster.ledger_topic(pipeline.name),
+            cluster.ledger_topic(pipeline.key),
             CHUNKS,
             delivery.metadata_wait_seconds,
             batch_bytes=ready.tuning.batch_bytes,

@@ -55,16 +55,16 @@ def archive(
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
         read = ledger.decide(AskFiles()).answer
-        chosen = old_chunks(pipeline.name, read, before)
-        left = sum(1 for _ in _live_chunks(pipeline.name, read)) - len(chosen)
+        chosen = old_chunks(pipeline.key, read, before)
+        left = sum(1 for _ in _live_chunks(pipeline.key, read)) - len(chosen)
         if not chosen:
             found = read.files.archived()
             where = f"{folder.archives.uri}/{found.manifest}" if found else None
             return Archived(0, 0, left, found.entries if found else 0, where)
         named = write_archive(folder, ledger, read, chosen, before, generation, run_id)
         say(f"{cluster.name}: {named.entries} records are in {folder.archives.uri}; removing {len(chosen)} from {ledger.topic}")
-        marker = encode_archive(pipeline.name, named)
-        lane = transactional_id(pipeline.name, cluster.name, 0, 0)
+        marker = encode_archive(pipeline.key, named)
+        lane = transactional_id(pipeline.key, cluster.name, 0, 0)
         try:
             write_as_lane(ledger, settings, lane, generation, [marker, *(EncodedRecord(record.key, None) for record in chosen)])
         except KafkaFault as fault:
@@ -73,7 +73,7 @@ def archive(
                 "and count once. Run the command again."
             ) from fault
     ledger.keep_snapshot(longer_than=0)
-    paths = {about.path for record in chosen if (about := peek_key(pipeline.name, record))}
+    paths = {about.path for record in chosen if (about := peek_key(pipeline.key, record))}
     return Archived(len(chosen), len(paths), left, named.entries, f"{folder.archives.uri}/{named.manifest}")
 
 

@@ -103,7 +103,7 @@ def repair(
         behind = "a tombstone" if latest is None else f"what its key said before, at offset {latest.offset}"
         entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
         if chosen.partition == CHUNKS:
-            lane = transactional_id(pipeline.name, cluster.name, 0, 0)
+            lane = transactional_id(pipeline.key, cluster.name, 0, 0)
             try:
                 write_as_lane(mended, settings, lane, generation, [entry])
             except KafkaFault as fault:

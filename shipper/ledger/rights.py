@@ -49,9 +49,9 @@ def rights(pipeline: Pipeline, cluster: Cluster) -> list[Right]:
     """All that the pipeline needs on the cluster. Read and Write imply Describe. Of topics that only lines name (`matching`) nothing is said."""
     topics = dict.fromkeys([*pipeline.listed_topics(), *pipeline.needed_topics()])
     found = [Right("topic", topic, topic_rights(pipeline)) for topic in topics]
-    found.append(Right("topic", cluster.ledger_topic(pipeline.name), ledger_rights(cluster)))
+    found.append(Right("topic", cluster.ledger_topic(pipeline.key), ledger_rights(cluster)))
     found.append(Right("group", GROUP, ("Describe",)))
     if pipeline.delivery.guarantee != "at_least_once":
-        prefix = transactional_prefix(pipeline.name, cluster.name)
+        prefix = transactional_prefix(pipeline.key, cluster.name)
         found.append(Right("transactional-id", prefix, ("Write",), prefixed=True))
     return found

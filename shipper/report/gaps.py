@@ -151,8 +151,8 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     schedule, or no run of it has been. Raises StepResultError, OSError."""
     if pipeline.schedule is None:
         return None
-    began = {name: at for name, at in read_beginnings(runs_uri, pipeline.name).items() if name in pipeline.clusters}
-    kept = window_names(runs_uri, pipeline.name)
+    began = {name: at for name, at in read_beginnings(runs_uri, pipeline.key).items() if name in pipeline.clusters}
+    kept = window_names(runs_uri, pipeline.key)
     if not began or not kept:
         return None
     # Where results are deleted after some days, nothing can be said of the days before.
@@ -163,7 +163,7 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     looked_back = until + dt.timedelta(
         days=1, seconds=pipeline.source.lookback_seconds
     )  # by runs behind them, if this is an old window
-    runs = window_runs(runs_uri, pipeline.name, pipeline.clusters, windows[0].start, looked_back)
+    runs = window_runs(runs_uri, pipeline.key, pipeline.clusters, windows[0].start, looked_back)
     return find_gaps(windows, runs, began, lambda cluster: None)
 
 

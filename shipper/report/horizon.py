@@ -71,24 +71,24 @@ def prune(runs_uri: str, pipeline: Pipeline, keep_seconds: float, now: dt.dateti
     """Remove what is too old; return how many windows went. Asks no cluster. Raises StepResultError, OSError."""
     oldest = horizon(pipeline, keep_seconds, now)
     dry = f"{runs_uri.rstrip('/')}/{DRY_RUNS}"
-    gone = _remove(dry, pipeline.name, _too_old(dry, pipeline.name, oldest)[:_MOST_AT_ONCE], oldest)
-    too_old = _too_old(runs_uri, pipeline.name, oldest)
+    gone = _remove(dry, pipeline.key, _too_old(dry, pipeline.key, oldest)[:_MOST_AT_ONCE], oldest)
+    too_old = _too_old(runs_uri, pipeline.key, oldest)
     if not too_old:
         return gone
-    before = read_pruned(runs_uri, pipeline.name)
+    before = read_pruned(runs_uri, pipeline.key)
     if before.before and oldest - before.before < _DAY:
         return gone
     new = [window for window in too_old if before.before is None or window.end > before.before]
     end = oldest if len(new) <= _MOST_AT_ONCE else new[_MOST_AT_ONCE - 1].end
     open_ = _open(runs_uri, pipeline, before, end)
     write_whole(
-        _uri(runs_uri, pipeline.name), Pruned(before=end, open=[str(window) for window in open_]).model_dump_json(indent=1)
+        _uri(runs_uri, pipeline.key), Pruned(before=end, open=[str(window) for window in open_]).model_dump_json(indent=1)
     )
     seen_within = dt.timedelta(seconds=pipeline.source.lookback_seconds) + _DAY
     needed = [Window(window.start, window.end + seen_within) for window in open_]
     old = [found for found in too_old if found.end <= end and not any(_touch(found, one) for one in needed)]
-    gone += _remove(runs_uri, pipeline.name, old, oldest)
-    _forget_told(runs_uri, pipeline.name, {*old})
+    gone += _remove(runs_uri, pipeline.key, old, oldest)
+    _forget_told(runs_uri, pipeline.key, {*old})
     return gone
 
 
@@ -101,7 +101,7 @@ def _too_old(runs_uri: str, pipeline: str, oldest: dt.datetime) -> list[Window]:
 def _open(runs_uri: str, pipeline: Pipeline, before: Pruned, end: dt.datetime) -> list[Window]:
     """Windows of the schedule that end by ``end`` and are not complete by results."""
     known = [parse_window(text) for text in before.open]
-    first = {name: at for name, at in read_beginnings(runs_uri, pipeline.name).items() if name in pipeline.clusters}
+    first = {name: at for name, at in read_beginnings(runs_uri, pipeline.key).items() if name in pipeline.clusters}
     if not first or pipeline.schedule is None:
         return known
     start = max(min(first.values()), before.before or min(first.values()))
@@ -109,7 +109,7 @@ def _open(runs_uri: str, pipeline: Pipeline, before: Pruned, end: dt.datetime) -
     if not windows:
         return []
     looked_back = end + dt.timedelta(seconds=pipeline.source.lookback_seconds) + _DAY
-    runs = window_runs(runs_uri, pipeline.name, pipeline.clusters, min(window.start for window in windows), looked_back)
+    runs = window_runs(runs_uri, pipeline.key, pipeline.clusters, min(window.start for window in windows), looked_back)
     gaps = find_gaps(sorted(windows, key=lambda window: window.start), runs, first, lambda cluster: None)
     return sorted({parse_window(gap.window) for gap in gaps}, key=lambda window: window.start)
 

@@ -100,7 +100,6 @@ class _LeftGate(_LeftResult):
 
 
 class _LeftReport(_LeftResult):
-    pipeline: str
     window_start: dt.datetime
     window_end: dt.datetime
     first_cause: str | None = None
@@ -123,18 +122,18 @@ def past_runs(
     for window, name in sorted(windows, key=lambda one: one[1], reverse=True)[: most * _LOOKED_AT_PER_RUN]:
         if len(found) == most:
             break
-        if run := next(_succeeded(fs, f"{path}/{name}", pipeline, window), None):
+        if run := next(_succeeded(fs, f"{path}/{name}", window), None):
             found.append(run)
     return found[::-1]
 
 
-def _succeeded(fs: Any, folder: str, pipeline: str, window: Window) -> Iterator[PastRun]:
+def _succeeded(fs: Any, folder: str, window: Window) -> Iterator[PastRun]:
     """The window's runs that succeeded, the last one first; run ids sort by time."""
     for run_id in sorted(_names(fs, folder), reverse=True):
         report = _find(fs, f"{folder}/{run_id}/report.json", run_id, _LeftReport)
         if report is None or report.plan is None or report.status != "succeeded" or report.first_cause is not None:
             continue
-        if (report.pipeline, report.window_start, report.window_end) == (pipeline, window.start, window.end):
+        if (report.window_start, report.window_end) == (window.start, window.end):
             yield _past(report, report.plan)
 
 

@@ -111,7 +111,7 @@ def _runs(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, A
 def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None, str | None]:
     """The report, or why it cannot be shown."""
     try:
-        folder = RunFolder(known.runs_uri, known.pipeline, window.start, window.end, run_id)
+        folder = RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)
         fs, path = fsspec.core.url_to_fs(folder.path("report.json"))
         if fs.size(path) > _MOST_BYTES:
             return None, "The report is too large to be shown here; its own page has it."

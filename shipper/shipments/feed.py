@@ -87,7 +87,7 @@ def _add(index: Index, report: RunReport, pipeline: Pipeline | None) -> None:
 def _know(index: Index, config_dir: Path, pipeline: Pipeline, runs_uri: str, now: dt.datetime) -> None:
     """Keep what is asked of the pipeline, and no window that is too old: none of those is due any more."""
     oldest = horizon(pipeline, load_platform(config_dir).keep_seconds, now)
-    first = {cluster: max(at, oldest) for cluster, at in _beginnings(runs_uri, pipeline.name).items()}
+    first = {cluster: max(at, oldest) for cluster, at in _beginnings(runs_uri, pipeline.key).items()}
     index.know(pipeline, runs_uri, first)
     index.forget(pipeline.name, int(oldest.timestamp()))
 
@@ -155,7 +155,7 @@ def _bring_up_to_date(index: Index, config_dir: Path, pipeline: Pipeline, since:
         done.pruned += prune(runs_uri, pipeline, keep_seconds, now)
         runs = [
             run
-            for run in run_folders(runs_uri, pipeline.name)
+            for run in run_folders(runs_uri, pipeline.key)
             if run[0].end >= oldest and (since is None or run[0].start >= since)
         ]
     except (OSError, ValueError, ImportError, ShipperError) as error:
@@ -171,8 +171,8 @@ def _bring_up_to_date(index: Index, config_dir: Path, pipeline: Pipeline, since:
                 for (_, run_id, _folder), report in zip(part, found, strict=True):
                     if isinstance(report, str):
                         done.problems.append(report)
-                    elif report and (report.pipeline, report.run_id) == (pipeline.name, run_id):
-                        _add(index, report, pipeline)
+                    elif report and report.run_id == run_id and report.pipeline in (pipeline.name, *pipeline.formerly):
+                        _add(index, report.model_copy(update={"pipeline": pipeline.name}), pipeline)
                         done.runs += 1
 
 

@@ -44,7 +44,7 @@ GOOD = tuple(CODES[state] for state in THERE)
 _SCHEMA = """
 CREATE TABLE pipelines (
     pipeline TEXT PRIMARY KEY, owner TEXT, description TEXT, clusters TEXT, runs_uri TEXT,
-    cron TEXT, timezone TEXT, settle REAL, deliver_within REAL, retired INTEGER DEFAULT 0
+    cron TEXT, timezone TEXT, settle REAL, deliver_within REAL, key TEXT, retired INTEGER DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE beginnings (pipeline TEXT, cluster TEXT, first INTEGER, PRIMARY KEY (pipeline, cluster)) WITHOUT ROWID;
 CREATE TABLE runs (
@@ -101,6 +101,8 @@ class Known(NamedTuple):
     runs_uri: str
     schedule: Schedule | None
     settle: float
+    key: str
+    """The name under which its results are kept."""
     retired: bool
     """Whether the configuration had it no more when it was last read."""
 
@@ -164,14 +166,24 @@ class Index:
 
     def know(self, pipeline: Pipeline, runs_uri: str, beginnings: Mapping[str, dt.datetime]) -> None:
         """Keeps what the page needs of the pipeline. ``beginnings``: cluster → begin of the first window of its schedule."""
+        for name in pipeline.formerly:
+            self._rename(name, pipeline.name)
         schedule = pipeline.schedule
         row = (
             pipeline.name, pipeline.owner, pipeline.description, "\n".join(pipeline.clusters), runs_uri, schedule and schedule.cron,
-            schedule and schedule.timezone, pipeline.source.settle_seconds, schedule and schedule.deliver_within_seconds,
+            schedule and schedule.timezone, pipeline.source.settle_seconds, schedule and schedule.deliver_within_seconds, pipeline.key,
         )  # fmt: skip
         self.db.execute(f"INSERT OR REPLACE INTO pipelines VALUES ({', '.join('?' * len(row))}, 0)", row)
         first = [(pipeline.name, cluster, int(at.timestamp())) for cluster, at in beginnings.items()]
         self.db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?)", first)
+
+    def _rename(self, earlier: str, name: str) -> None:
+        """What is known of a pipeline by an earlier name is known by the new one."""
+        if not self.db.execute("SELECT 1 FROM pipelines WHERE pipeline = ?", (earlier,)).fetchone():
+            return
+        for table in ("runs", "begun", "ships", "arrivals", "looks", "cells", "commits", "beginnings"):
+            self.db.execute(f"UPDATE OR REPLACE {table} SET pipeline = ? WHERE pipeline = ?", (name, earlier))
+        self.db.execute("DELETE FROM pipelines WHERE pipeline = ?", (earlier,))
 
     def forget(self, pipeline: str, before: int) -> None:
         """Remove the windows of the pipeline that ended before."""
@@ -382,7 +394,7 @@ class Index:
 
     def pipelines(self) -> list[Known]:
         rows = self.db.execute(
-            "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, deliver_within, retired FROM pipelines "
+            "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, deliver_within, key, retired FROM pipelines "
             "ORDER BY pipeline"
         )
         return [
@@ -394,9 +406,10 @@ class Index:
                 uri,
                 _schedule(cron, zone, within),
                 settle or 0.0,
+                key,
                 bool(retired) if self._present is None else original(name) not in self._present,
             )
-            for name, owner, about, clusters, uri, cron, zone, settle, within, retired in rows
+            for name, owner, about, clusters, uri, cron, zone, settle, within, key, retired in rows
         ]
 
     def beginnings(self, cluster: str = ALL) -> dict[str, int]:

@@ -20,7 +20,7 @@ def live(known: Known, window: Window, begun: list[tuple[str, int]]) -> list[dic
     """``begun``: id and beginning of the window's runs that have left no report, the latest last. As JSON, the latest first. A folder that cannot be
     read has no figures: the page shows them when it can."""
     return [
-        {"run_id": run_id, "at": at, **_figures(RunFolder(known.runs_uri, known.pipeline, window.start, window.end, run_id))}
+        {"run_id": run_id, "at": at, **_figures(RunFolder(known.runs_uri, known.key, window.start, window.end, run_id))}
         for run_id, at in reversed(begun[-_MOST_RUNS:])
     ]
 

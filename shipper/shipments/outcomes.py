@@ -206,8 +206,7 @@ def _source_closed(report: RunReport) -> bool | None:
 
 def _looked_at(report: RunReport, account: Account, *, passed: bool) -> Coverage | None:
     if not passed:
-        failed = any(step and step.status == "failed" for step in (report.gate_source, account.ship, account.gate))
-        return lacking(report.plan, account.cluster) if report.plan and failed else None
+        return lacking(report.plan, account.cluster) if report.plan else None
     gate, source = account.gate, report.gate_source
     if gate is None or not gate.coverage:
         window = Coverage(start=report.window_start, end=report.window_end)

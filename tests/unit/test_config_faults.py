@@ -619,3 +619,35 @@ def test_bootstrap_may_be_a_list(config: Path) -> None:
 @pytest.mark.parametrize("bootstrap", ["[::1]:9092", "kafka-1.example:9092, kafka-2:1", "10.0.0.1:9092"])
 def test_a_bootstrap_of_any_kind_of_host_is_taken(bootstrap: str) -> None:
     assert faults_of(f"cluster: far\nbootstrap: '{bootstrap}'\n", "far", "clusters") == []
+
+
+def test_a_former_name_is_of_no_other_pipeline(config: Path) -> None:
+    """Two pipelines on one ledger would each take the other's windows for shipped, or send them again."""
+    old = config / "pipelines" / "old.yaml"
+    assert faults_of(pipeline("formerly: old\n")) == []
+    old.write_text(RIGHT.replace("pipeline: web", "pipeline: old"))
+    (fault,) = faults_of(pipeline("formerly: old\n"))
+    assert fault.startswith("5:11: formerly: pipeline 'old' exists")
+    (fault,) = faults_of(pipeline("formerly: [older, old]\n"))
+    assert fault.startswith("5:19: formerly[1]: pipeline 'old' exists")
+    with pytest.raises(ConfigError, match="pipeline 'old' exists"):
+        load_pipeline(config, "web")
+    # A circle.
+    old.write_text(RIGHT.replace("pipeline: web", "pipeline: old") + "formerly: web\n")
+    assert len(faults_of(pipeline("formerly: old\n"))) == 1
+    assert len(load_all(config).faults) == 2
+    # Two that were one.
+    old.write_text(RIGHT.replace("pipeline: web", "pipeline: old") + "formerly: [oldest]\n")
+    (fault,) = faults_of(pipeline("formerly: oldest\n"))
+    assert "pipeline 'old' was formerly 'oldest' too" in fault
+    with pytest.raises(ConfigError, match="was formerly 'oldest' too"):
+        load_pipeline(config, "web")
+    old.unlink()
+    for wrong in ("web", "Old", "[old, old]", "../old"):
+        assert len(faults_of(pipeline(f"formerly: {wrong}\n"))) == 1, wrong
+
+
+def test_a_renamed_pipeline_is_kept_under_the_first_of_its_names(config: Path) -> None:
+    for text, key in (("", "web"), ("formerly: old\n", "old"), ("formerly: [old, oldest]\n", "oldest")):
+        assert faults_of(pipeline(text)) == []
+        assert load_pipeline(config, "web").key == key

@@ -209,6 +209,20 @@ def test_what_a_killed_run_had_committed_in_time_is_on_time_when_a_later_run_fin
     assert states(world, 4, now=5, name="slow") == ["shipped", "shipped", "shipped", "shipped"]
 
 
+def test_a_file_that_a_look_back_ships_too_late_makes_a_window_late_that_was_shipped_in_time(world: World) -> None:
+    with_a_deadline(world)
+    fed(world, committed(run_report(0, "r1", "slow"), h0=1.1))
+    fed(world, committed(run_report(3, "r2", "slow", looks_back=3), h0=4.1, h3=4.1))
+    assert states(world, 1, now=5, name="slow") == ["late"]
+
+
+def test_a_run_that_is_repeated_from_its_plan_on_and_fails_leaves_what_it_had_found_anew(world: World) -> None:
+    passed, again = run_report(0, "r1"), run_report(0, "r1", after=4, failed=("near", "far"))
+    again.delivery_gates = passed.delivery_gates
+    fed(world, passed, again)
+    assert states(world, 1, now=6) == ["doubt"]
+
+
 def test_a_run_that_failed_before_it_found_anything_new_takes_no_window_back(world: World) -> None:
     failed = run_report(0, "r2", after=4, failed=("near", "far"))
     failed.plan, failed.ships, failed.gate_source = None, [], None

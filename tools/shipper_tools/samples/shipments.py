@@ -183,8 +183,8 @@ def invented_index(
     with Index(path, make=True) as index, index.writing():
         for name, found in windows.items():
             due = None if "." in name or name.endswith("_by_hand") else cron
-            about = (name, "edge-team", "", "\n".join(clusters), str(path.parent), due, "UTC", settle, None)
-            index.db.execute("INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about)
+            about = (name, "edge-team", "", "\n".join(clusters), str(path.parent), due, "UTC", settle, None, name)
+            index.db.execute("INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about)
             if due:
                 index.db.executemany("INSERT INTO beginnings VALUES (?, ?, ?)", [(name, cluster, first) for cluster in clusters])
             rows = ((ALL, name, start, end, CODES[state], end + (end - start) // 3, "r1") for start, end, state in found)

@@ -1,0 +1,112 @@
+"""A pipeline that is renamed and says what it was called goes on where it was: nothing is shipped twice, and no window is left out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from shipper.report.results import RunReport
+from shipper.shipments.index import Index
+from tests.integration.world import World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+FIVE, SIX, SEVEN, EIGHT = (f"2026-11-01T0{hour}:00/2026-11-01T0{hour + 1}:00" for hour in (5, 6, 7, 8))
+SCHEDULED: dict[str, Any] = {
+    "schedule": "0 * * * *",
+    "source": {"path": "logs/hour={window_start:%-H}/", "settle": "0s"},
+}
+
+
+@pytest.fixture
+def world(tmp_path, kafka):
+    made = World(tmp_path, kafka.bootstrap)
+    made.write_pipeline(**SCHEDULED)
+    return made
+
+
+def rename(world: World, name: str, *formerly: str) -> None:
+    folder = world.root / "config" / "pipelines"
+    (old,) = folder.glob("*.yaml")
+    spec = json.loads(old.read_text()) | {"pipeline": name}
+    if formerly:
+        spec["formerly"] = formerly[0] if len(formerly) == 1 else formerly
+    old.unlink()
+    (folder / f"{name}.yaml").write_text(json.dumps(spec))
+
+
+def run(world: World, name: str, window: str, *more: str) -> RunReport:
+    done = world.shipper("run", name, "--window", window, "--json", *more)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return RunReport.model_validate_json(done.stdout)
+
+
+def gaps(world: World, name: str, until: str) -> tuple[list[str], dict[str, str]]:
+    found = json.loads(world.shipper("gaps", name, "--json").stdout)
+    first = found["gaps"][0]["window"].partition("/")[0] if found["gaps"] else ""
+    return [first] if first and first < until else [], found["since"]
+
+
+def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: World) -> None:
+    for hour in (5, 6, 7, 8):
+        world.write_log(f"hour={hour}/a.log", f"{hour}\n".encode())
+    run(world, world.name, FIVE, "--scheduled")
+    new = f"{world.name}new"
+    rename(world, new, world.name)
+    again = run(world, new, FIVE)
+    assert [(ship.delivered, ship.before) for ship in again.ships] == [(0, 1)]
+    # The window between the two names is found by the next run of the schedule.
+    assert gaps(world, new, "2026-11-02") == (["2026-11-01T06:00:00Z"], {"local": "2026-11-01T05:00:00+00:00"})
+    report = run(world, new, SEVEN, "--scheduled")
+    assert [(ship.delivered, ship.late_windows) for ship in report.ships] == [(2, 1)]
+    assert report.pipeline == new
+    assert [past.window_start.hour for past in report.history] == [5]
+    assert gaps(world, new, "2026-11-01T08:00:00Z")[0] == []
+    newest = f"{world.name}newest"
+    rename(world, newest, new, world.name)
+    report = run(world, newest, EIGHT, "--scheduled")
+    assert [(ship.delivered, ship.late_windows) for ship in report.ships] == [(1, 0)]
+    assert world.read() == Counter([b"5", b"6", b"7", b"8"])
+    # One ledger, one folder of results, one row on the page.
+    ledgers = {topic for topic in world.client.topics() if topic.startswith("_shipper.") and world.name in topic}
+    assert ledgers == {f"_shipper.{world.name}"}
+    assert {path.parent.name for path in (world.root / "runs").glob("*/*--*")} == {world.name}
+    with Index(world.root / "runs" / "shipments.sqlite") as index:
+        assert [(one.pipeline, one.key) for one in index.pipelines()] == [(newest, world.name)]
+        assert index.db.execute("SELECT DISTINCT pipeline FROM runs").fetchall() == [(newest,)]
+    for command in (["index", "--anew"], ["ledger", "verify", newest], ["list"]):
+        done = world.shipper(*command)
+        assert done.returncode == 0, done.stderr[-4000:]
+    with Index(world.root / "runs" / "shipments.sqlite") as index:
+        assert index.db.execute("SELECT count(DISTINCT run_id) FROM runs WHERE pipeline = ?", (newest,)).fetchone() == (4,)
+    # A replay is one of the pipeline, whatever it is called.
+    done = world.shipper("replay", newest, "--window", FIVE, "--reason", "again", "--yes")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert world.read() == Counter([b"5", b"5", b"6", b"7", b"8"])
+
+
+def test_a_former_name_of_which_nothing_is_known_is_refused_before_anything_is_sent(world: World) -> None:
+    world.write_log("hour=5/a.log", b"5\n")
+    run(world, world.name, FIVE)
+    rename(world, f"{world.name}new", f"{world.name}wrong")
+    done = world.shipper("run", f"{world.name}new", "--window", FIVE)
+    assert done.returncode == 1
+    assert "`formerly` names" in " ".join(done.stderr.split())
+    assert world.read() == Counter([b"5"])
+
+
+def test_without_a_word_the_gaps_of_the_new_name_begin_where_the_old_one_ended(world: World) -> None:
+    for hour in (5, 6, 7):
+        world.write_log(f"hour={hour}/a.log", f"{hour}\n".encode())
+    run(world, world.name, FIVE, "--scheduled")
+    new = f"{world.name}new"
+    rename(world, new)
+    run(world, new, SEVEN, "--scheduled")
+    found = json.loads(world.shipper("gaps", new, "--json").stdout)
+    assert found["since"] == {"local": "2026-11-01T06:00:00+00:00"}
+    assert found["perhaps_formerly"] == world.name
+    assert found["gaps"][0]["window"].startswith("2026-11-01T06:00:00Z")
+    assert world.read() == Counter([b"5", b"7"]), "it is told, and left to a person"
