@@ -186,7 +186,7 @@ def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], wind
     if is_removed(config_dir, pipeline.name):
         return f"{removed(config_dir, pipeline.name)} {stands or ''}".strip()
     try:
-        folder = newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name, window) if window else None
+        folder = newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key, window) if window else None
         if folder is not None and stands and run.get("state") == "running":
             asked = (run.get("conf") or {}).get("clusters")
             return f"{stands.rstrip('.')}; {where_it_stands(folder, asked or pipeline.clusters)}."
@@ -217,7 +217,7 @@ def tell_failure(pipeline: Pipeline, config_dir: Path, notice: Notice, window: W
         send(pipeline, notice, context)
         return
     # Figures differ from one attempt to the next.
-    told, why = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name), re.sub(r"\d+", "#", notice.cause or "")
+    told, why = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key), re.sub(r"\d+", "#", notice.cause or "")
     try:
         if told.why("failure", window) == why:
             log.info("told before: %s", notice.title)
@@ -236,7 +236,7 @@ def _tell_once(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Win
     told."""
     from shipper.report.late import Told
 
-    told, failed = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.name), False
+    told, failed = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key), False
     try:
         if window in told.of("late"):
             log.info("told before: %s", notice.title)
@@ -258,7 +258,7 @@ def _look_back(
     from shipper.report.late import Told, delivered_late, overdue, window_before, windows_of
 
     pipeline, now = ended.pipeline, dt.datetime.now(dt.UTC)
-    told = Told(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.name)
+    told = Told(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.key)
     if report is None or own is None:
         return
     known, failures = told.of("late"), told.of("failure")
@@ -298,7 +298,7 @@ def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
     from shipper.report.late import causes, missing_in_words, windows_of
 
     pipeline, windows = ended.pipeline, windows_of(gaps)
-    lines = causes(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.name, gaps)
+    lines = causes(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.key, gaps)
     first = window_page(pipeline.name, windows[0].start, windows[0].end)
     stretch = Window(windows[0].start, windows[-1].end)
     return _notice(pipeline, stretch, "late", missing_in_words(gaps), lines[0], page=first, details=tuple(lines))
