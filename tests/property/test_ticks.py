@@ -248,7 +248,7 @@ class AskedLedger(plan_step.AskedCluster):
                 splits_of, chunks, digest="d", reship=False, on_replaced=on_replaced, late=set(late), renamed=renamed, grown=grown
             )
 
-        self._sort_again = sort
+        self._sort = sort
         return sort(None if self._recognises else self._context.pipeline.source.on_replaced)
 
 
