@@ -376,6 +376,11 @@ class Pipeline(Model):
         return gates
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The name, and those that it had."""
+        return (self.name, *self.formerly)
+
+    @property
     def key(self) -> str:
         """The name under which its ledger and its results are kept: the first that it had."""
         return self.formerly[-1] if self.formerly else self.name

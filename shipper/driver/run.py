@@ -266,7 +266,9 @@ def _fresh_until(context: RunContext) -> dict[str, dt.datetime]:
 def _history(context: RunContext) -> list[PastRun]:
     """Empty if it cannot be had: a report is worth more than its history."""
     try:
-        return past_runs(context.own_runs_uri, context.pipeline.key, context.window.start, most=_HISTORY_RUNS)
+        return past_runs(
+            context.own_runs_uri, context.pipeline.key, context.window.start, most=_HISTORY_RUNS, names=context.pipeline.names
+        )
     except OSError as error:
         say(f"report: the runs before this one cannot be listed, so the page shows none ({error})")
         return []

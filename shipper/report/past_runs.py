@@ -100,6 +100,7 @@ class _LeftGate(_LeftResult):
 
 
 class _LeftReport(_LeftResult):
+    pipeline: str
     window_start: dt.datetime
     window_end: dt.datetime
     first_cause: str | None = None
@@ -109,12 +110,18 @@ class _LeftReport(_LeftResult):
 
 
 def past_runs(
-    runs_uri: str, pipeline: str, before: dt.datetime, *, most: int, wanted: Callable[[Window], bool] = lambda window: True
+    runs_uri: str,
+    pipeline: str,
+    before: dt.datetime,
+    *,
+    most: int,
+    wanted: Callable[[Window], bool] = lambda window: True,
+    names: Collection[str] = (),
 ) -> list[PastRun]:
     """The latest ``most`` windows that begin before ``before`` and have a run that succeeded, oldest first; of each its last such run.
 
-    ``wanted`` is asked before anything of a window is read. What is no report, or is broken, is passed over. Empty if there is no
-    such folder; raises OSError if it cannot be listed.
+    ``wanted`` is asked before anything of a window is read. ``names``: others that the pipeline has, or had. What is no report, or is broken, is
+    passed over. Empty if there is no such folder; raises OSError if it cannot be listed.
     """
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     windows = [(window, name) for window, name in _windows(fs, path) if window.start < before and wanted(window)]
@@ -122,18 +129,18 @@ def past_runs(
     for window, name in sorted(windows, key=lambda one: one[1], reverse=True)[: most * _LOOKED_AT_PER_RUN]:
         if len(found) == most:
             break
-        if run := next(_succeeded(fs, f"{path}/{name}", window), None):
+        if run := next(_succeeded(fs, f"{path}/{name}", {pipeline, *names}, window), None):
             found.append(run)
     return found[::-1]
 
 
-def _succeeded(fs: Any, folder: str, window: Window) -> Iterator[PastRun]:
+def _succeeded(fs: Any, folder: str, names: Collection[str], window: Window) -> Iterator[PastRun]:
     """The window's runs that succeeded, the last one first; run ids sort by time."""
     for run_id in sorted(_names(fs, folder), reverse=True):
         report = _find(fs, f"{folder}/{run_id}/report.json", run_id, _LeftReport)
         if report is None or report.plan is None or report.status != "succeeded" or report.first_cause is not None:
             continue
-        if (report.window_start, report.window_end) == (window.start, window.end):
+        if report.pipeline in names and (report.window_start, report.window_end) == (window.start, window.end):
             yield _past(report, report.plan)
 
 

@@ -171,7 +171,7 @@ def _bring_up_to_date(index: Index, config_dir: Path, pipeline: Pipeline, since:
                 for (_, run_id, _folder), report in zip(part, found, strict=True):
                     if isinstance(report, str):
                         done.problems.append(report)
-                    elif report and report.run_id == run_id and report.pipeline in (pipeline.name, *pipeline.formerly):
+                    elif report and report.run_id == run_id and report.pipeline in pipeline.names:
                         _add(index, report.model_copy(update={"pipeline": pipeline.name}), pipeline)
                         done.runs += 1
 

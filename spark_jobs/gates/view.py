@@ -117,7 +117,7 @@ class SourceView:
             same_day = window.start.weekday() == start.weekday() or check.alike != "time_of_week"
             return window.end - window.start == length and same_time and same_day
 
-        return past_runs(self.runs_uri, self.pipeline.key, start, most=check.runs, wanted=wanted)
+        return past_runs(self.runs_uri, self.pipeline.key, start, most=check.runs, wanted=wanted, names=self.pipeline.names)
 
     def duplicates(self) -> list[list[str]]:
         return duplicates(self.hadoop, self.plan.own_files)

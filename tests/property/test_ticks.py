@@ -208,7 +208,14 @@ def true_gaps(runs: Sequence[Run], cluster: str, ledger: Ledger | None) -> set[i
         renamed = {one.original for one in (ledger or {}).values()}
         under = [one.complete or file in renamed for file, one in (ledger or {}).items() if NAMES[tick] in one.parts]
         own = [run for run in runs if tick in run.own]
-        judged = [run.closed for run in own if run.closed is not None]
+        closed: list[Run] = []  # those since the source gate was last open, of the runs that were for the cluster
+        for run in own:
+            if cluster in run.clusters and run.closed is not None:
+                closed = [*closed, run] if run.closed else []
+        before = [run for run in runs if closed and (tick in run.own or runs.index(run) < runs.index(closed[0]))]
+        passed_before = any(
+            run.seen[cluster].passed for run in before if cluster in run.seen and tick in run.seen[cluster].looked
+        )
         looks = [run.seen[cluster] for run in runs if cluster in run.seen and tick in run.seen[cluster].looked]
         notes, empty, held = set[Note](), False, False
         for seen in looks:
@@ -216,7 +223,7 @@ def true_gaps(runs: Sequence[Run], cluster: str, ledger: Ledger | None) -> set[i
                 notes, empty = set(), tick in seen.empty and not held
                 held |= not seen.notes[tick] and tick not in seen.empty
             notes |= seen.notes[tick]
-        if judged and judged[-1]:
+        if closed and (not passed_before or notes or empty):  # it takes nothing away that runs had delivered
             found.add(tick)
         elif not any(seen.passed for seen in looks):
             if looks or any(cluster in run.clusters for run in own) or not under or not all(under):
@@ -248,7 +255,7 @@ class AskedLedger(plan_step.AskedCluster):
                 splits_of, chunks, digest="d", reship=False, on_replaced=on_replaced, late=set(late), renamed=renamed, grown=grown
             )
 
-        self._sort = sort
+        self._sort_again = sort
         return sort(None if self._recognises else self._context.pipeline.source.on_replaced)
 
 
