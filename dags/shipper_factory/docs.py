@@ -34,7 +34,7 @@ def page(pipeline: Pipeline, config_dir: Path | None, pools: Mapping[str, str] =
         ),
         "gate before": "<br>".join(map(_check, gates.source)),
         "gate after": "<br>".join(map(_check, gates.delivery)),
-        "reports": f"`{pipeline.runs_uri}`, below `{pipeline.name}/`: a folder for each window, in it one for each run, with `report.html` and "
+        "reports": f"`{pipeline.runs_uri}`, below `{pipeline.key}/`: a folder for each window, in it one for each run, with `report.html` and "
         "`report.json`; the last line of the task `report` names the page, and earlier ones are beside it",
         "configuration": f"`pipelines/{pipeline.name}.yaml`",
         "owner": pipeline.owner,
