@@ -8,7 +8,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),$(TOOLS)/bin/uv)
 RUN := .venv/bin
 STAMP := .venv/.synced
 PYTEST := $(RUN)/python -m pytest --durations=10
-# Two workers, for two cores; each with servers of its own, and the tests of a file stay together.
+# Three workers, for two cores; each with servers of its own, and the tests of a file stay together.
 SIDE_BY_SIDE := -n $(or $(WORKERS),3) --dist loadfile
 CHAOS := $(RUN)/python -m tests.chaos.random_run
 HISTORY := $(RUN)/python -m tests.chaos.history

@@ -29,7 +29,6 @@
     ├── OutcomeUnknown              a transaction whose end nobody knows yet; the ledger will
     ├── SparkUnavailable            a Spark cluster that cannot be used: nobody listens at `runner.master`, or no `runner.archive`
     ├── JarsUnavailable             jars that could not be fetched, or did not arrive whole
-    ├── GateClosed                  a check with severity `block` did not hold
     └── StepResultError             a step's result is missing, stale or unreadable
 
 All of them survive pickling, since they cross from Spark's workers to the driver.
@@ -189,10 +188,6 @@ class SparkUnavailable(ShipperError):
 
 class JarsUnavailable(ShipperError):
     retriable = True
-
-
-class GateClosed(ShipperError):
-    pass
 
 
 class StepResultError(ShipperError):

@@ -249,10 +249,6 @@ def _java_is_gone(error: Exception, java: subprocess.Popen[bytes] | None) -> str
     return f"Spark's Java process {why}{memory}"
 
 
-def _java_has_ended(java: subprocess.Popen[bytes] | None) -> bool:
-    return java is not None and java.poll() is not None
-
-
 def _java_error(error: BaseException) -> Any:
     """The Throwable, if Java raised it."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 #: confluent-kafka with which it was tried: where the handle lies is no promise of theirs (docs/upgrading.md).
 _TRIED = ("2.16.",)
@@ -37,13 +36,6 @@ class Queued(NamedTuple):
     """The first so many were queued."""
     code: int
     """librdkafka's, of what is wrong with the next one; 0: nothing."""
-
-
-class PackedValues(Protocol):
-    """A sequence of values that can also be had as they lie in memory."""
-
-    def packed(self, first: int, end: int) -> Iterator[PackedArray] | None:
-        """Values [first, end); None if some value is null. The memory must stay as it is until the iterator goes on."""
 
 
 @cache

@@ -80,7 +80,8 @@ class Throttled(NamedTuple):
 
 
 class RecordColumns(Protocol):
-    """Records of one topic, column by column. A column may make its objects when a slice of it is asked for; see also PackedValues."""
+    """Records of one topic, column by column. A column may make its objects when a slice of it is asked for; of one with a method ``packed``,
+    records are taken as they lie in memory."""
 
     topic: str
     values: Sequence[bytes | None]
@@ -272,7 +273,7 @@ class LaneProducer:
         return waited
 
     def _produce_packed(self, topic: str, partition: int, offsets: Any, address: int, until: Until) -> float:
-        """Queues values as :class:`PackedValues` gives them, without key."""
+        """Queue values as a column's ``packed`` gives them, without key."""
         assert self._packed is not None
         waited = 0.0
         while True:

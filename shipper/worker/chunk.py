@@ -100,7 +100,7 @@ class LazyColumn(Sequence[Any]):
         return found if self._convert is None else self._convert(found)
 
     def packed(self, first: int, end: int) -> Iterator[PackedArray] | None:
-        """See shipper.kafka.packed.PackedValues."""
+        """Return values [first, end) as they lie in memory; None if some value is null. The memory stays as it is until the iterator goes on."""
         part = self._column.slice(first, end - first)
         if self._convert is not None or part.null_count or part.type != pa.binary():
             return None

@@ -1,4 +1,4 @@
-"""What the checks of the listing found. One function per check."""
+"""What the checks of the listing found."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _duplicate_files(listing: Listing) -> CheckFigures:
         return CheckFigures((), "no files")
     groups = listing.duplicates()
     doubled = sum(len(group) - 1 for group in groups)
-    names = [" = ".join(path.rsplit("/", 1)[-1] for path in group) for group in groups]
+    names = [" = ".join(_shown(path, listing) for path in group) for group in groups]
     observed = f"{plural(doubled, 'file')} with the content of another: {listed(names)}" if doubled else "all contents differ"
     return CheckFigures((Bound(doubled, max=0),), observed)
 
@@ -152,6 +152,11 @@ def _no_bom(listing: Listing) -> CheckFigures:
     if not listing.plan.own_files:
         return CheckFigures((), "no files")
     marked = listing.marked()
-    names = sorted(path.rsplit("/", 1)[-1] for path in marked)
+    names = sorted(_shown(path, listing) for path in marked)
     observed = f"{plural(len(marked), 'file')} with one: {listed(names)}" if marked else "none"
     return CheckFigures((Bound(len(marked), max=0),), observed)
+
+
+def _shown(path: str, listing: Listing) -> str:
+    """Return the path below the source's root: base names repeat from hour to hour."""
+    return path.removeprefix(listing.plan.source_root).lstrip("/")

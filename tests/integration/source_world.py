@@ -83,7 +83,7 @@ class Logs:
             if path.is_file()
         ]
         times = {"window_start": END - dt.timedelta(hours=self.hours), "window_end": END, "started_at": END, "finished_at": END}
-        return PlanResult(pipeline="web", run_id="r1", files=files, **times)
+        return PlanResult(pipeline="web", run_id="r1", files=files, source_root=f"{self.folder}/", **times)
 
     def view(self, checks: Sequence[Any], plan: PlanResult | None = None) -> SourceView:
         plan = plan or self.plan()

@@ -286,7 +286,7 @@ def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_s
     logs.write("sub/3.log", content)
     (result,) = evaluate(logs, {"check": "duplicate_files"})
     assert closed([result])
-    assert result.observed == "1 file with the content of another: 1.log = 3.log"
+    assert result.observed == "1 file with the content of another: 1.log = sub/3.log"
     (logs.folder / "1.log").rename(logs.folder / "gone.log")
     plan = logs.plan()
     (logs.folder / "gone.log").unlink()

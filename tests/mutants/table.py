@@ -174,8 +174,8 @@ MUTANTS = (
         "bytes-not-written",
         _BYTES,
         "shipper/worker/shipment.py",
-        "self._payload.read = self._read_of_file() if self._ends else None",
-        "self._payload.read = None",
+        "self._read = self._read_of_file() if self._ends else None",
+        "self._read = None",
         "tests/unit/test_task_shipment.py::test_the_end_of_a_split_says_how_many_bytes_of_the_file_it_accounts_for",
     ),
     Mutant(

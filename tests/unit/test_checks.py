@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -24,6 +25,7 @@ from shipper.config.content_checks import (
 from shipper.config.rules import PathTime, pattern_of_source
 
 KINDS = get_args(get_args(SourceCheck)[0])
+NAMES = [get_args(kind.model_fields["check"].annotation)[0] for kind in KINDS]
 
 
 def faults_of(tmp_path: Path, check: str, source: str = "s3a://logs/{window_start:%Y/%m/%d/%H}/", more: str = "") -> list[str]:
@@ -229,3 +231,17 @@ def test_the_time_in_a_path_is_taken_from_the_source(source: str, pattern: str |
 def test_files_per_takes_its_own_time_before_the_sources() -> None:
     check = FilesPerCheck.model_validate({"check": "files_per", "every": "1h", "time": "%Y%m%d%H"})
     assert check.path_time("/%Y/%m/%d/%H/").pattern == "%Y%m%d%H"
+
+
+def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other() -> None:
+    root = Path(__file__).resolve().parents[2]
+    gates, guide = ((root / "docs" / f"{name}.md").read_text() for name in ("gates", "guide"))
+    of_gates = (
+        gates.partition("## Checks of the listing")[2].partition("## ")[0],
+        gates.partition("## Checks of lines")[2].partition("## ")[0],
+    )
+    assert sorted(name for table in of_gates for name in re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(NAMES)
+    of_guide = re.findall(r"^\| (?:the listing|lines, in a sample or all) \| (.+) \|$", guide, re.MULTILINE)
+    assert sorted(name for row in of_guide for name in re.findall(r"`(\w+)`", row)) == sorted(NAMES)
+    caught = re.findall(r"^\| .+ \| `(\w+)\S*` \|$", gates.partition("## What catches what")[2], re.MULTILINE)
+    assert set(caught) == set(NAMES), "each check catches a corruption that tests/integration/test_corruptions.py plants"

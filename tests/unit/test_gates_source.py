@@ -38,7 +38,7 @@ def plan(*ages_seconds, paths=None, sizes=None, hours=1):
         for i, age in enumerate(ages_seconds)
     ]
     times = {"window_start": END - hours * HOUR, "window_end": END, "started_at": END, "finished_at": END}
-    return PlanResult(pipeline="web", run_id="r1", files=listed, **times)
+    return PlanResult(pipeline="web", run_id="r1", files=listed, source_root="/logs/", **times)
 
 
 def no_content(scope, figures):
@@ -182,11 +182,11 @@ def test_without_history_the_check_says_so_and_holds(sizes, said):
     )
 
 
-def test_duplicates_are_named_without_their_folders():
-    doubled = [["/logs/a/1.log", "/logs/b/1.log", "/logs/c/2.log"], ["/logs/x", "/logs/y"]]
+def test_duplicates_are_named_by_their_paths_below_the_source():
+    doubled = [["/logs/a/1.log", "/logs/b/1.log", "/logs/c/2.log"], ["/logs/b/x", "/logs/b/y"]]
     passed, expected, observed = one(check("duplicate_files"), duplicates=doubled)
     assert (passed, expected) == (False, "no two files with the same content")
-    assert observed == "3 files with the content of another: 1.log = 1.log = 2.log, x = y"
+    assert observed == "3 files with the content of another: a/1.log = b/1.log = c/2.log, b/x = b/y"
     assert one(check("duplicate_files"))[::2] == (True, "all contents differ")
     assert one(check("duplicate_files"), plan())[::2] == (False, "no files")
 
@@ -194,7 +194,7 @@ def test_duplicates_are_named_without_their_folders():
 def test_files_with_a_byte_order_mark_are_named():
     assert one(check("no_bom"))[::2] == (True, "none")
     assert one(check("no_bom"), plan())[::2] == (False, "no files")
-    assert one(check("no_bom"), marked=["/l/b.log", "/l/a.log"])[::2] == (False, "2 files with one: a.log, b.log")
+    assert one(check("no_bom"), marked=["/logs/2/a.log", "/logs/1/a.log"])[::2] == (False, "2 files with one: 1/a.log, 2/a.log")
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,6 @@ def test_no_shell_command_hides_in_a_kerberos_name(section: str) -> None:
 # --- What clients are made with
 
 
-def _bytes_of(settings: dict[str, Any], names: Iterator[str]) -> dict[str, Any]:
-    return {name: settings.get(name) for name in names}
-
-
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """(client, settings) for each client that is made. None is: what is looked at is what it would have been given."""

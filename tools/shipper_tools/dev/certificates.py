@@ -20,6 +20,9 @@ from trustme import CA, KeyType
 
 from shipper_tools.dev.ports import LOOPBACK
 
+#: Java refuses a certificate with an empty list of names.
+_NO_HOST = ("nowhere.invalid",)
+
 
 @dataclass(frozen=True)
 class Certified:
@@ -66,7 +69,11 @@ class Authority:
         the past."""
         until = dt.datetime.now(dt.UTC) + ends
         issued = self._ca.issue_cert(
-            *hosts, common_name=name, not_before=until - dt.timedelta(days=366), not_after=until, key_type=KeyType.RSA
+            *(hosts or _NO_HOST),
+            common_name=name,
+            not_before=until - dt.timedelta(days=366),
+            not_after=until,
+            key_type=KeyType.RSA,
         )
         # Kafka reads keys as PKCS#8 only.
         key = _rsa_key(issued.private_key_pem.bytes()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
