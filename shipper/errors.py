@@ -7,7 +7,7 @@
     │   ├── ConfigError             one or more faults in YAML files, all of them at once
     │   └── WindowError             a window that is empty, inverted or unreadable
     ├── SourceError                 a file that is missing, unreadable or not what the plan saw
-    │   └── SourceUnreachable       files that another run may read: out of reach now, or replaced since the plan
+    │   └── SourceUnreachable       files that a later attempt may list or read: out of reach now, or replaced since the plan
     ├── ClusterError                a cluster, topic or ledger that cannot be used as it is
     │   ├── ClusterRefuses          what waiting does not change: credentials, ACLs, a limit of the broker's
     │   ├── WrongProperties         a cluster's properties with which no client can be made

@@ -1,4 +1,4 @@
-"""The plugin: shipper's timetable, which Airflow needs when it reads a DAG back from its database, and the Shipments page."""
+"""The plugin: shipper's timetables and deadline, which Airflow needs when it reads a DAG back from its database, and the Shipments page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
+from shipper_airflow.deadline import WindowClosed
 from shipper_airflow.timetable import EveryWindow, Windows
 
 _PREFIX = "/shipper"
@@ -30,6 +31,7 @@ def _href(query: str = "") -> str:
 class ShipperPlugin(AirflowPlugin):
     name = "shipper"
     timetables = [EveryWindow, Windows]  # noqa: RUF012  # as Airflow declares it
+    deadline_references = [WindowClosed]  # noqa: RUF012
     fastapi_apps = [{"app": shipments, "url_prefix": _PREFIX, "name": "shipper"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {"name": "Shipments", "href": _href(), "destination": "nav", "url_route": "shipments", "category": "browse"},

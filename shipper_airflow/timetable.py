@@ -8,12 +8,45 @@ from typing import Any
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.types import DagRunType
-from pendulum import DateTime
+from pendulum import DateTime, Duration, instance
+
+
+def _now() -> DateTime:
+    return instance(dt.datetime.now(dt.UTC))
 
 
 class Windows(CronDataIntervalTimetable):
-    """A run of the schedule is named by its window: Airflow's own name tells when the run could begin, and its lists show nothing else of it.
-    (A backfill's run has the window's begin in its name; Airflow 3.3 asks no timetable for that.)"""
+    """Windows by a cron expression. The run of a window begins when the window's last files have settled, so that no task has to wait for them.
+
+    A run of the schedule is named by its window: Airflow's own name tells when the run could begin, and its lists show nothing else of it.
+    (A backfill's run has the window's end in its name; Airflow 3.3 asks no timetable for that.)"""
+
+    def __init__(self, cron: str, timezone: str, settle_seconds: float = 0.0) -> None:
+        """``settle_seconds``: time between a window's end and its run (`source.settle`)."""
+        super().__init__(cron, timezone)
+        self._settle = Duration(seconds=settle_seconds)
+
+    def serialize(self) -> dict[str, Any]:
+        return {**super().serialize(), "settle_seconds": self._settle.total_seconds()}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> Windows:
+        """Read also what a version wrote that had no ``settle_seconds``: its tasks wait instead."""
+        return cls(data["expression"], data["timezone"], data.get("settle_seconds", 0.0))
+
+    def next_dagrun_info(
+        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        info = super().next_dagrun_info(last_automated_data_interval=last_automated_data_interval, restriction=restriction)
+        # A backfill alone asks up to a last date. Airflow names its runs by `run_after`, and its windows are over.
+        return info if info is None or restriction.latest else info._replace(run_after=info.run_after + self._settle)
+
+    def _skip_to_latest(self, earliest: DateTime | None) -> DateTime:
+        """Return the begin of the latest window that has settled. Where windows are shorter than ``settle_seconds``, the latest that has closed
+        is always one that must still wait: Airflow computes it anew at each parse, and no run would ever begin."""
+        settled: DateTime = _now() - self._settle
+        start = self.infer_manual_data_interval(run_after=settled).start
+        return start if earliest is None else max(start, self._align_to_next(earliest))
 
     def generate_run_id(
         self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
@@ -26,7 +59,7 @@ class Windows(CronDataIntervalTimetable):
 
 
 class EveryWindow(Windows):
-    """Of a pipeline without `schedule.start`: begins with the latest window that has closed when Airflow first sees the DAG, and then leaves
+    """Of a pipeline without `schedule.start`: begins with the latest window that has settled when Airflow first sees the DAG, and then leaves
     none out.
 
     Airflow's own choice is between the two: with ``catchup`` the first run is the one at the start date, however long ago; without it, each

@@ -15,7 +15,7 @@ from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
 from shipper.driver.formats import PLAIN, content_problem, recognise, recognise_table, table_in_text
 from shipper.driver.preflight import Sample
 from shipper.driver.unreadable import cannot_list
-from shipper.errors import SourceError
+from shipper.errors import SourceUnreachable
 from shipper.ledger.heads import HEAD_BYTES
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
@@ -53,7 +53,7 @@ def list_files(
 ) -> Listed:
     """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once. What was not last modified in
     ``modified`` is of another window. Stops when it has found more than ``most`` whose name fits ``include``. A path that cannot be listed
-    is a problem of its own. Raises SourceError if nothing can be asked."""
+    is a problem of its own. Raises SourceUnreachable if nothing can be asked."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     since, before = (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
     unfinished = "|".join(_java_regex(f"*{ending}") for ending in UNFINISHED)
@@ -149,13 +149,13 @@ def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -
 
 
 def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
-    """What lies at each of ``paths`` now. Raises SourceError."""
+    """What lies at each of ``paths`` now. Raises SourceUnreachable."""
     try:
         found = packed.Unpacker(
             _folder(hadoop).status(hadoop.conf, packed.number(len(paths)) + b"".join(map(packed.text, paths)))
         )
     except Exception as error:
-        raise SourceError(
+        raise SourceUnreachable(
             f"cannot look whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} is still there: {first_line(error)}. Nothing was sent. "
             "Run again when the file system answers."
         ) from error

@@ -35,7 +35,6 @@ from shipper.config import load_all, load_cluster, load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
-from shipper.config.schedule import Schedule
 from shipper.config.units import RATE_PATTERN
 from shipper.errors import ConfigError, ShipperError
 from shipper.runner import GATE_DELIVERY, REPORT, help_of
@@ -48,7 +47,14 @@ from shipper_factory.operators import BrokenConfig, ResolveWindow, ShipperStep
 # Where the pipeline names no start, its first window is the latest closed one, however long ago this is. It must be a constant:
 # a start that moves with the clock makes Airflow store a new version of the DAG at every parse.
 _LONG_AGO = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-_RETRY_DELAY = dt.timedelta(minutes=1)
+#: Of every task. A step says itself if a retry is in vain. The pauses double from half a minute to five minutes, so that ten of them wait for
+#: more than 37 minutes. Four kills use up the short ones alone: the six that are left still wait for half an hour.
+RETRIES: dict[str, Any] = {
+    "retries": 10,
+    "retry_delay": dt.timedelta(seconds=30),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": dt.timedelta(minutes=5),
+}
 #: What a process that was told to stop may take, and a report after it.
 _TO_STOP = dt.timedelta(minutes=5)
 CONFIG_DAG_ID = "shipper_config"
@@ -177,11 +183,11 @@ def pipeline_dag(
         dag_id=pipeline.name,
         dag_display_name=f"{pipeline.name} ({label})" if faults else pipeline.name,
         description=pipeline.description or None,
-        schedule=_timetable(schedule) if schedule else None,
+        schedule=_timetable(pipeline) if schedule else None,
         start_date=(schedule.start or _LONG_AGO) if schedule else None,
         catchup=bool(schedule and schedule.start and schedule.catchup),
         max_active_runs=1,
-        default_args={"owner": pipeline.owner, "retry_delay": _RETRY_DELAY},
+        default_args={"owner": pipeline.owner, **RETRIES},
         tags=["shipper", *(f"cluster:{name}" for name in pipeline.clusters), *([tag] if faults else [])],
         doc_md="\n".join([*([_faults(faults)] if faults else []), docs.page(pipeline, None if faults else config_dir, pools)]),
         auto_register=False,  # one that turns out to be broken must not be found in the module all the same
@@ -212,14 +218,16 @@ def _plugin_is_installed() -> bool:
     return bool(entry_points(group="airflow.plugins", name="shipper"))
 
 
-def _timetable(schedule: Schedule) -> Any:
-    """Shipper's own, whose runs are named by their windows; where Airflow does not find that, Airflow's, if it can say what the pipeline wants.
-    Raises ConfigError if it cannot."""
+def _timetable(pipeline: Pipeline) -> Any:
+    """Shipper's own, whose runs are named by their windows and begin when these have settled; where Airflow does not find that, Airflow's, if it can
+    say what the pipeline wants: then the run's first task waits. Raises ConfigError if it cannot."""
+    schedule = pipeline.schedule
+    assert schedule is not None
     catches_up = schedule.catchup and not schedule.start
     if _plugin_is_installed():
         from shipper_airflow.timetable import EveryWindow, Windows
 
-        return (EveryWindow if catches_up else Windows)(schedule.cron, timezone=schedule.timezone)
+        return (EveryWindow if catches_up else Windows)(schedule.cron, schedule.timezone, pipeline.source.settle_seconds)
     if catches_up:
         raise ConfigError(
             "a schedule without `start` needs shipper's timetable, which Airflow finds in the installed package only: install shipper (`pip "
@@ -250,13 +258,13 @@ def _faults(faults: Sequence[str]) -> str:
 def _operator(
     spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tuple[str, ...], pools: Mapping[str, str]
 ) -> BaseOperator:
-    options: dict[str, Any] = {"task_id": spec.name, "retries": spec.retries}
+    options: dict[str, Any] = {"task_id": spec.name}
     give_up_after = pipeline.schedule.give_up_after_seconds if pipeline.schedule else None
     if spec.name == DELIVERED:
         # One that was skipped, since the run was for others, is no failure; with none at all there is nothing to be said.
         return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
     if spec.step is None:
-        return ResolveWindow(pipeline=pipeline, config_dir=config_dir, give_up_after_seconds=give_up_after, **options)
+        return ResolveWindow(pipeline=pipeline, config_dir=config_dir, **options)
     if spec.one_at_a_time:
         options["max_active_tis_per_dag"] = 1
         if spec.cluster is not None and spec.cluster in pools:
@@ -283,12 +291,21 @@ def _of_pool(pool: str) -> str:
 
 
 def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
-    """Counted from the moment when a run is queued: a backfill of last month is not late before it has begun."""
+    """Counted from the window's end for a scheduled run, which is queued when its files have settled; for any other from when it is queued. Airflow's
+    own timetable queues a run at the window's end."""
     within = pipeline.schedule and pipeline.schedule.deliver_within_seconds
     if not within:
         return None
     told = SyncCallback(run_is_late, kwargs={"config_dir": str(config_dir), "pipeline": pipeline.name})
-    return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, dt.timedelta(seconds=within), told, name="deliver_within")
+    return DeadlineAlert(_deadline_reference(pipeline), dt.timedelta(seconds=within), told, name="deliver_within")
+
+
+def _deadline_reference(pipeline: Pipeline) -> Any:
+    if _plugin_is_installed():
+        from shipper_airflow.deadline import WindowClosed
+
+        return WindowClosed(pipeline.source.settle_seconds)
+    return DeadlineReference.DAGRUN_QUEUED_AT
 
 
 def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:

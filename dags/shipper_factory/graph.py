@@ -38,7 +38,6 @@ class TaskSpec:
     """Ids of the tasks that must be done before."""
     cluster: str | None = None
     """Tasks of one cluster are shown as one group."""
-    retries: int = 0
     one_at_a_time: bool = False
     """Whether it waits for the same task of other runs: backfills overlap scheduled runs."""
     always: bool = False
@@ -57,16 +56,12 @@ def group_id(cluster: str) -> str:
 
 
 def pipeline_tasks(clusters: Sequence[str]) -> list[TaskSpec]:
-    """All tasks, each after those that it depends on.
-
-    Planning and shipping are retried: planning only reads, and what a failed attempt committed the next one skips.
-    A gate is not: what it looked at will not have changed.
-    """
+    """All tasks, each after those that it depends on."""
     shipping = [task for cluster in clusters for task in _to_cluster(cluster)]
     gates = tuple(task.task_id for task in shipping if task.name == GATE_DELIVERY)
     return [
         TaskSpec(RESOLVE_WINDOW, None, after=()),
-        TaskSpec(PLAN, PLAN, after=(RESOLVE_WINDOW,), retries=1),
+        TaskSpec(PLAN, PLAN, after=(RESOLVE_WINDOW,)),
         TaskSpec(GATE_SOURCE, GATE_SOURCE, after=(PLAN,)),
         *shipping,
         TaskSpec(DELIVERED, None, after=gates, some_suffice=True),
@@ -75,7 +70,7 @@ def pipeline_tasks(clusters: Sequence[str]) -> list[TaskSpec]:
 
 
 def _to_cluster(cluster: str) -> Iterator[TaskSpec]:
-    ship = TaskSpec(SHIP, f"{SHIP}:{cluster}", after=(GATE_SOURCE,), cluster=cluster, retries=2, one_at_a_time=True)
+    ship = TaskSpec(SHIP, f"{SHIP}:{cluster}", after=(GATE_SOURCE,), cluster=cluster, one_at_a_time=True)
     yield ship
     yield TaskSpec(GATE_DELIVERY, f"{GATE_DELIVERY}:{cluster}", after=(ship.task_id,), cluster=cluster)
 

@@ -8,12 +8,13 @@ import hashlib
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from airflow.sdk import Asset, BaseOperator, BaseSensorOperator, PokeReturnValue, RetryDecision, RetryPolicy
+from airflow.sdk import Asset, BaseOperator, RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 from shipper.config.pipeline import Pipeline
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shipper.report.run_folder import RunFolder, StepResult
+    from shipper.windows.window import Window
     from shipper_factory.step import Child, Failure
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,8 @@ _SAME_NAME = ("reship", "reship_reason", "new_ledger", "rate_limit", "skip_check
 #: As it is called there → in JobOptions.
 OPTIONS = {name: name for name in _SAME_NAME} | {"clusters": "to_clusters"}
 PARAMS = ("window_start", "window_end", *OPTIONS)
-_WAIT_AT_MOST = 7 * 86400.0
+#: What is shorter is waited for in the task. Airflow fails a task that it queues again before it heard that the process of the last time ended.
+_WAIT_HERE_SECONDS = 60.0
 _LEVEL = re.compile(r"\b(DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|FAILED)\b")
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "WARNING": logging.WARNING}
 
@@ -83,31 +86,23 @@ class _UnlessFinal(RetryPolicy):
         return RetryDecision.fail("trying again, unchanged, cannot help") if final else RetryDecision.default()
 
 
-class ResolveWindow(BaseSensorOperator):
+class ResolveWindow(BaseOperator):
     """Says which window the run ships and gives the run its id, for the tasks after it, by XCom.
 
-    A run of a data interval waits, without holding a worker, until the window's files have settled. One that was asked for
-    a window by its params does not: whoever asks by hand may want what is there now.
+    A scheduled run begins when the window's files have settled. A run by hand whose data interval has just ended waits once, until that moment,
+    without holding a worker. One that was asked for a window by its params does not: whoever asks by hand may want what is there now.
     """
 
     operator_extra_links = (ReportLink(), WindowLink())
 
-    def __init__(
-        self, *, pipeline: Pipeline, config_dir: Path, give_up_after_seconds: float | None = None, **kwargs: Any
-    ) -> None:
-        settle_seconds = pipeline.source.settle_seconds
-        super().__init__(
-            mode="reschedule",
-            poke_interval=min(60.0, max(5.0, settle_seconds / 4)),
-            timeout=settle_seconds + (give_up_after_seconds or _WAIT_AT_MOST),
-            **kwargs,
-        )
+    def __init__(self, *, pipeline: Pipeline, config_dir: Path, **kwargs: Any) -> None:
+        super().__init__(retry_policy=_UnlessFinal(), **kwargs)
         self.pipeline = pipeline
         self.config_dir = config_dir
         self.report_url = self.window_url = ""
 
     @leaves_word
-    def poke(self, context: Context) -> PokeReturnValue:
+    def execute(self, context: Context) -> dict[str, Any]:
         params = context["params"]
         asked = asked_for(params, self.pipeline)
         if fault := fault_of(context["dag_run"].conf or {}, asked, self.pipeline):
@@ -117,10 +112,8 @@ class ResolveWindow(BaseSensorOperator):
             window = window_of_run(self.pipeline, params, interval, getattr(context["dag_run"], "run_after", None))
         except WindowError as error:
             self._refuse(str(error))
-        settled = opens_at(window, self.pipeline.source.settle_seconds)
-        if not params.get("window_start") and settled > dt.datetime.now(dt.UTC):
-            self.log.info("window %s: its last files have settled at %s; waiting", window, settled.isoformat())
-            return PokeReturnValue(is_done=False)
+        if not params.get("window_start"):
+            self._wait_until_settled(window)
         run = {
             "window_start": window.start.isoformat(),
             "window_end": window.end.isoformat(),
@@ -135,7 +128,18 @@ class ResolveWindow(BaseSensorOperator):
         job = job_of(run, self.pipeline, self.config_dir, ())
         self.report_url, self.window_url = report_url(job, folder_of(job)), window_url(job)
         self.log.info("window %s, shipper run %s%s", window, run["run_id"], _in_words(asked, run))
-        return PokeReturnValue(is_done=True, xcom_value=run)
+        return run
+
+    def _wait_until_settled(self, window: Window) -> None:
+        """Raises AirflowRescheduleException if that takes longer than a task may hold a worker."""
+        settled = opens_at(window, self.pipeline.source.settle_seconds)
+        seconds = (settled - dt.datetime.now(dt.UTC)).total_seconds()
+        if seconds <= 0:
+            return
+        self.log.info("window %s: waiting until %s, when its last files have settled", window, f"{settled:%Y-%m-%d %H:%M:%S UTC}")
+        if seconds > _WAIT_HERE_SECONDS:
+            raise AirflowRescheduleException(settled)  # type: ignore[no-untyped-call]  # Airflow's own, without types
+        time.sleep(seconds)
 
     def _refuse(self, why: str) -> NoReturn:
         self.log.error("%s", why)

@@ -141,7 +141,6 @@ _KINDS: dict[str, type[StepResult]] = {
     GATE_DELIVERY: DeliveryGateResult,
     REPORT: RunReport,
 }
-_ONCE = {GATE_SOURCE, GATE_DELIVERY, REPORT}
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ def gave_up(step: str, after_seconds: float) -> Failure:
 
 def failure_of(step: str, exit_code: int, result: StepResult | None, folder: RunFolder) -> Failure | None:
     """None: the step did its work and says so. A missing result is a failure whatever the exit code."""
-    final = exit_code == UsageError.exit_code or step.partition(":")[0] in _ONCE
+    final = exit_code == UsageError.exit_code
     if isinstance(result, RunReport):
         return None  # it was written; what it says of the run is not said of the step
     if result is not None and result.status == "failed":

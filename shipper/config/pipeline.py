@@ -83,8 +83,8 @@ class Source(Model):
     csv: Csv | None = None
     """How CSV files are written, with `format: csv`."""
     settle_seconds: Seconds = Field(default=600.0, alias="settle")
-    """A file that was modified less than this ago is still being written: the plan leaves it out and says so. A scheduled run waits
-    for this long after its window has closed, so that the window's last files are in it."""
+    """A file that was modified less than this ago is still being written: the plan leaves it out and says so. A scheduled run begins
+    this long after its window has closed, so that the window's last files are in it."""
     split_size_bytes: Bytes = Field(default=32 * 2**20, alias="split_size", ge=SMALLEST_SPLIT_BYTES)
     """Files are cut into splits of this size. It is part of a split's identity: a file half-shipped under one size is
     refused under another."""

@@ -21,14 +21,14 @@ class Schedule(Model):
     """IANA name of the time zone in which `cron` is read. Windows themselves are always UTC."""
     start: Moment | None = None
     """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that had
-    closed when Airflow first saw the pipeline."""
+    closed and settled when Airflow first saw the pipeline."""
     catchup: StrictBool = True
     """Whether every window of the schedule is run, in order: those between `start` and now, and those that an outage or a pause left out. Off:
-    after an outage Airflow goes on with the latest window that has closed; `shipper gaps` says which ones are missing."""
+    after an outage Airflow goes on with the latest window that has closed and settled; `shipper gaps` says which ones are missing."""
     deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
-    """Time that a run has, from the moment when Airflow queues it (a scheduled one: when its window closes), `source.settle`
-    included. One that has not ended by then is late: `notify` says so with `on: [late]`, once for each window, also of one that nobody
-    ran."""
+    """Time that a run of the schedule has, from when its window closes, `source.settle` included. (One that Airflow makes up for later
+    has as much for its work, from when it is queued; a run by hand or a backfill all of it.) One that has not ended by then is late:
+    `notify` says so with `on: [late]`, once for each window, also of one that nobody ran."""
 
     give_up_after_seconds: Seconds | None = Field(default=86_400.0, alias="give_up_after", gt=0)
     """Time that a run has, from when its files have settled. What is at work then is stopped, and the run fails and says so: a run that hangs would

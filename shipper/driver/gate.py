@@ -41,11 +41,12 @@ def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
     )
 
 
-def close_if_needed(result: G, what_it_means: str) -> G:
-    """The result of a gate with its verdict: failed, in words, if a check closes the gate."""
+def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
+    """The result of a gate with its verdict: failed, in words, if a check closes the gate. ``looked``: False if something was out of reach that
+    may be back later; then another look may help, else what the gate looked at will not have changed."""
     result.finished_at = dt.datetime.now(dt.UTC)
     if closing := closed(result.checks):
-        result.status, result.error = "failed", closed_message(closing, what_it_means)
+        result.status, result.error, result.final = "failed", closed_message(closing, what_it_means), looked
     return result
 
 

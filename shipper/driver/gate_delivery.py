@@ -67,7 +67,8 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
         if context.named_files
         else coverage(planned, cluster_name, when_empty_fails=pipeline.source.when_empty == "fail"),
     )
-    return close_if_needed(result, f"after shipping to {cluster_name}: do not trust this window before it is cleared up")
+    meaning = f"after shipping to {cluster_name}: do not trust this window before it is cleared up"
+    return close_if_needed(result, meaning, looked=not evidence.read_back_passing)
 
 
 def _read_back(
@@ -80,7 +81,7 @@ def _read_back(
             check, context.pipeline, shipped, ledger, evidence.account, ReadBack(cluster), lambda: _others(check, shipped, log)
         )
     except ShipperError as error:
-        evidence.read_back_fault = error.message
+        evidence.read_back_fault, evidence.read_back_passing = error.message, error.retriable
         return "nothing read back"
     evidence.read_back, evidence.partitions, evidence.expired = looked.topics, looked.partitions, looked.expired
     return looked.scope

@@ -28,6 +28,8 @@ class DeliveryEvidence:
     partitions: list[Sum] = field(default_factory=list)
     read_back_fault: str | None = None
     """Why the topics could not be read back."""
+    read_back_passing: bool = False
+    """True if they may be later."""
     expired: list[Expired] = field(default_factory=list)
     recreated: list[RecreatedTopic] = field(default_factory=list)
     """Topics that do not hold what the ledger says."""

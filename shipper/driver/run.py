@@ -91,8 +91,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         message = error.message if isinstance(error, ShipperError) else f"{name}: {context.engine.reason(error)}"
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
-        # What the source or the config lacks may come while Airflow waits; a ship that is refused stays refused.
-        result.final = name == SHIP and isinstance(error, ShipperError) and not error.retriable
+        result.final = isinstance(error, ShipperError) and not error.retriable
     _timed(context, result)
     context.folder.write(result_name, result)
     if (later := context.folder.find(result_name, type(result))) and later.started_at > started_at:

@@ -26,8 +26,8 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
     return f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} the window again."
 
 
-def cannot_list(paths: Sequence[str], why: str) -> SourceError:
-    return SourceError(
+def cannot_list(paths: Sequence[str], why: str) -> SourceUnreachable:
+    return SourceUnreachable(
         f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {why}. Check the path, the scheme and the credentials."
     )
 

@@ -19,8 +19,7 @@ from shipper.config.content_checks import Gates
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.config.rules import sql_column
 from shipper.driver.pieces import broken_files, file_pieces
-from shipper.driver.unreadable import unreadable
-from shipper.errors import SourceError
+from shipper.driver.unreadable import cannot_be_read
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
@@ -72,7 +71,7 @@ class SourceView:
             found: dict[str, Any] = gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
         bad = [file for file in self.plan.files if file.left and file.problem]
         if bad and (self.pipeline.source.on_unreadable == "fail" or not found.get("rows")):
-            raise SourceError(unreadable(bad))
+            raise cannot_be_read(bad, "Nothing was sent.")
         return found
 
     def where(self, scope: Literal["sample", "full"], conditions: Mapping[str, str]) -> dict[str, list[tuple[str, int]]]:

@@ -28,7 +28,7 @@ from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, 
 from shipper.report.run_folder import RunFolder
 from shipper.runner import JobOptions
 
-EXIT_CODES = {"ok": 0, "gather": 0, "warn": 0, "silent": 0, "fail": 1, "template": 1, "usage": 2}
+EXIT_CODES = {"ok": 0, "gather": 0, "warn": 0, "silent": 0, "fail": 1, "final": 1, "template": 1, "usage": 2}
 
 
 def result(step: str, word: str, common: dict[str, Any]) -> Any:
@@ -99,6 +99,8 @@ def main() -> int:
     if word in ("ok", "gather", "warn"):
         common["status"] = "succeeded"
     else:
+        # As the real steps: a gate that closes stays closed.
+        common["final"] = word == "final" or step.partition(":")[0] in ("gate_source", "gate_delivery")
         common["error"] = "no file {{ 6 * 7 }} there" if word == "template" else f"{step} says why it failed"
     if word != "silent":
         runs = arguments.runs_uri or Path(arguments.config).parent / "runs"

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,6 +122,27 @@ def test_a_run_is_given_up_before_it_holds_up_the_ones_after_it(config: Config) 
     assert times.pop("delivered") is None
     assert all(hours < time < dag.dagrun_timeout for time in times.values())
     serialized(dag)
+
+
+def test_retries_fit_an_outage_of_half_an_hour_and_some_kills_before_it(config: Config) -> None:
+    """By Airflow's own arithmetic of each pause; what a try itself takes comes on top."""
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    config.pipeline("web")
+    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    for task_id, task in dag.task_dict.items():
+        pauses = []
+        for number in range(1, task.retries + 1):
+            ended = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+            at = SimpleNamespace(
+                task=task, dag_id="web", task_id=task_id, logical_date=ended, try_number=number, end_date=ended, retry_delay_override=None
+            )  # fmt: skip
+            pauses.append((TaskInstance.next_retry_datetime(at) - ended).total_seconds() / 60)
+        assert pauses == sorted(pauses)
+        assert pauses[0] <= 1, "what is over at once is not waited for"
+        assert max(pauses) <= 5, "nor is a cluster that is back"
+        assert sum(pauses[4:]) >= 30, (task_id, pauses)
 
 
 def test_roles_reach_the_dag(config: Config) -> None:

@@ -67,7 +67,7 @@ def test_metrics_of_a_run_arrive_by_opentelemetry(otlp: Received, config: Config
 def test_failed_attempts_and_closed_gates_count_too(
     otlp: Received, config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shipper_factory.build._RETRY_DELAY", dt.timedelta(0))
+    monkeypatch.setattr("shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)})
     spark.script(ship_near=["fail", "ok"], gate_delivery_near=["fail"], report=["gather"])
     assert run(config).state == "failed"
     flush()

@@ -26,7 +26,7 @@ FIELDS = {name: f"{{{{ notice.{name} }}}}" for name in ("window", "cause", "at",
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> None:
-    monkeypatch.setattr("shipper_factory.build._RETRY_DELAY", dt.timedelta(0))
+    monkeypatch.setattr("shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)})
     spark.script(report=["gather"])
 
 
@@ -306,12 +306,37 @@ def test_nobody_is_told_by_default(config: Config) -> None:
 LATE = '{cron: "0 * * * *", start: 2026-11-01, deliver_within: 45m}'
 
 
-def test_deadline_survives_serialisation_and_counts_from_the_queue(notify: Callable[..., None], notices: Path) -> None:
+def test_deadline_survives_serialisation_and_counts_from_the_windows_end(notify: Callable[..., None], notices: Path) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
     notify(entry(notices, "late"), schedule=LATE)
     stored = json.loads(json.dumps(DagSerialization.to_dict(dags()["web"])))
     (deadline,) = DagSerialization.from_dict(stored).deadline
-    assert deadline["reference"] == {"reference_type": "DagRunQueuedAtDeadline"}
+    assert deadline["reference"] == {
+        "reference_type": "WindowClosed",
+        "settle_seconds": 600.0,
+        "__class_path": "shipper_airflow.deadline.WindowClosed",
+    }
     assert deadline["interval"]["__data__"] == 45 * 60
     assert deadline["callback"]["__data__"]["path"] == "shipper_factory.notice.run_is_late"
+    # Windows end at six, and have settled at ten past.
+    assert deadlines(deadline) == {"scheduled": "06:45", "manual": "06:55", "backfill": "06:55"}
+
+
+def deadlines(alert: dict[str, Any]) -> dict[str, str]:
+    """Of runs that are queued at ten past six, as Airflow computes them."""
+    from airflow.models import DagRun
+    from airflow.serialization.decoders import decode_deadline_alert
+    from airflow.utils.session import create_session
+    from airflow.utils.types import DagRunType
+
+    found, decoded = {}, decode_deadline_alert(alert)
+    with create_session() as session:
+        for kind in (DagRunType.SCHEDULED, DagRunType.MANUAL, DagRunType.BACKFILL_JOB):
+            run_id, at = f"deadline__{kind.value}", dt.datetime(2026, 11, 1, 6, 10, tzinfo=dt.UTC)
+            session.add(DagRun(dag_id="web", run_id=run_id, run_type=kind, queued_at=at, run_after=at, state="queued"))
+            session.flush()
+            asked = {"dag_id": "web", "run_id": run_id}
+            found[kind.value] = f"{decoded.reference.evaluate_with(session=session, interval=decoded.interval, **asked):%H:%M}"
+        session.rollback()
+    return found

@@ -57,16 +57,28 @@ def test_a_report_that_was_written_is_no_failure_of_the_report(folder: RunFolder
     assert failure_of("report", 0, RunReport(**COMMON, first_cause="near: broker away"), folder) is None
 
 
-@pytest.mark.parametrize(("step", "code"), [("plan", 2), ("ship:near", 2), ("gate_source", 1), ("gate_delivery:near", 1)])
-def test_wrong_config_and_closed_gates_are_final(folder: RunFolder, step: str, code: int) -> None:
-    failure = failure_of(step, code, GateResult(step=step, **failed("closed")), folder)
+@pytest.mark.parametrize(
+    ("step", "code", "says", "final"),
+    [
+        ("plan", 2, False, True),
+        ("ship:near", 2, False, True),
+        ("plan", 1, True, True),
+        ("gate_source", 1, True, True),
+        ("gate_source", 1, False, False),
+        ("gate_delivery:near", 1, True, True),
+        ("gate_delivery:near", 1, False, False),
+    ],
+)
+def test_the_step_itself_says_whether_a_retry_may_help(folder: RunFolder, step: str, code: int, says: bool, final: bool) -> None:
+    failure = failure_of(step, code, GateResult(step=step, **failed("closed"), final=says), folder)
     assert failure is not None
-    assert failure.final
+    assert failure.final is final
 
 
+@pytest.mark.parametrize("step", ["plan", "gate_source", "ship:near", "gate_delivery:near", "report"])
 @pytest.mark.parametrize(("code", "says"), [(-9, "memory"), (-15, "stopped"), (143, "stopped"), (1, "exit code 1")])
-def test_an_end_without_a_result_is_explained_and_may_be_tried_again(folder: RunFolder, code: int, says: str) -> None:
-    failure = failure_of("ship:near", code, None, folder)
+def test_an_end_without_a_result_is_explained_and_may_be_tried_again(folder: RunFolder, step: str, code: int, says: str) -> None:
+    failure = failure_of(step, code, None, folder)
     assert failure is not None
     assert says in failure.message
     assert not failure.final

@@ -24,7 +24,7 @@ ALL = {
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
-    monkeypatch.setattr("shipper_factory.build._RETRY_DELAY", dt.timedelta(0))
+    monkeypatch.setattr("shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)})
     config.pipeline("web")
 
 
@@ -268,6 +268,19 @@ def test_a_retry_may_succeed(spark: FakeSpark, capsys: pytest.CaptureFixture[str
     assert len({call["run_id"] for call in spark.calls}) == 1
 
 
+def test_every_task_survives_a_kill(spark: FakeSpark) -> None:
+    steps = ("plan", "gate_source", "ship_near", "gate_delivery_near", "report")
+    spark.script(**{step: ["killed", "ok"] for step in steps})
+    assert run().state == "success"
+    assert {spark.steps.count(step.replace("_near", ":near")) for step in steps} == {2}
+
+
+def test_what_a_retry_cannot_help_fails_at_once(spark: FakeSpark) -> None:
+    spark.script(plan=["final"])
+    assert run().state == "failed"
+    assert spark.steps == ["plan", "report"]
+
+
 def test_a_closed_source_gate_ships_nothing_and_is_not_asked_again(spark: FakeSpark) -> None:
     spark.script(gate_source=["fail"])
     dag_run = run()
@@ -369,18 +382,29 @@ def test_a_broken_pipeline_fails_and_says_why(config: Config, capsys: pytest.Cap
     assert "sorce" in "".join(capsys.readouterr())
 
 
-def test_a_scheduled_run_waits_until_the_last_files_of_its_window_have_settled() -> None:
+def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_settled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from airflow.sdk.exceptions import AirflowRescheduleException
     from shipper_factory.operators import ResolveWindow
 
     now, hour = dt.datetime.now(dt.UTC), dt.timedelta(hours=1)
     pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"]})
     task = ResolveWindow(task_id="resolve_window", pipeline=pipeline, config_dir=Path("config"))
 
-    def done(end: dt.datetime, **params: str) -> bool:
+    def resolved(end: dt.datetime, **params: str) -> dict[str, Any]:
         run = SimpleNamespace(conf=params)
         interval = {"data_interval_start": end - hour, "data_interval_end": end}
-        return task.poke({"params": params, "dag_run": run, **interval}).is_done  # type: ignore[typeddict-item]
+        return task.execute({"params": params, "dag_run": run, **interval})  # type: ignore[typeddict-item]
 
-    assert not done(now - dt.timedelta(minutes=9))
-    assert done(now - dt.timedelta(minutes=11))
-    assert done(now, window_start=(now - hour).isoformat(), window_end=now.isoformat())
+    end = now - dt.timedelta(minutes=7)
+    with pytest.raises(AirflowRescheduleException) as waits:
+        resolved(end)
+    assert waits.value.reschedule_date == end + dt.timedelta(minutes=10)
+    assert f"{end + dt.timedelta(minutes=10):%Y-%m-%d %H:%M:%S UTC}" in "".join(capsys.readouterr())
+    assert resolved(now - dt.timedelta(minutes=11))
+    assert resolved(now, window_start=(now - hour).isoformat(), window_end=now.isoformat())
+    # A moment is not worth another start of the task, and Airflow could take the end of this one for that of the next.
+    settles = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=2)
+    assert resolved(settles - dt.timedelta(minutes=10))
+    assert dt.datetime.now(dt.UTC) >= settles

@@ -20,33 +20,73 @@ from shipper.windows.window import Window
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
-HOUR = dt.timedelta(hours=1)
+HOUR, MINUTE, SETTLE = dt.timedelta(hours=1), dt.timedelta(minutes=1), dt.timedelta(minutes=10)
 NOW = dt.datetime(2026, 11, 22, 6, 46, tzinfo=dt.UTC)
 THIS_HOUR = NOW.replace(minute=0)
 
 
 @pytest.fixture(autouse=True)
 def at_a_quarter_to_seven(monkeypatch: pytest.MonkeyPatch, airflow: Path) -> None:
-    from airflow.timetables import interval
-
-    monkeypatch.setattr(interval, "utcnow", lambda: pendulum.instance(NOW))
+    monkeypatch.setattr("shipper_airflow.timetable._now", lambda: pendulum.instance(NOW))
 
 
 def runs_due(config: Config, schedule: str, last_end: dt.datetime | None) -> list[tuple[dt.datetime, dt.datetime]]:
-    """The runs that a scheduler makes now, one after the other, after one whose window ended at ``last_end``; by the DAG as it is stored."""
+    """Windows of the runs that a scheduler makes now, in order, after one whose window ended at ``last_end``; by the DAG as it is stored."""
+    *due, _ = upcoming(config, schedule, last_end)
+    return [(info.data_interval.start, info.data_interval.end) for info in due]
+
+
+def upcoming(config: Config, schedule: str, last_end: dt.datetime | None, width: dt.timedelta = HOUR) -> list[Any]:
+    """Those, and the one after them, for which it is too early."""
     from airflow.serialization.serialized_objects import DagSerialization
     from airflow.timetables.base import DataInterval
 
     config.pipeline("web", schedule=schedule)
     dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
-    last = last_end and DataInterval(pendulum.instance(last_end - HOUR), pendulum.instance(last_end))
+    last = last_end and DataInterval(pendulum.instance(last_end - width), pendulum.instance(last_end))
     found: list[Any] = []
     while True:
         info = dag.timetable.next_dagrun_info(last_automated_data_interval=last, restriction=dag._time_restriction)
-        if info is None or info.run_after > NOW or len(found) > 100:
-            return [(interval.start, interval.end) for interval in found]
+        found.append(info)
+        if info.run_after > NOW or len(found) > 101:
+            return found
         last = info.data_interval
-        found.append(last)
+
+
+@pytest.mark.parametrize(
+    "schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}', '{cron: "0 * * * *", catchup: false}']
+)
+def test_a_run_begins_when_the_files_of_its_window_have_settled(config: Config, schedule: str) -> None:
+    """By the default of `source.settle`, ten minutes. So no task has to wait."""
+    due, next_one = upcoming(config, schedule, last_end=THIS_HOUR - HOUR)
+    assert (due.data_interval.end, due.run_after) == (THIS_HOUR, THIS_HOUR + SETTLE)
+    assert (next_one.data_interval.end, next_one.run_after) == (THIS_HOUR + HOUR, THIS_HOUR + HOUR + SETTLE)
+
+
+@pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
+def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_them(config: Config, schedule: str) -> None:
+    """Airflow names its runs by the moment after which they begin."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    config.pipeline("web", schedule=schedule)
+    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    found = list(dag.iter_dagrun_infos_between(THIS_HOUR - 3 * HOUR, THIS_HOUR - 2 * HOUR))
+    assert (
+        [info.run_after for info in found]
+        == [info.data_interval.end for info in found]
+        == [THIS_HOUR - 2 * HOUR, THIS_HOUR - HOUR]
+    )
+
+
+@pytest.mark.parametrize("schedule", ['"* * * * *"', '{cron: "* * * * *", catchup: false}'])
+def test_windows_that_are_shorter_than_settle_are_run_as_well(config: Config, schedule: str) -> None:
+    """Airflow computes the next run anew at each parse: each time, one must be due."""
+    settled = NOW - SETTLE
+    first, second = upcoming(config, schedule, last_end=None, width=MINUTE)
+    assert (first.data_interval.end, first.run_after) == (settled, NOW)
+    assert second.data_interval == (settled, settled + MINUTE)
+    again, _ = upcoming(config, schedule, last_end=settled - MINUTE, width=MINUTE)
+    assert again == first
 
 
 @pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])

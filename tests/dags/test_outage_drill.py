@@ -94,7 +94,7 @@ class Drill:
         return found
 
     def give_up_on(self, task: str, run: int) -> None:
-        """Marks a task failed that waits to be tried again: a minute each time is too long for a test."""
+        """Marks a task failed that waits to be tried again: half an hour is too long for a test."""
 
         def waiting() -> str | None:
             run_id = self.runs()[run]["dag_run_id"]

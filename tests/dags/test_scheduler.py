@@ -123,6 +123,12 @@ def test_schedule_backfill_trigger_and_stop(
     assert (file, "pipelines/sad.yaml" in said) == ("shipper_faults.py", True), said
     (config.folder / "pipelines" / "sad.yaml").unlink()
 
+    # Tomorrow's run is not due when its window ends, but when its files have settled.
+    web = standalone.call("GET", "dags/web")
+    waits = dt.datetime.fromisoformat(web["next_dagrun_run_after"]) - dt.datetime.fromisoformat(
+        web["next_dagrun_data_interval_end"]
+    )
+    assert waits == dt.timedelta(minutes=10)
     until_taken(lambda: standalone.cli("dags", "unpause", "web", "--yes"))
     # A ship waits for ever for a pool that is not there, and its page says so.
     wait_for(lambda: dag_runs(standalone))
@@ -162,6 +168,26 @@ def test_schedule_backfill_trigger_and_stop(
     assert shipped_windows(spark) == Counter({window(before): 1, window(yesterday): 2})
     assert len({call["run_id"] for call in spark.calls}) == 3
 
+    # Somebody asks for an hour that ended so lately that its files have not settled: the run waits once, and says until when.
+    settled = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=150)
+    fresh = {
+        "dag_run_id": "fresh",
+        "logical_date": (settled - dt.timedelta(minutes=10)).isoformat(),
+        "data_interval_start": (settled - dt.timedelta(hours=1, minutes=10)).isoformat(),
+        "data_interval_end": (settled - dt.timedelta(minutes=10)).isoformat(),
+    }
+    until_taken(lambda: standalone.call("POST", "dags/web/dagRuns", fresh))
+    first = "dags/web/dagRuns/fresh/taskInstances/resolve_window"
+    wait_for(lambda: standalone.call("GET", first)["state"] == "up_for_reschedule")
+    reasons = [each["reason"] for each in standalone.call("GET", f"{first}/dependencies")["dependencies"]]
+    assert any(f"rescheduled at {settled.isoformat()}" in reason for reason in reasons), reasons
+    wait_for(lambda: standalone.call("GET", first)["state"] == "success", within_seconds=240)
+    runs = wait_for_runs(standalone, 3)
+    assert [run["state"] for run in runs] == ["success"] * 3
+    assert standalone.call("GET", first)["try_number"] == 1
+    assert dt.datetime.fromisoformat(standalone.call("GET", first)["end_date"]) >= settled
+    assert f"waiting until {settled:%Y-%m-%d %H:%M:%S} UTC" in json.dumps(standalone.call("GET", f"{first}/logs/1"))
+
     spark.script(ship_near=["hang"])
     both_days = {"window_start": before.isoformat(), "window_end": today.isoformat()}
     until_taken(lambda: standalone.cli("dags", "trigger", "web", "--conf", json.dumps(both_days), "--run-id", "by_hand"))
@@ -193,8 +219,8 @@ def test_schedule_backfill_trigger_and_stop(
     task = "dags/web/dagRuns/by_hand/taskInstances/to_near.ship"
     standalone.call("PATCH", task, {"new_state": "failed"})
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), within_seconds=60)
-    runs = wait_for_runs(standalone, 3)
-    assert Counter(run["state"] for run in runs) == {"success": 2, "failed": 1}
+    runs = wait_for_runs(standalone, 4)
+    assert Counter(run["state"] for run in runs) == {"success": 3, "failed": 1}
     assert spark.steps[-1] == "report"
     (failure,) = wait_for(lambda: said("failure"))
     assert failure.startswith(f"{title}Failed\nFirst cause: ")

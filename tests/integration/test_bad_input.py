@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from shipper.report.plan_result import PlanResult
+
 from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -102,6 +104,8 @@ def test_wrong_sql_stops_a_run_before_anything_is_sent(world, records, code, say
 def test_a_window_without_files_fails_unless_the_pipeline_says_otherwise(world):
     world.write_pipeline(source={"path": "elsewhere/{window_start:%Y}/", "settle": "0s"})
     world.fails(code=1, says=r"no files for window.*elsewhere/2026.*when_empty")
+    (plan,) = [PlanResult.model_validate_json(path.read_text()) for path in (world.root / "runs").rglob("plan.json")]
+    assert plan.final, "Airflow goes on with the next window at once"
     world.write_pipeline(source={"path": "elsewhere", "when_empty": "succeed"}, gates={"source": [{"check": "files", "min": 0}]})
     assert world.run()["delivered"] == 0
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import os
 import re
 import signal
+import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -231,3 +234,47 @@ def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(tmp_path: 
     run(world, code=0)
     assert dying.read(world.topic()) == expected
     assert near.read(world.topic()) == expected
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("targets", [("away",)], indirect=True)
+@pytest.mark.parametrize("command", ["step", "run"])
+def test_the_log_of_an_outage_of_more_than_a_minute_has_fifty_lines_at_most(
+    tmp_path: Path, targets: dict[str, Target], command: str
+) -> None:
+    """A step as an Airflow task runs it, and the command. librdkafka alone says thousands of times that nobody answers."""
+    away = targets["away"]
+    world = World(tmp_path / "world", away.server.bootstrap)
+    away.write_cluster(world)
+    write_pipeline(world, ["away"], metadata_wait="3m")
+    away.make_topic(world.topic())
+    away.link.shape(bytes_per_second=300_000)
+    expected = numbered_lines(world, files=4, lines=60_000)
+    if command == "step":
+        world.steps_done("r", "plan", "gate_source")
+        process = world.steps("r", "ship:away")
+    else:
+        arguments = world.command("run", world.name, "--window", WINDOW)
+        process = subprocess.Popen(
+            arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+    said: list[str] = []
+    reader = threading.Thread(target=lambda: said.extend(process.stderr or ()))
+    reader.start()
+    try:
+        deadline = time.monotonic() + 180
+        while sum(away.ends(world.topic())) < 1_000 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.kill(away.server.pid, signal.SIGKILL)
+        time.sleep(70)
+        assert process.poll() is None, "".join(said)
+        away.link.shape(bytes_per_second=0)
+        away.server.start()
+        assert process.wait(timeout=240) == 0, "".join(said)
+        reader.join()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    print(f"{len(said)} lines:\n{''.join(said)}")
+    assert 0 < len(said) <= 50, "".join(said)
+    assert away.read(world.topic()) == expected

@@ -1,5 +1,7 @@
-from shipper.driver.gate import closed, closed_message
-from shipper.report.results import CheckResult
+import datetime as dt
+
+from shipper.driver.gate import close_if_needed, closed, closed_message
+from shipper.report.results import CheckResult, GateResult
 
 
 def result(check, passed=False, severity="block"):
@@ -15,6 +17,18 @@ def test_only_a_failed_check_that_blocks_closes_the_gate():
 def test_a_gate_without_a_result_is_closed():
     (closing,) = closed([])
     assert closing.observed == "0 checks evaluated"
+
+
+def test_a_closed_gate_is_asked_again_only_if_something_was_out_of_reach():
+    noon = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
+    gate = GateResult(
+        step="gate_source", pipeline="web", window_start=noon, window_end=noon, run_id="r", started_at=noon, finished_at=noon
+    )
+    for checks, looked, found in (([result("a")], True, ("failed", True)), ([result("a")], False, ("failed", False))):
+        verdict = close_if_needed(gate.model_copy(update={"checks": checks}), "x", looked=looked)
+        assert (verdict.status, verdict.final) == found
+    verdict = close_if_needed(gate.model_copy(update={"checks": [result("a", passed=True)]}), "x")
+    assert (verdict.status, verdict.final) == ("succeeded", False)
 
 
 def test_the_message_is_one_paragraph_with_cause_effect_and_remedy():
