@@ -2,14 +2,12 @@
 
 A ledger that is gone, or is another topic under the old name, knows nothing: everything would count as never shipped, and be sent again,
 while the data topics still hold it. So the first ship writes down which topic it found or made, in ``ledger.json`` in the ledger's
-folder, and whoever plans or ships later compares. Beside ledgers from before there was that file lie other witnesses: a snapshot, an
-archive, the results of earlier ships. Without any of them a missing ledger is that of a new pipeline.
+folder, and whoever plans or ships later compares. Without that file a missing ledger is that of a new pipeline.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import fsspec
@@ -20,18 +18,16 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import Identity
 from shipper.ledger.snapshot import LedgerFolder, Origin
 
-_RESULTS_LOOKED_AT = 200
-
 
 @dataclass(frozen=True)
 class Remembered:
-    """The topic that was the ledger when the pipeline last shipped. Ids are empty where nobody wrote them down."""
+    """The topic that was the ledger when the pipeline last shipped. Ids are empty if the brokers gave none."""
 
     topic: str
     cluster_id: str
     topic_id: str
     says: str
-    """Who or what knows of it."""
+    """The run that wrote it down, and when."""
 
 
 class LedgerIdentity:
@@ -48,7 +44,7 @@ class LedgerIdentity:
 
     def check(self, exists: bool) -> None:
         """``exists``: whether the ledger's topic is there. Raises LedgerGone, ClusterError."""
-        before = self._remembered(look_everywhere=not exists)
+        before = self._read()
         if before is None:
             return
         gone = self._why_gone(before, exists)
@@ -92,37 +88,6 @@ class LedgerIdentity:
             fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             fs.pipe_file(path, json.dumps({**known, "says": f"run {run_id} at {now}"}, indent=1).encode())
         return notes
-
-    def _remembered(self, *, look_everywhere: bool) -> Remembered | None:
-        if (known := self._read()) is not None:
-            return known
-        snapshot = self._folder.snapshots.newest(lambda found: None).stored
-        if snapshot is not None:
-            origin = snapshot.manifest.origin
-            return Remembered(origin.topic, origin.cluster_id, origin.topic_id, f"a snapshot in {self._folder.snapshots.uri}")
-        if not look_everywhere:
-            return None
-        return next(self._other_witnesses(), None)
-
-    def _other_witnesses(self) -> Iterator[Remembered]:
-        """They know no ids. Asked for only when there is no topic."""
-        topic = self._ledger.topic
-        if self._folder.archives.newest(lambda found: None).stored is not None:
-            yield Remembered(topic, "", "", f"an archive in {self._folder.archives.uri}")
-        fs, runs = fsspec.core.url_to_fs(self._folder.runs)
-        results = fs.glob(f"{runs}/*/*/ship.{self._ledger.cluster}.json")
-        for path in sorted(results, reverse=True)[:_RESULTS_LOOKED_AT]:
-            try:
-                result = json.loads(fs.cat_file(path))
-            except (OSError, ValueError):
-                continue
-            if (
-                isinstance(result, dict)
-                and isinstance(result.get("generation"), int)
-                and result["generation"] >= 0
-                and result.get("topics")
-            ):
-                yield Remembered(topic, "", "", f"by {path}")
 
     def _read(self) -> Remembered | None:
         fs, path = fsspec.core.url_to_fs(self._path)

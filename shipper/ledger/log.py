@@ -56,7 +56,7 @@ _BARRIER = EncodedRecord(b"barrier", None)
 _CONTROL_SECONDS = 15.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
-_NOT_NAMED = "the ledger does not name it: it is from before ledgers did, its writer was stopped, or somebody else wrote it"
+_NOT_NAMED = "the ledger does not name it: its writer was stopped, or somebody else wrote it"
 
 T = TypeVar("T")
 

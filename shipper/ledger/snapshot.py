@@ -386,7 +386,7 @@ def _tag(topic_id: str) -> str:
 
 
 def _rank(topic_id: str) -> Callable[[str], tuple[bool, str]]:
-    """By the topic, then by how far it reaches. Names from before they said so begin with digits, and come before all others."""
+    """Return a sort key: by the topic, then by how far the manifest reaches."""
     ours = f"at-{_tag(topic_id)}-"
     return lambda name: (name.startswith(ours), name)
 

@@ -33,10 +33,9 @@ def cluster_page(
         "start": start,
         "end": end,
         "step": step,
-        "known": index.has_arrivals,
-        "pipelines": _pipelines(index, cluster, start, end, names) if index.has_arrivals else [],
-        "rates": _rates(index, cluster, start, end, step, names) if index.has_arrivals else [],
-        "topics": _topics(index, cluster, start, end, names, may_read) if index.has_arrivals else [],
+        "pipelines": _pipelines(index, cluster, start, end, names),
+        "rates": _rates(index, cluster, start, end, step, names),
+        "topics": _topics(index, cluster, start, end, names, may_read),
         "running": _running(index, cluster, now, names, may_read),
         "of": len(names),
     }

@@ -36,8 +36,7 @@ Span = tuple[int, int]
 ALL = ""
 """The cluster that stands for all."""
 _VERSION = 3
-_FIRST_WITH_ARRIVALS = 2
-"""An index of before is read as it is, and gets the tables that it lacks when a run writes to it."""
+"""An index of another version is refused: it is a cache, which is made anew."""
 _PATIENCE_SECONDS = 5.0
 CODES = {state: code for code, state in enumerate(STATES)}
 GOOD = tuple(CODES[state] for state in THERE)
@@ -60,8 +59,6 @@ CREATE TABLE begun (
     pipeline TEXT, start INTEGER, "end" INTEGER, cluster TEXT, run_id TEXT, at INTEGER,
     PRIMARY KEY (pipeline, start, "end", cluster, run_id)
 ) WITHOUT ROWID;
-"""
-_ARRIVALS = """
 CREATE TABLE ships (
     pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, ended INTEGER, seconds REAL, records INTEGER, bytes INTEGER,
     wire_bytes INTEGER, quarantined INTEGER, parked INTEGER, ledger INTEGER,
@@ -74,16 +71,12 @@ CREATE TABLE arrivals (
     PRIMARY KEY (pipeline, start, "end", run_id, cluster, topic)
 ) WITHOUT ROWID;
 CREATE INDEX arrivals_on ON arrivals (cluster, ended);
-"""
-_LOOKS = """
 CREATE TABLE looks (
     pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, began INTEGER, first INTEGER, passed INTEGER, coverage TEXT,
     PRIMARY KEY (cluster, pipeline, start, "end", run_id)
 ) WITHOUT ROWID;
 CREATE INDEX looks_until ON looks (cluster, pipeline, "end");
 """
-_TABLES = (_SCHEMA, _ARRIVALS, _LOOKS)
-"""Those that each version added."""
 
 
 class IndexUnusable(ShipperError):
@@ -129,10 +122,9 @@ class Index:
 
     def _prepare(self, *, make: bool) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
-        self.has_arrivals = make or version >= _FIRST_WITH_ARRIVALS
-        if version == _VERSION or (0 < version < _VERSION and not make):
+        if version == _VERSION:
             return
-        if version > _VERSION:
+        if version:
             raise IndexUnusable(
                 f"the index {self.path} is of another version of shipper: delete it, and `shipper index` makes it anew"
             )
@@ -141,8 +133,8 @@ class Index:
         self.db.execute("PRAGMA journal_mode = WAL")
         with self.writing():
             (version,) = self.db.execute("PRAGMA user_version").fetchone()
-            if version < _VERSION:  # nobody else was faster
-                for statement in "".join(_TABLES[version:]).split(";\n"):
+            if not version:  # nobody else was faster
+                for statement in _SCHEMA.split(";\n"):
                     self.db.execute(statement)
                 self.db.execute(f"PRAGMA user_version = {_VERSION}")
 

@@ -1,6 +1,5 @@
 """Whether a ledger that is gone, or was made anew, is missed. The log is in memory; tests/integration has real topics."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +11,7 @@ from shipper.errors import ClusterError, LedgerGone
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
-from shipper.ledger.records import CHUNKS
 from shipper.ledger.snapshot import LedgerFolder
-from tests.unit.test_ledger_log import chunk
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 
@@ -65,25 +62,6 @@ def test_another_name_in_the_configuration_is_another_ledger(world):
     renamed = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1", "ledger": {"topic": "audit.{pipeline}"}})
     with pytest.raises(LedgerGone, match=r"was topic _shipper\.web, and is audit\.web now"):
         world.identity(cluster=renamed).check(exists=True)
-
-
-def test_a_snapshot_from_before_is_a_witness(world):
-    world.log.append("t", CHUNKS, [chunk("a")])
-    LedgerLog(world.log, CLUSTER, "web", world.folder).keep_snapshot(longer_than=0)
-    world.identity().check(exists=True)
-    world.log.recreate()
-    with pytest.raises(LedgerGone, match=r"made anew.*a snapshot in"):
-        world.identity().check(exists=True)
-
-
-def test_an_earlier_result_is_a_witness_when_the_topic_is_not_there(world, tmp_path):
-    result = tmp_path / "web" / "20261101T0000Z" / "r0" / "ship.c.json"
-    result.parent.mkdir(parents=True)
-    result.write_text(json.dumps({"generation": -1, "topics": []}))
-    world.identity().check(exists=False)
-    result.write_text(json.dumps({"generation": 4, "topics": [{"topic": "t"}]}))
-    with pytest.raises(LedgerGone, match=r"by .*ship\.c\.json"):
-        world.identity().check(exists=False)
 
 
 def test_what_cannot_be_read_is_not_taken_for_nothing(world, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -260,6 +261,19 @@ def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
     world.index.write_text("this is a log file, and longer than SQLite's header is: " * 3)
     with pytest.raises(IndexUnusable, match=r"shipments.sqlite cannot be used: .*delete it, and `shipper index` makes it anew"):
         fed(world, run_report(0))
+
+
+def test_an_index_of_another_version_is_named_with_the_remedy_and_the_next_one_is_whole(world: World) -> None:
+    fed(world, run_report(0))
+    with sqlite3.connect(world.index) as db:
+        db.execute("PRAGMA user_version = 1")
+    for make in (False, True):
+        with pytest.raises(IndexUnusable, match="another version of shipper: delete it, and `shipper index` makes it anew"):
+            Index(world.index, make=make)
+    world.index.unlink()
+    fed(world, run_report(0))
+    with Index(world.index) as index:
+        assert index.db.execute("SELECT count(*) FROM ships").fetchone() != (0,)
 
 
 def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import sqlite3
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -269,16 +268,6 @@ def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: Worl
     # What a killed process, or another version, has left there takes nothing down.
     (world.runs / "audit" / "20261101T090000Z--20261101T100000Z" / "now" / "progress.near.json").write_text("{")
     assert ask(world, "api/window", **about)[1]["begun"][0]["ships"] == []
-
-
-def test_an_index_of_before_is_read_as_it_is_and_completed_by_the_next_run(world: World) -> None:
-    with sqlite3.connect(world.index) as db:
-        db.executescript("DROP TABLE ships; DROP TABLE arrivals; DROP TABLE looks; PRAGMA user_version = 1")
-    assert ask_grid(world) == ["audit", "web"]
-    assert (ask_cluster(world)[1]["known"], ask_cluster(world)[1]["pipelines"]) == (False, [])
-    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(5, "r5", records=20))
-    assert [one["records"] for one in ask_cluster(world)[1]["pipelines"]] == [20]
-    assert ask_grid(world) == ["audit", "web"]
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: World) -> None:

@@ -22,7 +22,6 @@ function clusterParts(found) {
   return [
     make("p", {}, `${moment(found.start)} to ${moment(found.end)} UTC: ${plural(sum("records"), "record")} (${bytes(sum("bytes"))}, ${bytes(sum("wire_bytes"))} on the wire) in ${plural(sum("ships"), "ship")}, `
       + `from ${number(found.pipelines.length)} of ${plural(found.of, "pipeline")} that ship here; ${plural(sum("quarantined"), "record")} in quarantine.`),
-    found.known ? null : make("p", { class: "note" }, "The index is from before it knew what arrived where; the next run, or “shipper index --anew”, mends that."),
     make("h3", {}, found.running.length ? "On its way now" : "Nothing is on its way now"),
     found.running.length ? table("Runs that are under way", ["pipeline", "window (UTC)", ">records", ">records/s", "left", "topics unavailable"], found.running.map((run) => [
       make("button", { type: "button", class: "link", onclick: () => openWindow(run.pipeline, run) }, run.pipeline), span(run.start, run.end).replace(" UTC", ""),
