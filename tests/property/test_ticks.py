@@ -537,10 +537,12 @@ def _no_cluster() -> Any:
         yield patch
 
 
-def told(*history: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a history that random ones hardly meet: one file in each tick."""
-    common: dict[str, Any] = {"by": "start", "when_empty": "fail", "on_replaced": "fail", "on_renamed": "ship", "max_files": 100}
-    return example(**common, there=[["whole"]] * TICKS, history=list(history))
+def told(
+    *history: Any, by: str = "start", there: Sequence[str] = ("whole",) * TICKS
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a history that random ones hardly meet. ``there``: the file in each tick."""
+    common: dict[str, Any] = {"when_empty": "fail", "on_replaced": "fail", "on_renamed": "ship", "max_files": 100}
+    return example(**common, by=by, there=[[kind] for kind in there], history=list(history))
 
 
 def run_of(tick: int, gate: str = "opens", near: str = "passes", far: str = "passes") -> Any:
@@ -552,6 +554,8 @@ def run_of(tick: int, gate: str = "opens", near: str = "passes", far: str = "pas
 @told(run_of(1, near="is refused"), run_of(2))
 @told(run_of(1, far="fails"), run_of(2, near="fails"))
 @told(run_of(1), ("prune", 0), run_of(1, gate="never comes"))
+@told(run_of(2), by="day", there=("young", "other", "whole"))
+@told(("run", (0, TICKS, False), *run_of(0)[2:]), by="day", there=("young", "other", "whole"))
 @settings(max_examples=120, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     by=st.sampled_from([*PATHS]), when_empty=st.sampled_from(["fail", "succeed"]), on_replaced=st.sampled_from(["fail", "reship"]),
