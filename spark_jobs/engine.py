@@ -139,7 +139,13 @@ class SparkEngine(Engine):
     def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
         source = self._pipeline.source
         return listing.list_files(
-            self._hadoop, paths, recursive=source.recursive, include=source.include, most=most, modified=modified
+            self._hadoop,
+            paths,
+            pipeline=self._pipeline.name,
+            recursive=source.recursive,
+            include=source.include,
+            most=most,
+            modified=modified,
         )
 
     def qualified_folder(self, folder: str) -> str:

@@ -12,7 +12,7 @@ from shipper.config.pipeline import Pipeline, Source
 from shipper.driver.engine import FoundFile, Listed
 from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
-from shipper.driver.formats import PLAIN, content_problem, recognise, recognise_table, table_in_text
+from shipper.driver.formats import PLAIN, content_problem, is_named_as_text, recognise, recognise_table, table_in_text
 from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Sample
 from shipper.driver.unreadable import cannot_list
@@ -50,8 +50,8 @@ class _Unread(NamedTuple):
 
 
 def list_files(
-    hadoop: Hadoop, paths: Sequence[str], *, recursive: bool, include: str, most: int, modified: Window | None = None
-) -> Listed:
+    hadoop: Hadoop, paths: Sequence[str], *, pipeline: str, recursive: bool, include: str, most: int, modified: Window | None = None
+) -> Listed:  # fmt: skip
     """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once. What was not last modified in
     ``modified`` is of another window. Stops when it has found more than ``most`` whose name fits ``include``. A path that cannot be listed
     is a problem of its own. Raises SourceUnreachable if nothing can be asked."""
@@ -63,7 +63,7 @@ def list_files(
             hadoop.conf, wanted, recursive, _java_regex(include), unfinished, most, _MOST_UNFINISHED, since, before
         )
     except Exception as error:
-        raise cannot_list(paths, first_line(error)) from error
+        raise cannot_list(pipeline, paths, first_line(error)) from error
     found = packed.Unpacker(content)
     files = []
     for _ in found:
@@ -125,6 +125,8 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
     for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES), strict=True):
         if isinstance(head, _Unread):
             why = head.why if head.passing else f"its beginning cannot be unpacked: damaged or cut off ({head.why})"
+            if not head.passing and is_named_as_text(file.path):
+                why += f". If it is text that only begins like a file of {file.format}, set `source.codec: none`"
             file.problem, file.passing = why, head.passing
         else:
             beginnings[file_id(file)], file.head = head, head_of(head)

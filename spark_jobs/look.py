@@ -69,7 +69,7 @@ def _files(config_dir: Path, engine: SparkEngine, pipeline: Pipeline, paths: lis
     found_files = engine.list_files(paths, most=_MOST_FILES)
     refuse_outside(config_dir, engine, found_files)
     for path, why in found_files.problems.items():
-        raise cannot_list([path], why)
+        raise cannot_list(pipeline.name, [path], why)
     listed = [file for file in found_files.files if not file.left]
     taken, left_out = select(found_files.files, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
     found: dict[str, Any] = {"files": len(taken), "left_out": sum(one.file.count for one in left_out)}

@@ -107,7 +107,9 @@ class Source(Model):
     """What a file that cannot be read (corrupt, cut off, no permission, a format that shipper does not read) means.
     `skip_and_fail`: all other files are shipped, and the run fails and names each bad one. `fail`: nothing is sent if the plan or the source gate
     sees one. `quarantine`: one record with the reason `unreadable` stands for it in the quarantine topic, the ledger has it as done, and
-    the run succeeds with a note; packed files are then read once before they are shipped, so that none is in quarantine and in its topic."""
+    the run succeeds with a note; packed files are then read once before they are shipped, so that none is in quarantine and in its topic. A file
+    whose first bytes are those of a packed file, under a name that does not say so, is never quarantined: its first line may look so by
+    intent. The run fails and names the file; `codec: none` takes it as text."""
     when_empty: Literal["fail", "succeed"] = "fail"
     """What a window without any file means: a failed run (a source went silent), or nothing to do."""
 

@@ -95,6 +95,11 @@ def recognise(name: str, head: bytes, codec: str = "auto") -> Recognised:
     return Recognised(found)
 
 
+def is_named_as_text(name: str) -> bool:
+    """Return True if a file's name does not say that it is packed."""
+    return _by_name(name) == PLAIN
+
+
 def recognise_table(format: str, head: bytes, tail: bytes) -> Recognised:
     """A file that `source.format` says is Parquet, ORC or Avro, by its first and last HEAD_BYTES: a file that is cut off has no end. (An Avro file
     has none to be known by.)"""

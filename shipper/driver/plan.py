@@ -167,13 +167,13 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
     if back is not None:
         found = ask([*paths, *back.folders], back.start, window.end, most * (1 + len(back.ticks.of)))
         if not found.too_many:
-            _refuse_problems(paths, found)
+            _refuse_problems(context, paths, found)
             for path in found.problems.keys() - set(paths):
                 for tick in back.ticks.naming(path):
                     back.note_problem(tick, path, f"it cannot be listed: {found.problems[path]}", "unreadable-folder")
             return found.files
     found = ask(paths, window.start, window.end, most)
-    _refuse_problems(paths, found)
+    _refuse_problems(context, paths, found)
     if found.too_many:
         raise SourceError(
             f"pipeline {context.pipeline.name}: at least {most + 1} files in window {window}, more than `limits.max_files` ({most}) "
@@ -194,10 +194,10 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
     return list(files.values())
 
 
-def _refuse_problems(own: Sequence[str], found: Listed) -> None:
+def _refuse_problems(context: RunContext, own: Sequence[str], found: Listed) -> None:
     for path, why in found.problems.items():
         if path in own:
-            raise cannot_list([path], why)
+            raise cannot_list(context.pipeline.name, [path], why)
 
 
 def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str, ticks: TickFolders) -> list[LeftOut]:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 
+from shipper.config.formats import TABLES
 from shipper.driver.context import RunContext
-from shipper.driver.formats import PLAIN, UNREADABLE
+from shipper.driver.formats import PLAIN, UNREADABLE, is_named_as_text
 from shipper.driver.pieces import FilePiece, PieceReport, file_id
 from shipper.errors import SourceError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile
@@ -26,9 +27,10 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
     return f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} the window again."
 
 
-def cannot_list(paths: Sequence[str], why: str) -> SourceUnreachable:
+def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreachable:
     return SourceUnreachable(
-        f"cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {why}. Check the path, the scheme and the credentials."
+        f"pipeline {pipeline}: cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {why}. Nobody knows which files lie there, so "
+        "nothing was sent. Check the path, the scheme and the credentials."
     )
 
 
@@ -45,18 +47,27 @@ def _named(files: Sequence[PlannedFile]) -> str:
 
 def quarantine_whole(context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]) -> list[str]:
     """Lets one record stand for each of ``files`` that cannot be read; those that are packed are read for it. Not for what was begun: its lines are
-    in their topic already; nor for what another run may read. Returns notes."""
+    in their topic already; nor for what another run may read; nor for what may be text by its name: whoever writes the first line of a log must not
+    have the whole log taken for done. Returns notes."""
     surely_read = (PLAIN, "") if context.pipeline.source.verbatim else ("",)
     doubtful = [file for file in files if not file.problem and file.format not in surely_read]
     if doubtful:
         say(f"reading {len(doubtful)} packed files, to quarantine those that cannot be read")
         context.start_spark()
         context.engine.read_through(doubtful)
-    bad = [file for file in files if file.problem and not file.passing and file_id(file) not in begun]
+    bad = [file for file in files if file.problem and not (file.passing or file_id(file) in begun or _may_be_text(context, file))]
     said = f"Quarantined whole: {_named(bad)}."
     for file in bad:
         file.format, file.problem, file.bom = UNREADABLE, "", False
     return [said] if bad else []
+
+
+def _may_be_text(context: RunContext, file: PlannedFile) -> bool:
+    """Return True if a file's bytes say that it is packed, and neither its name nor the pipeline does."""
+    source = context.pipeline.source
+    return (
+        source.codec == "auto" and source.format not in TABLES and file.format not in (PLAIN, "") and is_named_as_text(file.path)
+    )
 
 
 def wrong_sizes(

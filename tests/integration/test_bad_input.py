@@ -165,6 +165,30 @@ def test_a_file_that_was_denied_is_no_unreadable_one_and_is_shipped_when_the_rig
     assert world.read() == lines_of(b"one\n", b"x\n")
 
 
+def test_a_log_whose_first_line_begins_like_a_packed_file_is_never_done_by_quarantine(world):
+    log = b"\x1f\x8b\x08\x00 GET /\nsecond\n"
+    world.write_log("hostile.log", log)
+    world.client.create_topics({world.topic("-q"): 1}, replication_factor=1)
+    quarantine = {"topic": world.topic("-q"), "max_rate": 1.0}
+    world.write_pipeline(source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"}, quarantine=quarantine)
+    world.fails(code=1, says=r"hostile\.log: .*`source\.codec: none`")
+    assert (world.read(), world.read("-q")) == (lines_of(b"one\n"), lines_of())
+    world.write_pipeline(source={"path": "logs", "settle": "0s", "codec": "none"}, quarantine=quarantine)
+    assert world.run()["delivered"] == 2
+    assert world.read() == lines_of(b"one\n", log)
+
+
+def test_a_large_file_that_cannot_be_read_is_more_than_a_record_in_a_hundred(world):
+    world.write_log("b.log", b"x\n" * 200)
+    world.write_log("broken.log.gz", b"\x1f\x8b\x08\x00" + bytes(100_000))
+    world.client.create_topics({world.topic("-q"): 1}, replication_factor=1)
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"},
+        quarantine={"topic": world.topic("-q"), "max_rate": 0.01},
+    )
+    world.fails(code=1, says=r"max_rate")
+
+
 def as_an_ordinary_user():
     """Root reads everything, unless it goes without the capability to."""
     if os.geteuid() != 0:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -219,7 +220,8 @@ def test_folders_that_cannot_be_read_are_named(world: World) -> None:
     world.write_pipeline(source={"path": "logs/names only", "settle": "0s"})
     done = world.shipper(*arguments, prefix=_WITHOUT_RIGHTS)
     assert done.returncode == 1
-    assert "cannot list" in json.loads(done.stdout)["error"]
+    error = json.loads(done.stdout)["error"]
+    assert re.search(rf"pipeline {world.name}: cannot list \S*/logs/names only: .*Nobody knows .* nothing was sent", error), error
 
 
 def test_a_run_reads_nothing_outside_of_what_the_platform_allows(world: World) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from shipper_tools.dev.console_consumer import read_records
 
 from shipper.driver.formats import HEAD_BYTES, recognise
 
@@ -77,11 +78,18 @@ def test_any_name_that_a_file_system_allows_is_shipped(world):
         world.write_log(name, content)
     world.write_pipeline(
         source={"path": "l?gs", "settle": "0s", "recursive": True},
-        records={"headers": {"file": "file_name"}, "drop": {"none": "file_path IS NULL"}},
+        records={
+            "headers": {"file": "file_name", "name": "url_decode(replace(file_name, '+', '%2B'))"},
+            "drop": {"none": "file_path IS NULL"},
+        },
         gates={"source": [{"check": "rows", "min": len(NAMES), "on": "full"}, {"check": "duplicate_files"}, {"check": "no_bom"}]},
     )
     world.run()
     assert world.read() == lines_of(*files.values())
+    headers = {record.value: dict(record.headers) for record in read_records(world.bootstrap, world.topic())}
+    for name, content in files.items():
+        assert headers[content.rstrip(b"\n")]["name"] == name.rpartition("/")[2].encode()
+    assert headers[files["a b  c.log"].rstrip(b"\n")]["file"] == b"a%20b%20%20c.log"
     assert world.run()["delivered"] == 0
 
 

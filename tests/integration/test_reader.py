@@ -226,10 +226,10 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
         (tmp_path / f"{n:03}.log").touch()
         (tmp_path / f"{n:03}.tmp").touch()
     hadoop = Hadoop.of(spark)
-    found = list_files(hadoop, [str(tmp_path)], recursive=False, include="*.log", most=20)
+    found = list_files(hadoop, [str(tmp_path)], pipeline="web", recursive=False, include="*.log", most=20)
     assert found.too_many
     assert sum(file.name.endswith(".log") for file in found.files) == 21
-    everything = list_files(hadoop, [str(tmp_path)], recursive=False, include="*.log", most=500)
+    everything = list_files(hadoop, [str(tmp_path)], pipeline="web", recursive=False, include="*.log", most=500)
     assert not everything.too_many
     assert sum(file.count for file in everything.files) == 1_000
     assert sum(file.name.endswith(".log") for file in everything.files) == 500
@@ -238,7 +238,7 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
 def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tmp_path):
     (tmp_path / "here.log").write_bytes(b"one\n")
     paths = ["nosuch://host/logs/", str(tmp_path), str(tmp_path / "nothing there")]
-    found = list_files(Hadoop.of(spark), paths, recursive=False, include="*", most=10)
+    found = list_files(Hadoop.of(spark), paths, pipeline="web", recursive=False, include="*", most=10)
     assert [file.name for file in found.files] == ["here.log"]
     assert found.files[0].uri == (tmp_path / "here.log").as_uri(), "as Spark's _metadata.file_path has it"
     assert list(found.problems) == [paths[0]]
@@ -247,7 +247,9 @@ def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tm
 
 def test_a_file_whose_size_is_not_known_is_left_out(spark):
     """Hadoop's client for HTTP gives every file -1 bytes. Pipelines may not use it."""
-    (found,) = list_files(Hadoop.of(spark), ["http://127.0.0.1:1/a.log"], recursive=False, include="*", most=10).files
+    (found,) = list_files(
+        Hadoop.of(spark), ["http://127.0.0.1:1/a.log"], pipeline="web", recursive=False, include="*", most=10
+    ).files
     assert (found.left, found.count, found.id.path) == ("negative-size", 1, "http://127.0.0.1:1/a.log")
 
 

@@ -157,6 +157,12 @@ def test_a_csv_file_that_is_not_utf_8_is_never_changed(world):
     assert world.run()["delivered"] == 1
     assert world.read()['{"id":"1","naïve":"José"}'.encode()] == 1
 
+    shutil.rmtree(world.logs)
+    world.write_log("wide.csv", "id,name\n2,Zo\u00eb\n".encode("utf-16"))
+    world.write_pipeline(source=source("csv", csv={"encoding": "UTF-16"}))
+    assert world.run()["delivered"] == 1
+    assert world.read()['{"id":"2","name":"Zoë"}'.encode()] == 1
+
 
 def test_what_is_packed_in_a_way_that_cannot_be_read_is_named_before_anything_is_sent(world):
     tar = io.BytesIO()
@@ -173,7 +179,8 @@ def test_what_is_packed_in_a_way_that_cannot_be_read_is_named_before_anything_is
     plan = json.loads(world.shipper("plan", world.name, "--window", WINDOW, "--json").stdout)
     assert {Path(file["path"]).name: "tar archive" in file["problem"] for file in plan["files"]} == dict.fromkeys(packings, True)
 
-    shutil.rmtree(world.logs)
+
+def test_a_table_whose_codec_is_not_there_is_named_before_anything_is_sent(world):
     write_parquet(world, "a.parquet", numbered(0, 10), compression="brotli")
     world.write_pipeline(source=source("parquet"))
     world.fails(code=1, says=r"a\.parquet: \S* ?it is packed with brotli")

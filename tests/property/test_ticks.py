@@ -10,14 +10,14 @@ import itertools
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import pytest
-from hypothesis import Phase, event, given, settings
+from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 
 from shipper.asked import as_asked, for_results
@@ -481,9 +481,10 @@ class History:
 ticks = st.integers(0, TICKS - 1)
 adds = st.tuples(st.just("add"), ticks, st.sampled_from(["whole", "whole", "young", "part", "other", "future"]))
 windows = st.one_of(
-    st.tuples(ticks, st.just(1), st.just(True)), st.tuples(ticks, st.just(1), st.just(True)), st.tuples(ticks, st.just(1), st.just(False)),
+    st.tuples(st.sampled_from([*range(TICKS), TICKS - 1]), st.just(1), st.sampled_from([True, True, False])),
+    st.tuples(st.sampled_from([*range(TICKS), TICKS - 1]), st.just(1), st.just(True)),
     st.tuples(st.integers(0, TICKS - 2), st.integers(2, TICKS), st.just(False)),
-)  # fmt: skip
+)
 endings = st.builds(
     Ending,
     st.sampled_from(["passes", "passes", "passes", "passes", "fails", "is refused", "is killed"]),
@@ -493,10 +494,10 @@ runs = st.tuples(
     st.just("run"), windows, st.sampled_from([CLUSTERS, CLUSTERS, CLUSTERS, *((name,) for name in CLUSTERS)]),
     st.sampled_from(["opens"] * 7 + ["closes", "closes", "never comes"]), st.fixed_dictionaries(dict.fromkeys(CLUSTERS, endings)),
 )  # fmt: skip
-kinds = ["wait", "wait", "vanish", "rename", "rename", "replace", "rotate", "lock", "down", "prune"]
+kinds = ["wait", "wait", "vanish", "clear", "rename", "replace", "replace", "rotate", "lock", "down", "prune", "prune"]
 changes = st.tuples(st.sampled_from(kinds), st.integers(0, 99))
-content = st.sampled_from([["whole"], ["whole", "part"], ["whole", "young"], ["young"], [], ["other"]])
-steps = st.one_of(runs, st.one_of(adds, changes))
+content = st.sampled_from([["whole"], ["whole"], ["whole", "part"], ["young"], [], ["other"]])
+steps = st.one_of(runs, runs, runs, adds, changes, changes)
 
 
 def change(story: History, what: str, number: int) -> None:
@@ -508,6 +509,8 @@ def change(story: History, what: str, number: int) -> None:
             place.locked ^= {place.folder(number % TICKS)}
         case "down":
             place.down ^= {CLUSTERS[number % 2]}
+        case "clear":
+            place.files = [file for file in place.files if not place.in_tick(file, number % TICKS)]
         case "prune" if story.runs:
             shutil.rmtree(story.runs.pop(number % len(story.runs)).folder)
         case "vanish" | "rename" | "replace" | "rotate" if place.files:
@@ -517,8 +520,10 @@ def change(story: History, what: str, number: int) -> None:
                 place.files.remove(file)
             elif what == "replace":
                 file.content = place.count
-                if number % 3:
-                    file.modified_ms = to_ms(place.now) if number % 3 == 1 and place.by != "modified" else file.modified_ms + 1
+                if number // 10 % 3:
+                    file.modified_ms = (
+                        to_ms(place.now) if number // 10 % 3 == 1 and place.by != "modified" else file.modified_ms + 1
+                    )
                 else:
                     file.size_bytes += 1
             else:
@@ -539,11 +544,30 @@ def _no_cluster() -> Any:
         yield patch
 
 
-@settings(max_examples=200, deadline=None, phases=[Phase.reuse, Phase.generate])
+def told(
+    *history: Any, by: str = "start", there: Sequence[str] = ("whole",) * TICKS
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a history that random ones hardly meet. ``there``: the file in each tick."""
+    common: dict[str, Any] = {"when_empty": "fail", "on_replaced": "fail", "on_renamed": "ship", "max_files": 100}
+    return example(**common, by=by, there=[[kind] for kind in there], history=list(history))
+
+
+def run_of(tick: int, gate: str = "opens", near: str = "passes", far: str = "passes") -> Any:
+    endings = {"near": Ending(near, [0]), "far": Ending(far, [0])}
+    return "run", (tick, 1, True), CLUSTERS, gate, endings
+
+
+@told(run_of(1), ("replace", 1), run_of(1, near="fails", far="fails"))
+@told(run_of(1, near="is refused"), run_of(2))
+@told(run_of(1, far="fails"), run_of(2, near="fails"))
+@told(run_of(1), ("prune", 0), run_of(1, gate="never comes"))
+@told(run_of(2), by="day", there=("young", "other", "whole"))
+@told(("run", (0, TICKS, False), *run_of(0)[2:]), by="day", there=("young", "other", "whole"))
+@settings(max_examples=120, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     by=st.sampled_from([*PATHS]), when_empty=st.sampled_from(["fail", "succeed"]), on_replaced=st.sampled_from(["fail", "reship"]),
     on_renamed=st.sampled_from(["recognise", "ship"]), max_files=st.sampled_from([2, 100, 100]),
-    there=st.lists(content, min_size=TICKS, max_size=TICKS), history=st.lists(steps, min_size=8, max_size=20),
+    there=st.lists(content, min_size=TICKS, max_size=TICKS), history=st.lists(steps, min_size=8, max_size=24),
 )  # fmt: skip
 def test_the_gaps_are_the_ticks_that_the_truth_says(
     by: str, when_empty: str, on_replaced: str, on_renamed: str, max_files: int, there: list[list[str]], history: list[Any]
