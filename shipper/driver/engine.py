@@ -158,7 +158,7 @@ class Engine(Protocol):
 
     def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
         """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once; it stops beyond
-        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceError if nothing
+        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceUnreachable if nothing
         can be asked."""
 
     def qualified_folder(self, folder: str) -> str:
@@ -169,7 +169,7 @@ class Engine(Protocol):
         :data:`shipper.ledger.heads.HEAD_BYTES`, of those that could be read and are not empty."""
 
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
-        """Return what lies at each path now. Raises SourceError."""
+        """Return what lies at each path now. Raises SourceUnreachable."""
 
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
         """Looks at the beginning of a few files."""

@@ -60,7 +60,7 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
         if code:
             blocked.add(cluster or "*")
             exit_code = exit_code or code
-        elif name == PLAN and len(context.pipeline.clusters) > 1:
+        elif name == PLAN and len(context.clusters) > 1:
             steps[place + 1 :] = _doubtful_last(context, steps[place + 1 :])
     return exit_code
 
