@@ -327,6 +327,7 @@ class History:
         self.runs.append(run)
         if gate == "never comes":
             run.folder.mkdir(parents=True)
+            run.clusters = CLUSTERS  # nothing says for which it was
             return
         before = range(max(min(SINCE[name] for name in clusters), own.start - LOOKBACK), own.start) if scheduled else range(0)
         try:
