@@ -334,6 +334,7 @@ class History:
         self.runs.append(run)
         if gate == "never comes":
             run.folder.mkdir(parents=True)
+            run.clusters = CLUSTERS  # nothing says for which it was
             return
         before = range(max(min(SINCE[name] for name in clusters), own.start - LOOKBACK), own.start) if scheduled else range(0)
         try:
@@ -545,18 +546,24 @@ def _no_cluster() -> Any:
 
 
 def told(
-    *history: Any, by: str = "start", there: Sequence[str] = ("whole",) * TICKS
+    *history: Any, there: Sequence[str] = ("whole",) * TICKS, **other: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a history that random ones hardly meet. ``there``: the file in each tick."""
-    common: dict[str, Any] = {"when_empty": "fail", "on_replaced": "fail", "on_renamed": "ship", "max_files": 100}
-    return example(**common, by=by, there=[[kind] for kind in there], history=list(history))
+    common = {"by": "start", "when_empty": "fail", "on_replaced": "fail", "on_renamed": "ship", "max_files": 100}
+    return example(**{**common, **other}, there=[[kind] for kind in there], history=list(history))
 
 
-def run_of(tick: int, gate: str = "opens", near: str = "passes", far: str = "passes") -> Any:
-    endings = {"near": Ending(near, [0]), "far": Ending(far, [0])}
-    return "run", (tick, 1, True), CLUSTERS, gate, endings
+def run_of(tick: int, gate: str = "opens", near: str = "passes", far: str = "passes", ships: int = 0) -> Any:
+    return "run", (tick, 1, True), CLUSTERS, gate, {"near": Ending(near, [ships]), "far": Ending(far, [ships])}
 
 
+@told(run_of(0), ("replace", 21), run_of(0, near="fails", far="fails"))
+@told(("add", 1, "whole"), run_of(1), ("replace", 13), run_of(1))
+@told(("add", 1, "young"), run_of(1), ("wait", 0), run_of(1, near="fails", far="fails", ships=2))
+@told(run_of(1, far="fails", ships=1), ("prune", 0))
+@told(*[("add", 1, "whole")] * 5, run_of(2), max_files=2, when_empty="succeed")
+@told(*[("add", 1, "whole")] * 2, run_of(2), max_files=2)
+@told(run_of(1), ("replace", 1), run_of(2), on_renamed="recognise")
 @told(run_of(1), ("replace", 1), run_of(1, near="fails", far="fails"))
 @told(run_of(1, near="is refused"), run_of(2))
 @told(run_of(1, far="fails"), run_of(2, near="fails"))
