@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 from dag_world import DAGS, Config, FakeSpark
-from shipper_factory.links import base_url, window_page
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
@@ -184,6 +183,8 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(
 def log_in_on_the_way(chromium: Any, url: str) -> None:
     """Somebody opens a notice's address in a browser that is not logged in."""
     page = chromium.new_context().new_page()
+    from shipper_factory.links import base_url, window_page  # with Airflow, which must not be imported before its home is known
+
     page.goto(window_page("web", *(dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (2, 3))).replace(base_url(), url))
     page.locator('input[name="username"]').fill("viewer")
     page.locator('input[name="password"]').fill("a password")
