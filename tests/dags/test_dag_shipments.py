@@ -227,7 +227,7 @@ def dag_run(
         session.add(run)
         session.flush()
         if failed_in:
-            version = DagVersion(dag_id="web", version_number=hour + 1, bundle_name="dags-folder")
+            version = DagVersion(dag_id="web", version_number=1_000 + hour, bundle_name="dags-folder")  # beyond other tests
             session.add(version)
             session.flush()
             task = TaskInstance(EmptyOperator(task_id=failed_in), run_id=run.run_id, dag_version_id=version.id)
