@@ -25,7 +25,7 @@ from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
 from shipper.report.markup import window as window_in_words
 
-pytestmark = [pytest.mark.airflow, pytest.mark.scheduler]
+pytestmark = [pytest.mark.airflow, pytest.mark.scheduler, pytest.mark.timeout(1500)]
 
 DAY = dt.timedelta(days=1)
 
@@ -169,7 +169,7 @@ def test_schedule_backfill_trigger_and_stop(
     assert len({call["run_id"] for call in spark.calls}) == 3
 
     # Somebody asks for an hour that ended so lately that its files have not settled: the run waits once, and says until when.
-    settled = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=150)
+    settled = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=120)
     fresh = {
         "dag_run_id": "fresh",
         "logical_date": (settled - dt.timedelta(minutes=10)).isoformat(),
