@@ -59,8 +59,8 @@ class Windows(CronDataIntervalTimetable):
 
 
 class EveryWindow(Windows):
-    """Of a pipeline without `schedule.start`: begins with the latest window that has settled when Airflow first sees the DAG, and then leaves
-    none out.
+    """Windows of a pipeline without `schedule.start`. They begin with the latest one that has settled when Airflow first sees the DAG, and none is
+    left out after that.
 
     Airflow's own choice is between the two: with ``catchup`` the first run is the one at the start date, however long ago; without it, each
     outage leaves out all windows but the last. So the DAG says ``catchup=False``, and this says otherwise once there was a run.

@@ -154,7 +154,7 @@ def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -
 
 
 def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
-    """What lies at each of ``paths`` now. Raises SourceUnreachable."""
+    """Return what lies at each of ``paths`` now. Raises SourceUnreachable."""
     try:
         found = packed.Unpacker(
             _folder(hadoop).status(hadoop.conf, packed.number(len(paths)) + b"".join(map(packed.text, paths)))

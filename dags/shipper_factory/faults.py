@@ -61,7 +61,7 @@ def is_removed(config_dir: Path, name: str) -> bool:
 
 
 def removed(config_dir: Path, name: str) -> str:
-    """What that means, and what to do."""
+    """Return what the removal means for the data, and what to do."""
     return (
         f"{config_dir.name}/pipelines/{name}.yaml is gone, so the pipeline ships nothing any more. What was delivered stays delivered. If "
         "somebody removed the file by mistake, put it back and clear the run. Otherwise there is nothing to do."

@@ -54,7 +54,8 @@ def window_url(job: Job) -> str:
 
 
 def window_page(pipeline: str, start: dt.datetime, end: dt.datetime) -> str:
-    """For a browser; empty where the page is not. The window stands in the query, which a login keeps, and not in the fragment, which it loses."""
+    """Return the address for a browser; empty where the page is not. The window stands in the query, which a login keeps, and not in the
+    fragment, which it loses."""
     if not _has_page():
         return ""
     first, last = (f"{at.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (start, end))

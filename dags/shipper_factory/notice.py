@@ -196,7 +196,7 @@ def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], wind
 
 
 def _stands(run: Mapping[str, Any]) -> str | None:
-    """Where the run stands, by what Airflow knows, in one sentence."""
+    """Return in one sentence where the run stands, by what Airflow knows."""
     state = run.get("state")
     if state in ("failed", "success"):
         return f"The run {'failed' if state == 'failed' else 'succeeded'}{_since(run.get('end_date'), 'at')}."
@@ -232,8 +232,8 @@ def tell_failure(pipeline: Pipeline, config_dir: Path, notice: Notice, window: W
 
 
 def _tell_once(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]) -> None:
-    """That the window is late, if nobody was told of it, and of its failure to those alone who did not hear of that. Where that cannot be known it is
-    told."""
+    """Tell that the window is late, if nobody was told of it, and of its failure to those alone who did not hear of that. Where that
+    cannot be known it is told."""
     from shipper.report.late import Told
 
     told, failed = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key), False
@@ -294,7 +294,7 @@ def _delivered_late(ended: RunEnded, run: Mapping[str, Any], own: Window, report
 
 
 def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
-    """One for all windows that the run found behind it. Its page is that of the first."""
+    """Return one notice for all windows that the run found behind it. Its page is that of the first."""
     from shipper.report.late import causes, missing_in_words, windows_of
 
     pipeline, windows = ended.pipeline, windows_of(gaps)
@@ -345,7 +345,7 @@ def _run_and_report(ended: RunEnded, context: Context) -> tuple[dict[str, Any] |
 
 @dataclass(frozen=True)
 class _Word:
-    """What a failed task of Airflow left."""
+    """The words that a failed task of Airflow left."""
 
     task_id: str
     at: dt.datetime
@@ -412,7 +412,7 @@ def _failed_tasks(context: Context) -> list[str]:
 
 
 def _first_word(context: Context, failed: Sequence[str]) -> _Word | None:
-    """Of the ``failed`` tasks, the one that failed first and said why."""
+    """Return the words of the task that failed first, of the ``failed`` ones that said why."""
     from shipper_factory.operators import FAILURE
 
     found = []
@@ -432,7 +432,8 @@ def _task_of(step: RunStep | None) -> str | None:
 
 
 def _log_url(context: Context, task_id: str | None, event: str) -> str | None:
-    """Of the task's last try, which Airflow shows when none is named. Without a task: of the run, or of the report task that failed."""
+    """Return the page of the task's last try, which Airflow shows when none is named. Without a task: that of the run, or of the report task that
+    failed."""
     own: str | None = getattr(context.get("ti"), "log_url", None)
     if own is None:
         return None
@@ -443,7 +444,8 @@ def _log_url(context: Context, task_id: str | None, event: str) -> str | None:
 
 
 def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) -> Window | None:
-    """Of a DAG run, which may be a mapping. ``run``: what its first task said, if it did; else it is worked out as this task does."""
+    """Return the window of a DAG run, which may be a mapping. ``run``: what its first task said, if it did; else it is worked
+    out as this task does."""
     if run:
         start, end = (dt.datetime.fromisoformat(run[name]).astimezone(dt.UTC) for name in ("window_start", "window_end"))
         return Window(start, end)

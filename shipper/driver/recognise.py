@@ -85,7 +85,7 @@ def recognise(
     context: RunContext, cluster: Cluster, client: ClusterAdmin, ledger: LedgerLog, known: Chunks, files: Sequence[PlannedFile],
     listed: Collection[FileId], beginnings: Mapping[FileId, bytes],
 ) -> Recognition:  # fmt: skip
-    """Finds out which of ``files`` were delivered as another file. ``known``: what the ledger has of them; ``listed``: all files of the plan;
+    """Find out which of ``files`` were delivered as another file. ``known``: what the ledger has of them; ``listed``: all files of the plan;
     ``beginnings``: the first bytes of those that could be read. Notes what is wrong with files that cannot be read. Raises ShipperError."""
     # An empty file is never left, and may lie where a file was that was renamed.
     if not files and all(file in known.digests or not known.files_of_path.get(file.path) for file in listed):

@@ -177,7 +177,7 @@ class ClusterShip:
         self._committed: list[Committed] | None = None
         """All that this ship committed, by the ledger; None: not read yet."""
         self._earlier: dict[str, SentToTopic] = {}
-        """Topic → what earlier attempts of this very run sent there."""
+        """Return topic → what earlier attempts of this very run sent there."""
 
     def run(self) -> Takeover:
         context, pipeline, result = self._context, self._context.pipeline, self._result

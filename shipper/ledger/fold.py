@@ -136,7 +136,7 @@ def standing_as_cut(file: FileId, states: Sequence[SplitState]) -> FileStanding:
 
 
 class SentToTopic(NamedTuple):
-    """What a run sent to a topic, by the ledger."""
+    """Figures of what a run sent to a topic, by the ledger."""
 
     records: int
     bytes: int

@@ -31,7 +31,7 @@ THERE = (SHIPPED, LATE, DOUBT)
 
 
 class RunSeen(NamedTuple):
-    """What one run came to on one cluster."""
+    """Outcome of one run on one cluster."""
 
     window: Window
     run_id: str

@@ -83,8 +83,8 @@ def _topics(
 def _running(
     index: Index, cluster: str, now: int, names: Collection[str], may_read: Callable[[str], bool]
 ) -> list[dict[str, Any]]:
-    """Runs that have begun and left no report, the latest first, with the figures of their ships to this cluster. Of several over one window the
-    last one: those before it are dead."""
+    """Return the runs that have begun and left no report, the latest first, with the figures of their ships to this cluster. Of several
+    over one window the last one: those before it are dead."""
     rows = index.db.execute(
         'SELECT pipeline, start, "end", run_id, max(at) FROM begun WHERE cluster = ? AND at > ? GROUP BY 1, 2, 3 ORDER BY 5 DESC',
         (cluster, now - KILLED_AFTER_SECONDS),

@@ -178,7 +178,7 @@ class Index:
         self.db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?)", first)
 
     def _rename(self, earlier: str, name: str) -> None:
-        """What is known of a pipeline by an earlier name is known by the new one."""
+        """Give the new name what is known of a pipeline by an earlier one."""
         if not self.db.execute("SELECT 1 FROM pipelines WHERE pipeline = ?", (earlier,)).fetchone():
             return
         for table in ("runs", "begun", "ships", "arrivals", "looks", "cells", "commits", "beginnings"):
@@ -205,7 +205,7 @@ class Index:
             )
 
     def begun(self, pipeline: str, start: int, end: int, run_id: str, clusters: Iterable[str], at: int) -> None:
-        """A run over the window has begun, or begun again. Its report takes that back."""
+        """Note that a run over the window has begun, or begun again. Its report takes that back."""
         rows = [(pipeline, start, end, cluster, run_id, at) for cluster in clusters]
         self.db.executemany("INSERT OR REPLACE INTO begun VALUES (?, ?, ?, ?, ?, ?)", rows)
 
@@ -332,7 +332,7 @@ class Index:
         return changed
 
     def _runs(self, cluster: str, pipeline: str, first: int, end: int) -> list[_Run]:
-        """What each run came to that touches [``first``, ``end``), by time."""
+        """Return what each run came to that touches [``first``, ``end``), by time."""
         rows = self.db.execute(
             'SELECT start, "end", run_id, passed, coverage, closed, recreated, doubt, first FROM looks '
             'WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? ORDER BY began, run_id',

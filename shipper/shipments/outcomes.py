@@ -1,4 +1,4 @@
-"""What a run came to on each cluster, by its report. Pure. What becomes of the window, all its runs together say (:mod:`shipper.report.standing`)."""
+"""Outcomes of a run on each cluster, by its report. Pure. What becomes of the window, all its runs together say (:mod:`shipper.report.standing`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_TOPICS = 50
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a run sent to one topic, in all of its attempts."""
+    """Figures of what a run sent to one topic, in all of its attempts."""
 
     topic: str
     records: int
@@ -40,7 +40,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class SentRecords:
-    """What a run sent to one cluster, in all of its attempts."""
+    """Figures of what a run sent to one cluster, in all of its attempts."""
 
     seconds: float
     records: int

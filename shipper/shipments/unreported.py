@@ -28,7 +28,7 @@ class StartedRun(NamedTuple):
 
 
 class Scheduler(Protocol):
-    """Who starts runs."""
+    """The program that starts runs, such as Airflow."""
 
     def unsuccessful(self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False) -> Sequence[StartedRun]:
         """Return the runs over windows that touch [``start``, ``end``) that have not succeeded, by time. ``tasks``: with the first that failed."""

@@ -46,7 +46,7 @@ class OrderedSplit:
 
 @dataclass(frozen=True)
 class LaneOptions:
-    """What the lanes of a pool have in common. What only the task knows has a default, which an order keeps."""
+    """Options that the lanes of a pool have in common. What only the task knows has a default, which an order keeps."""
 
     settings: LaneSettings
     ledger_topic: str
@@ -56,7 +56,7 @@ class LaneOptions:
     init_timeout_seconds: float = 60.0
     limits: TopicLimits = field(default_factory=TopicLimits)
     batch_bytes: int | None = None
-    """What goes to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
+    """Bytes that go to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
     parking_bytes: int = 64_000_000
     """Most bytes of chunks that wait in memory for their topics."""
     partitions: tuple[int, ...] | None = None

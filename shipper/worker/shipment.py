@@ -168,7 +168,7 @@ class TaskShipment:
 
 
 class _SliceShipment:
-    """What of one slice is missing, and the chunks that are made of it. Ordinals are of the slice's split.
+    """The missing part of one slice, and the chunks that are made of it. Ordinals are of the slice's split.
 
     A record is sent if it is in none of the places where it could be already: the topic that it goes to now, and, since what goes to
     quarantine may have been decided otherwise earlier, a quarantine topic."""

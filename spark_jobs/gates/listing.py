@@ -1,4 +1,4 @@
-"""What the checks of the listing found."""
+"""Findings of the checks of the listing."""
 
 from __future__ import annotations
 
