@@ -242,13 +242,16 @@ def test_without_catchup_the_latest_closed_window_is_the_first_to_run(config: Co
 
     config.pipeline("web", schedule='"0 * * * *"')
     dag = bag().dags["web"]
+    settle = dt.timedelta(seconds=load_pipeline(config.folder, "web").source.settle_seconds)
+    before = dt.datetime.now(dt.UTC)
     info = coerce_to_core_timetable(dag.timetable).next_dagrun_info(
         last_automated_data_interval=None,
         restriction=TimeRestriction(earliest=dag.start_date, latest=None, catchup=dag.catchup),
     )
     assert info is not None
-    age = dt.datetime.now(dt.UTC) - info.data_interval.end
-    assert dt.timedelta(0) <= age < dt.timedelta(hours=1)
+    settled = info.data_interval.end + settle
+    assert settled <= dt.datetime.now(dt.UTC)
+    assert settled > before - dt.timedelta(hours=1)
 
 
 def test_what_airflow_stores_does_not_change_from_parse_to_parse(config: Config) -> None:
