@@ -109,7 +109,8 @@ class NumberedEngine:
 
     def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> NumberedJob:
         announce(event="shipping", generation=order.generation)
-        order = replace(order, parking_bytes=self._numbered.parking_bytes)
+        options = replace(order.lane_options, parking_bytes=self._numbered.parking_bytes)
+        order = replace(order, lane_options=options)
         numbered = self._numbered
         reports = [PieceReport(split, numbered.split_bytes, numbered.split_bytes, numbered.records, "") for split in order.splits]
         return NumberedJob(lambda cancelled: self._run_tasks(numbered, order, cluster, cancelled), reports)
