@@ -18,7 +18,6 @@ from shipper.driver.recreated import judge
 from shipper.driver.schemas import schema_ids
 from shipper.errors import StepResultError
 from shipper.kafka.admin import ClusterAdmin
-from shipper.ledger.codec import encode_chunk_key
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
 from shipper.ledger.heads import Heads, head_of
 from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
@@ -96,14 +95,14 @@ def recognise(
         if file_id(file) in beginnings and not file.problem and file_id(file) not in known.digests
     }
     begun = {file_id(file) for file in files} & known.digests.keys()
-    heads = ledger.look(AskHeads())
+    heads = ledger.look(AskHeads({file: beginnings[file] for file in new}))
     found = Recognition(chunks_end=heads.end)
     for file in begun & heads.renamed:
         found.left_out[file] = (
             "it was shipped in part, and then under another name, so nobody can tell what is left of it under this one. Nothing of it was sent. Give "
             "it the other name again, or ship it whole with --reship"
         )
-    candidates = _candidates(context, ledger, client, heads, new, listed, beginnings)
+    candidates = _candidates(context, ledger, client, heads, new, listed)
     _prove(context, cluster, candidates)
     for candidate in candidates:
         candidate.add_others(context)
@@ -149,19 +148,19 @@ def _refuse_shipped_since(
 ) -> None:
     if not new or context.pipeline.source.on_renamed != "recognise":
         return
-    since, heads, etags = (
-        ledger.decide(AskCommitted(planned.chunks_end or 0)).answer,
-        Heads(ledger.pipeline),
-        dict[FileId, set[str]](),
-    )
-    for chunk in since:
-        if chunk.value.head and chunk.key.split.file not in others and chunk.value.run_id != context.folder.run_id:
-            heads.add(chunk.value.head, encode_chunk_key(ledger.pipeline, chunk.key))
+    shipped, etags = list[tuple[str, FileId]](), dict[FileId, set[str]]()
+    for chunk in ledger.decide(AskCommitted(planned.chunks_end or 0)).answer:
+        file = chunk.key.split.file
+        if chunk.value.head and file not in others and chunk.value.run_id != context.folder.run_id:
+            shipped.append((chunk.value.head, file))
             if chunk.value.etag:
-                etags.setdefault(chunk.key.split.file, set()).add(chunk.value.etag)
-    if not heads.keys:
+                etags.setdefault(file, set()).add(chunk.value.etag)
+    if not shipped:
         return
-    alike = heads.matching(context.engine.look_at(new))
+    heads = Heads(ledger.pipeline, context.engine.look_at(new))
+    for head, file in shipped:
+        heads.add(head, file)
+    alike = {file: heads.like(file) for file in heads.beginnings}
     there = context.engine.look_for(sorted({one.path for ones in alike.values() for one in ones}))
     for file, ones in alike.items():
         for one in ones:
@@ -284,14 +283,18 @@ class _Candidate:
 
 
 def _candidates(
-    context: RunContext, ledger: LedgerLog, client: ClusterAdmin, heads: Heads, new: Mapping[FileId, PlannedFile],
-    listed: Collection[FileId], beginnings: Mapping[FileId, bytes],
-) -> list[_Candidate]:  # fmt: skip
+    context: RunContext,
+    ledger: LedgerLog,
+    client: ClusterAdmin,
+    heads: Heads,
+    new: Mapping[FileId, PlannedFile],
+    listed: Collection[FileId],
+) -> list[_Candidate]:
     source, apart = context.pipeline.source, _depends_on_path(context)
     alike = dict[FileId, dict[FileId, str]]()
     """New file → files that it may be → the path under which the ledger has each: the source may have been moved since."""
-    for file, like in heads.matching({file: beginnings[file] for file in new}).items():
-        delivered_from = {heads.now(one): one.path for one in like}
+    for file in new:
+        delivered_from = {heads.now(one): one.path for one in heads.like(file)}
         may_be = [
             one
             for one in delivered_from

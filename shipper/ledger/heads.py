@@ -7,6 +7,9 @@ A head finds candidates; it proves nothing. Whether two files hold the same reco
 from __future__ import annotations
 
 import re
+import struct
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,14 +33,35 @@ def head_of(beginning: bytes) -> str:
     return f"{len(beginning)}:{xxhash.xxh64_hexdigest(beginning)}" if beginning else ""
 
 
+_ENTRY = struct.Struct("<HI")
+_RENAMED_IN_IT = b"*"
+
+
+def index_of(records: Iterable[LogRecord]) -> bytes:
+    """Return by which heads these records are found: six bytes for each, its length and the first half of its hash. Of records about a file that was
+    renamed there is no index, so they are found by all."""
+    found = set[tuple[int, int]]()
+    for record in records:
+        if names_moved(record):
+            return _RENAMED_IN_IT
+        if head := _IN_VALUE.search(record.value or b""):
+            length, _, digest = head[1].partition(b":")
+            found.add((int(length), int(digest[:8], 16)))
+    return b"".join(_ENTRY.pack(*each) for each in sorted(found))
+
+
 @dataclass
 class Heads:
-    """How the files begin that a ledger has."""
+    """Which files of a ledger begin like some others. It keeps what begins so, however long the ledger is."""
 
     pipeline: str
+    beginnings: Mapping[FileId, bytes] = field(default_factory=dict)
+    """The first HEAD_BYTES bytes of the files that are looked for; all bytes of a shorter one."""
     roots: Roots = field(default_factory=Roots)
-    keys: dict[int, dict[int, list[bytes]]] = field(default_factory=dict)
-    """Length and hash of a head → keys of records whose files begin so. Few of them are ever looked up, so they stay encoded."""
+    lengths: dict[int, array[int]] = field(default_factory=dict)
+    """Length of a head in the ledger → the sorted hashes of that many bytes of the files that are looked for, 8 bytes each."""
+    found: dict[str, set[FileId]] = field(default_factory=dict)
+    """Head that one of them has → the files of the ledger that begin so."""
     renamed: set[FileId] = field(default_factory=set)
     """Files whose records count for another file as well, which is the same file under another name or when it had grown."""
     elsewhere: set[FileId] = field(default_factory=set)
@@ -55,14 +79,39 @@ class Heads:
                     match decode(self.pipeline, record):
                         case (MovedKey() as key, MovedValue() as value):
                             self._add_moved(key.split.file, value)
-            if head := _IN_VALUE.search(record.value or b""):
-                self.add(head[1].decode(), record.key)
+            if (head := _IN_VALUE.search(record.value or b"")) and self._is_wanted(head[1].decode()):
+                with suppress(Unsound):
+                    if file := file_of(self.pipeline, record.key):
+                        self.add(head[1].decode(), file)
         return self
 
-    def add(self, head: str, key: bytes) -> None:
-        """``key``: of a record about a file that begins so."""
+    def add(self, head: str, file: FileId) -> None:
+        """``file``: one of the ledger, which begins so."""
+        if self._is_wanted(head):
+            self.found.setdefault(head, set()).add(file)
+
+    def _is_wanted(self, head: str) -> bool:
         length, _, digest = head.partition(":")
-        self.keys.setdefault(int(length), {}).setdefault(int(digest, 16), []).append(key)
+        hashes, wanted = self._hashes(int(length)), int(digest, 16)
+        at = bisect_left(hashes, wanted)
+        return at < len(hashes) and hashes[at] == wanted
+
+    def may_be_in(self, index: bytes) -> bool:
+        """Whether records with this index may have one of the heads, or name files that were renamed. ``index``: by :func:`index_of`."""
+        if index == _RENAMED_IN_IT:
+            return True
+        for length, front in _ENTRY.iter_unpack(index):
+            hashes = self._hashes(length)
+            at = bisect_left(hashes, front << 32)
+            if at < len(hashes) and hashes[at] >> 32 == front:
+                return True
+        return False
+
+    def _hashes(self, length: int) -> array[int]:
+        if length not in self.lengths:
+            some = {xxhash.xxh64_intdigest(one[:length]) for one in self.beginnings.values() if len(one) >= length}
+            self.lengths[length] = array("Q", sorted(some))
+        return self.lengths[length]
 
     def now(self, file: FileId) -> FileId:
         """Return the file as it is known since its source was moved."""
@@ -83,23 +132,8 @@ class Heads:
             if value.head is None:  # nothing was sent under this name: the file passed by, and goes on to the next name
                 self.elsewhere.add(self.now(file))
 
-    def matching(self, beginnings: Mapping[FileId, bytes]) -> dict[FileId, set[FileId]]:
-        """Return, for each file by its first HEAD_BYTES bytes, the files that begin like it, or that it begins with."""
-        lengths, found = sorted(self.keys), dict[FileId, set[FileId]]()
-        for file, beginning in beginnings.items():
-            hashed, before, keys = xxhash.xxh64(), 0, list[bytes]()
-            for length in lengths:
-                if length > len(beginning):
-                    break
-                hashed.update(beginning[before:length])
-                keys += self.keys[length].get(hashed.intdigest(), ())
-                before = length
-            if keys and (alike := {*map(self._file_of, keys)} - {None, file}):
-                found[file] = alike  # type: ignore[assignment]
-        return found
-
-    def _file_of(self, key: bytes) -> FileId | None:
-        try:
-            return file_of(self.pipeline, key)
-        except Unsound:
-            return None
+    def like(self, file: FileId) -> set[FileId]:
+        """Return the files of the ledger that begin like ``file``, or that it begins with. ``file``: one of those that are looked for."""
+        beginning = self.beginnings[file]
+        of_it = (head_of(beginning[:length]) for length in self.lengths if length <= len(beginning))
+        return set[FileId]().union(*(self.found.get(head, ()) for head in of_it)) - {file}

@@ -37,7 +37,7 @@ from shipper.ledger.heads import Heads
 from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, ChunkKey, ChunkValue, NamedSnapshot
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, StoredManifest
-from shipper.types import Decided, EncodedRecord, LogRecord, PartitionOffset
+from shipper.types import Decided, EncodedRecord, FileId, LogRecord, PartitionOffset
 
 log = logging.getLogger("shipper.ledger")
 
@@ -174,13 +174,16 @@ class AskState(LedgerQuestion[LedgerState]):
         return add_up(ledger._records_of(self.paths, wait_seconds))
 
 
+@dataclass(frozen=True)
 class AskHeads(LedgerQuestion[Heads]):
-    """Ask how the files begin that the ledger has, and which of them count for a file of another name."""
+    """Ask which files of the ledger begin like some others, and which of them count for a file of another name."""
 
+    beginnings: Mapping[FileId, bytes]
+    """The first ``HEAD_BYTES`` bytes of the others."""
     partitions = (CHUNKS,)
 
     def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> Heads:
-        return ledger._heads(wait_seconds)
+        return ledger._heads(self.beginnings, wait_seconds)
 
 
 @dataclass(frozen=True)
@@ -451,18 +454,19 @@ class LedgerLog:
         archived = self._archived(files.archived(), wanted)
         return LedgerRecords(files, archived, control, control_end, end, roots, names)
 
-    def _heads(self, wait_seconds: float | None) -> Heads:
+    def _heads(self, beginnings: Mapping[FileId, bytes], wait_seconds: float | None) -> Heads:
         """One pass that keeps no record: of a large ledger, whatever snapshot and archive it has."""
         snapshot, archive_key = self.snapshot(), encode_archive_key(self.pipeline)
-        found = Heads(self.pipeline, Roots.of(self.root, self._control_now().sources, self._formerly))
+        roots = Roots.of(self.root, self._control_now().sources, self._formerly)
+        found = Heads(self.pipeline, beginnings, roots)
         archive: LogRecord | None = None
         if snapshot and self._folder:
             archive = next((record for record in snapshot.standing if record.key == archive_key), None)
             try:
-                found.feed(self._folder.snapshots.records(snapshot, None))
+                found.feed(self._folder.snapshots.beginning_like(snapshot, found))
             except SnapshotUnusable as why:
                 self._forget_snapshot(str(why))
-                return self._heads(wait_seconds)
+                return self._heads(beginnings, wait_seconds)
         found.end = snapshot.chunks_end if snapshot else 0
         for batch in self._client.batches(
             self.topic, CHUNKS, found.end, wait_seconds=wait_seconds, least_end=self._least_ends[CHUNKS]
@@ -471,7 +475,7 @@ class LedgerLog:
             found.end = batch[-1].offset + 1
             archive = next((record for record in reversed(batch) if record.key == archive_key), archive)
         named = decode(self.pipeline, archive) if archive else None
-        return found.feed(self._archived(named[1] if named and isinstance(named[1], Archive) else None, None))
+        return found.feed(self._archived(named[1] if named and isinstance(named[1], Archive) else None, found))
 
     def snapshot(self) -> Manifest | None:
         """The snapshot that reading begins with; None: reading begins at the topic's first record."""
@@ -485,8 +489,9 @@ class LedgerLog:
         least_end = self._least_ends[partition]
         return self._client.read(self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end)
 
-    def _archived(self, archive: Archive | None, paths: Collection[str] | None) -> list[LogRecord]:
-        """Records that were moved out of the topic. Never left out silently: they would be shipped again."""
+    def _archived(self, archive: Archive | None, wanted: Collection[str] | Heads | None) -> list[LogRecord]:
+        """Return records that were moved out of the topic: of the paths ``wanted``, of files with the heads ``wanted``, or all. They are never left
+        out silently: they would be shipped again."""
         if archive is None:
             return []
         where = f"{self._folder.archives.uri}/{archive.manifest}" if self._folder else archive.manifest
@@ -498,7 +503,8 @@ class LedgerLog:
             raise ArchiveMissing(f"{problem}. Nothing was sent.")
         try:
             store = self._folder.archives
-            return list(store.records(store.named(archive.manifest, archive.sha256), paths))
+            manifest = store.named(archive.manifest, archive.sha256)
+            return list(store.beginning_like(manifest, wanted) if isinstance(wanted, Heads) else store.records(manifest, wanted))
         except SnapshotUnusable as why:
             raise ArchiveMissing(
                 f"{problem}: {why}. Nothing was sent. Put the folder back from a backup, or let `runs_uri` name the place where it is."

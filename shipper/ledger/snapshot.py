@@ -6,7 +6,7 @@
     {runs_uri}/{pipeline}/ledger.{cluster}/snapshot/    can be lost at any time: the topic holds all of it
     {runs_uri}/{pipeline}/ledger.{cluster}/archive/     cannot: `shipper ledger archive` moved it out of the topic
 
-    manifest      JSON; name, SHA-256 and hashes of the paths of each shard; of which topic, up to which offsets
+    manifest      JSON; name, SHA-256, hashes of the paths and of the heads of each shard; of which topic, up to which offsets
     shards        gzip; a line for each record: offset, timestamp, key, value, separated by tabs (which JSON never holds raw)
 
 What was shipped together is asked for together, whatever its folders are called: a window's files lie in few shards, so reading what is
@@ -34,9 +34,10 @@ from typing import Any, NamedTuple
 import fsspec
 
 from shipper.ledger.codec import peek_key
+from shipper.ledger.heads import Heads, index_of
 from shipper.types import LogRecord
 
-FORMAT = 3
+FORMAT = 4
 #: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are read in 15 ms.
 SHARD_RECORDS = 2_000
 _GZIP_LEVEL = 1  # five times as fast as the default, for files a third larger
@@ -68,6 +69,8 @@ class Shard:
     records: int
     paths: str
     """The hashes of the paths that it holds, see :func:`path_hashes`, four bytes each, in base64. All records of a path lie in one shard."""
+    heads: str
+    """By which heads of files its records are found, see :func:`shipper.ledger.heads.index_of`, in base64."""
 
     @property
     def has_room(self) -> bool:
@@ -77,6 +80,10 @@ class Shard:
         """Whether one of these paths is in here. Of the shards that say so in a history of 100,000 files, one in 40,000 is wrong."""
         packed = a2b_base64(self.paths)
         return not hashes.isdisjoint(struct.unpack(f"<{len(packed) // 4}I", packed))
+
+    def may_begin_like(self, heads: Heads) -> bool:
+        """Whether one of its files may begin like those that are looked for, or was renamed."""
+        return heads.may_be_in(a2b_base64(self.heads))
 
 
 @dataclass(frozen=True)
@@ -267,6 +274,10 @@ class RecordStore:
         """Yield the records of ``paths`` (None: all), and of what lies in the same shards. Raises SnapshotUnusable."""
         return self._records(manifest.covering(paths))
 
+    def beginning_like(self, manifest: Manifest, heads: Heads) -> Iterator[LogRecord]:
+        """Yield the records that ``heads`` has to take in, and what lies in the same shards. Raises SnapshotUnusable."""
+        return self._records([shard for shard in manifest.shards if shard.may_begin_like(heads)])
+
     def write(
         self, base: Manifest | None, changes: ByPath, origin: Origin, control_end: int, chunks_end: int, standing: list[LogRecord]
     ) -> StoredManifest:
@@ -375,7 +386,8 @@ class RecordStore:
             checksum = sha256(data)
             name = f"{checksum[:16]}-{secrets.token_hex(4)}.gz"
             self._put(fs, f"shards/{name}", data)
-            yield Shard(name, checksum, len(records), packed_hashes(paths))
+            heads = b2a_base64(index_of(records), newline=False).decode()
+            yield Shard(name, checksum, len(records), packed_hashes(paths), heads)
 
 
 def _tag(topic_id: str) -> str:

@@ -462,7 +462,7 @@ MUTANTS = (
         "new-since-the-plan-overlooked",
         _RENAMED,
         "shipper/driver/recognise.py",
-        "    if not heads.keys:\n        return\n",
+        "    if not shipped:\n        return\n",
         "    return\n",
         "tests/unit/test_recognise.py::test_nothing_that_was_committed_since_the_plan_begins_like_a_file_that_the_plan_took_for_new",
     ),

@@ -16,9 +16,11 @@ from shipper.ledger.codec import (
     encode_generation,
     encode_invalidation,
     encode_lease,
+    encode_moved,
 )
+from shipper.ledger.heads import head_of
 from shipper.ledger.inventory import Inventory, differences, entries, findings
-from shipper.ledger.log import CONTROL_NOW, AskFiles, AskState, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, AskFiles, AskHeads, AskState, LedgerLog
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -31,6 +33,8 @@ from shipper.ledger.records import (
     GenerationKey,
     Invalidation,
     Lease,
+    MovedKey,
+    MovedValue,
 )
 from shipper.ledger.snapshot import SHARD_RECORDS, LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
@@ -110,6 +114,24 @@ class TestUsingASnapshot:
                 path.unlink()
         log.reads = 0
         assert len(paths_of(opened().look(AskState({"00001", "00002"}), 1))) == 2
+        assert log.reads == 1, "the one that names the snapshot"
+
+    def test_the_search_for_renamed_files_opens_the_shards_of_alike_and_of_renamed_ones_only(self, log, opened, tmp_path):
+        of = [f"{n:05}" for n in range(6 * SHARD_RECORDS)]
+        log.append("t", CHUNKS, [chunk(path, head=head_of(b"begins " + path.encode())) for path in of])
+        moved = MovedValue(**vars(VALUE) | {"ordinals": "0-9"}, path="06001", size_bytes=100, modified_ms=5)
+        log.append("t", CHUNKS, [encode_moved("web", MovedKey(SplitId(FileId("06001", 200, 5), 0), 0, "t"), moved)])
+        made = opened().keep_snapshot()
+        needed = {shard.name for shard in made.covering({"00001", "04001", "06001"})}
+        assert (len(needed), len(made.shards)) == (3, 7)
+        for path in (tmp_path / "web" / "ledger.c" / "snapshot" / "shards").iterdir():
+            if path.name not in needed:
+                path.unlink()
+        log.reads = 0
+        new = [FileId("renamed", 100, 5), FileId("grown", 200, 5), FileId("other", 100, 5)]
+        found = opened().look(AskHeads(dict(zip(new, (b"begins 00001", b"begins 04001\nmore", b"else"), strict=True))), 1)
+        assert [{file.path for file in found.like(file)} for file in new] == [{"00001"}, {"04001"}, set()]
+        assert {file.path for file in found.renamed} == {"06001"}
         assert log.reads == 1, "the one that names the snapshot"
 
     def test_what_was_shipped_together_lies_together_whatever_its_folders_are_called(self, log, opened):

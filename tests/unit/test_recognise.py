@@ -17,7 +17,7 @@ from shipper.driver.pending import pending
 from shipper.driver.recognise import confirm, fingerprint, moved_records, states_of
 from shipper.errors import SourceError, StepResultError
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.codec import encode_chunk, encode_chunk_key, encode_moved
+from shipper.ledger.codec import encode_chunk, encode_moved
 from shipper.ledger.fold import Chunks, Invalidated, standing_as_cut
 from shipper.ledger.heads import HEAD_BYTES, Heads, head_of
 from shipper.ledger.incarnations import without
@@ -209,13 +209,22 @@ def test_sums_over_the_ledger_count_a_renamed_file_once_and_call_nothing_of_it_m
 
 def test_a_head_finds_a_file_that_has_grown_since_and_no_other() -> None:
     long = bytes(range(256)) * 8
-    heads = Heads("web")
+    grown, same, shorter = (FileId(f"/logs/{name}", 1, 1) for name in "abc")
+    heads = Heads("web", {grown: long[:HEAD_BYTES], same: long[:400], shorter: long[:200]})
     for file, beginning in ((OLD, long), (NEW, long[:300]), (PACKED, b"other")):
-        heads.add(head_of(beginning), encode_chunk_key("web", ChunkKey(SplitId(file, 0), 0, "t")))
-    unknown = FileId("/logs/x", 1, 1)
-    assert heads.matching({unknown: long[:HEAD_BYTES]}) == {unknown: {OLD, NEW}}
-    assert heads.matching({unknown: long[:400]}) == {unknown: {NEW}}
-    assert heads.matching({unknown: long[:200]}) == {}
+        heads.add(head_of(beginning), file)
+    assert {file: heads.like(file) for file in heads.beginnings} == {grown: {OLD, NEW}, same: {NEW}, shorter: set()}
+
+
+def test_of_a_long_ledger_the_search_keeps_only_what_begins_like_a_file_that_it_looks_for() -> None:
+    topic = with_chunks(delivered())
+    for number in range(1000):
+        file = FileId(f"/logs/{number}", 250, 7)
+        value = replace(VALUE, head=head_of(b"%d" % number))
+        topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(file, 0), 0, "t"), value)])
+    heads = ledger_of(topic).look(AskHeads({NEW: BEGINNING, PACKED: b"other"}))
+    assert heads.found == {head_of(BEGINNING): {OLD}}
+    assert sum(map(len, heads.lengths.values())) <= len(heads.beginnings) * len(heads.lengths)
 
 
 def test_a_ledger_says_how_its_files_begin_and_which_have_another_name_by_now() -> None:
@@ -226,14 +235,14 @@ def test_a_ledger_says_how_its_files_begin_and_which_have_another_name_by_now() 
         MovedValue(**{**vars(VALUE), "ordinals": "0-9"}, path=OLD.path, size_bytes=250, modified_ms=7),
     )
     topic.append("", CHUNKS, [encode_moved("web", *moved)])
-    found = ledger_of(topic).look(AskHeads())
-    assert (found.matching({NEW: BEGINNING, PACKED: b"other"}), found.renamed, found.end) == ({NEW: {OLD}}, {OLD}, 5)
+    found = ledger_of(topic).look(AskHeads({NEW: BEGINNING, PACKED: b"other"}))
+    assert (found.like(NEW), found.like(PACKED), found.renamed, found.end) == ({OLD}, set(), {OLD}, 5)
     assert (found.became(OLD), found.became(NEW)) == ({NEW}, set())
     assert found.elsewhere == {OLD, NEW}, "nothing was sent as NEW either, so a file that comes to its path replaces nothing"
 
 
 def test_a_file_that_has_grown_where_it_lies_is_not_elsewhere_and_is_known_after_its_source_was_moved() -> None:
-    heads = Heads("web", Roots("/new/", ("/logs/",)))
+    heads = Heads("web", roots=Roots("/new/", ("/logs/",)))
     value = MovedValue(**{**vars(VALUE), "ordinals": "0-9"}, path=OLD.path, size_bytes=250, modified_ms=7)
     key, encoded = encode_moved("web", MovedKey(SplitId(OLD._replace(size_bytes=300), 0), 0, "t"), value)
     heads.feed([LogRecord(0, 1, key, encoded)])
