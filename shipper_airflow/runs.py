@@ -6,7 +6,7 @@ Imported with the first request to the page, by the API server alone: that may a
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from airflow.models.dagrun import DagRun
@@ -18,8 +18,7 @@ from sqlalchemy import or_, select
 from shipper.errors import WindowError
 from shipper.shipments.index import Known, Span
 from shipper.shipments.unreported import StartedRun
-from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window, parse_moment
+from shipper_airflow.window import window_of_run
 
 _STATES = (DagRunState.QUEUED, DagRunState.RUNNING, DagRunState.FAILED)
 _MOST = 5_000
@@ -50,16 +49,9 @@ class AirflowsRuns:
 
 def window_of(run: DagRun, known: Known) -> Span | None:
     """Return the window that the run is for, as its first task finds it; None if nobody can tell."""
-    asked: Mapping[str, Any] = run.conf or {}
+    interval = run.data_interval_start, run.data_interval_end
     try:
-        if asked.get("window_start") and asked.get("window_end"):
-            window = Window(parse_moment(str(asked["window_start"])), parse_moment(str(asked["window_end"])))
-        elif run.data_interval_start and run.data_interval_end and run.data_interval_start < run.data_interval_end:
-            window = Window(run.data_interval_start, run.data_interval_end)
-        elif known.schedule and run.run_after:
-            window = Ticks(known.schedule).last_closed(run.run_after - dt.timedelta(seconds=known.settle))
-        else:
-            return None
+        window = window_of_run(known.schedule, known.settle, run.conf or {}, interval, run.run_after)
     except WindowError:
         return None
     return int(window.start.timestamp()), int(window.end.timestamp())

@@ -34,8 +34,9 @@ from shipper.report.markup import window as in_words
 from shipper.runner import REPORT
 from shipper.windows.window import Window
 from shipper_airflow.notifiers import fault_of, notifier_class
+from shipper_airflow.window import window_of_run
 from shipper_factory.faults import is_removed, removed
-from shipper_factory.graph import RESOLVE_WINDOW, group_id, window_of_run
+from shipper_factory.graph import RESOLVE_WINDOW, group_id
 from shipper_factory.links import report_url, run_page, window_page
 
 if TYPE_CHECKING:
@@ -453,7 +454,8 @@ def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) 
     known = dag_run if isinstance(dag_run, Mapping) else {name: getattr(dag_run, name, None) for name in names}
     opens, closes, asked_at = (_parsed(known.get(name)) for name in names[:3])
     try:
-        return window_of_run(pipeline, known.get("conf") or {}, (opens, closes), asked_at)
+        settle = pipeline.source.settle_seconds
+        return window_of_run(pipeline.schedule, settle, known.get("conf") or {}, (opens, closes), asked_at)
     except Exception as error:
         log.info("the run has no window: %s", error)
         return None

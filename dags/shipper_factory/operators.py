@@ -20,7 +20,8 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipExcept
 from shipper.config.pipeline import Pipeline
 from shipper.errors import WindowError
 from shipper.runner import PLAN, REPORT, Job, JobOptions, new_run_id
-from shipper_factory.graph import RESOLVE_WINDOW, opens_at, window_of_run
+from shipper_airflow.window import opens_at, window_of_run
+from shipper_factory.graph import RESOLVE_WINDOW
 from shipper_factory.links import ReportLink, WindowLink, report_url, window_url
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class ResolveWindow(BaseOperator):
             self._refuse(f"{fault}. Nothing was sent; trigger it again")
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
-            window = window_of_run(self.pipeline, params, interval, getattr(context["dag_run"], "run_after", None))
+            schedule, settle = self.pipeline.schedule, self.pipeline.source.settle_seconds
+            window = window_of_run(schedule, settle, params, interval, getattr(context["dag_run"], "run_after", None))
         except WindowError as error:
             self._refuse(str(error))
         if not params.get("window_start"):

@@ -88,6 +88,7 @@ class LiveHour(Record):
             "schedule": {"cron": f"*/{self.step // 60} * * * *", "start": utc(self.first).isoformat(), "deliver_within": f"{self.within}s"},
             "source": {
                 "path": f"logs/{name}/{{window_start:%Y%m%d-%H%M}}/", "settle": f"{SETTLE}s", "lookback": f"{self.lookback}s",
+                "when_empty": "succeed",
             },
             "topic": name,
             "clusters": ["local"],

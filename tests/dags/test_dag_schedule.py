@@ -11,12 +11,12 @@ from zoneinfo import ZoneInfo
 import pendulum
 import pytest
 from dag_world import Config
-from shipper_factory.graph import last_closed, with_width
 from test_dag_bag import bag, serialized
 
 from shipper.config.schedule import Schedule
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
+from shipper_airflow.window import window_of_run
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -179,10 +179,10 @@ def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one
         for half_hours in range(120):
             moment = dt.datetime.fromisoformat(f"{night}T00:01Z") + (half_hours - 24) * HOUR / 2
             theirs = dag.timetable.infer_manual_data_interval(run_after=pendulum.instance(moment))
-            ours = last_closed(of, moment)
+            ours = Ticks(of).last_closed(moment)
             assert ours.end <= moment < Ticks(of).after(ours.end), moment
             if not clocks_change_near(moment):
-                assert (ours.start, ours.end) == with_width((theirs.start, theirs.end), of), moment
+                assert ours == window_of_run(of, 0, {}, (theirs.start, theirs.end), None), moment
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"])

@@ -5,25 +5,33 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from shipper_factory.graph import opens_at, resolve_window
 
+from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
+from shipper.windows.window import Window
+from shipper_airflow.window import opens_at, window_of_run
 
+Interval = tuple[dt.datetime | None, dt.datetime | None]
+NONE: Interval = None, None
 SIX, SEVEN = (dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (6, 7))
 
 
+def of_run(start: str | None, end: str | None, interval: Interval) -> Window:
+    return window_of_run(None, 600, {"window_start": start, "window_end": end}, interval, SEVEN)
+
+
 def test_params_come_before_the_data_interval() -> None:
-    window = resolve_window("2026-10-01T00:00:00Z", "2026-10-02T00:00:00Z", (SIX, SEVEN))
+    window = of_run("2026-10-01T00:00:00Z", "2026-10-02T00:00:00Z", (SIX, SEVEN))
     assert str(window) == "2026-10-01T00:00:00Z/2026-10-02T00:00:00Z"
 
 
 def test_without_params_it_is_the_data_interval() -> None:
-    window = resolve_window(None, None, (SIX, SEVEN))
+    window = of_run(None, None, (SIX, SEVEN))
     assert (window.start, window.end) == (SIX, SEVEN)
 
 
 def test_an_offset_is_turned_into_utc() -> None:
-    window = resolve_window("2026-11-01T07:00:00+01:00", "2026-11-01T08:00:00+01:00", None)
+    window = of_run("2026-11-01T07:00:00+01:00", "2026-11-01T08:00:00+01:00", NONE)
     assert (window.start, window.end) == (SIX, SEVEN)
     assert window.start.tzinfo is dt.UTC
 
@@ -31,22 +39,28 @@ def test_an_offset_is_turned_into_utc() -> None:
 @pytest.mark.parametrize(
     ("start", "end", "interval", "says"),
     [
-        (None, None, None, "no data interval"),
+        (None, None, NONE, "no data interval"),
         (None, None, (SIX, SIX), "no schedule"),
         ("2026-11-01", None, (SIX, SEVEN), "window_end is not"),
         (None, "2026-11-01", (SIX, SEVEN), "window_start is not"),
-        ("2026-11-01", "2026-11-01", None, "empty"),
-        ("2026-11-02", "2026-11-01", None, "ends"),
-        ("yesterday", "2026-11-01", None, "yesterday"),
+        ("2026-11-01", "2026-11-01", NONE, "empty"),
+        ("2026-11-02", "2026-11-01", NONE, "ends"),
+        ("yesterday", "2026-11-01", NONE, "yesterday"),
     ],
 )
-def test_no_window_is_a_clear_error(
-    start: str | None, end: str | None, interval: tuple[dt.datetime, dt.datetime] | None, says: str
-) -> None:
+def test_no_window_is_a_clear_error(start: str | None, end: str | None, interval: Interval, says: str) -> None:
     with pytest.raises(WindowError, match=says):
-        resolve_window(start, end, interval)
+        of_run(start, end, interval)
+
+
+@pytest.mark.parametrize(("interval", "asked_at"), [((SEVEN, SEVEN), None), (NONE, SEVEN + dt.timedelta(minutes=10))])
+def test_without_both_it_is_the_schedules_window_that_had_settled_last(interval: Interval, asked_at: dt.datetime | None) -> None:
+    assert window_of_run(Schedule(cron="0 * * * *"), 600, {}, interval, asked_at) == Window(SIX, SEVEN)
+    if asked_at:
+        before = asked_at - dt.timedelta(seconds=1)
+        assert window_of_run(Schedule(cron="0 * * * *"), 600, {}, interval, before).end == SIX
 
 
 def test_a_window_opens_when_its_last_files_have_settled():
-    window = resolve_window(None, None, (SIX, SEVEN))
+    window = of_run(None, None, (SIX, SEVEN))
     assert opens_at(window, 600) == SEVEN + dt.timedelta(minutes=10)
