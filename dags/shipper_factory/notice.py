@@ -190,7 +190,7 @@ def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], wind
         folder = newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key, window) if window else None
         if folder is not None and stands and run.get("state") == "running":
             asked = (run.get("conf") or {}).get("clusters")
-            return f"{stands.rstrip('.')}; {where_it_stands(folder, asked or pipeline.clusters)}."
+            return f"{stands.rstrip('.')}; {where_it_stands(folder, asked or pipeline.clusters).rstrip('.')}."
     except Exception:
         log.exception("the run's results cannot be read; the notice goes without them")
     return stands
@@ -271,7 +271,7 @@ def _look_back(
     # Of the windows that are made up for after an outage the first one speaks for all.
     if (
         is_new
-        and (late := delivered_late(pipeline, own, now))
+        and (late := delivered_late(pipeline, own, report, now))
         and (
             window_before(pipeline, own) in known
             or send(pipeline, _delivered_late(ended, run, own, report, late), context, but_of_failure=own in failures)

@@ -19,7 +19,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
 from shipper.errors import StepResultError
-from shipper.report.coverage import Look, outstanding
+from shipper.report.coverage import Look, committed_at, outstanding
 from shipper.report.gaps import merged, seen_on
 from shipper.report.markup import plural, words
 from shipper.report.markup import window as in_words
@@ -158,9 +158,12 @@ def _left(folder: RunFolder, name: str, kind: type[R]) -> R | None:
         return None
 
 
-def delivered_late(pipeline: Pipeline, window: Window, at: dt.datetime) -> str | None:
-    """What there is to say of a window of the schedule that was there only ``at``; None if that was in time."""
+def delivered_late(pipeline: Pipeline, window: Window, report: RunReport, now: dt.datetime) -> str | None:
+    """What there is to say of a window of the schedule that this run delivered, by when its last record was committed; None if that was in time.
+    ``now`` counts for a window without records, and for one of which nobody knows."""
     schedule = pipeline.schedule
+    committed = [committed_at(gate.coverage, window) for gate in report.delivery_gates]
+    at = max(filter(None, committed), default=now)
     if schedule is None or schedule.deliver_within_seconds is None or at <= due(schedule, 0.0, window):
         return None
     took, within = (at - window.end).total_seconds(), schedule.deliver_within_seconds

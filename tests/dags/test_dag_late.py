@@ -16,7 +16,7 @@ from shipper.config import load_pipeline
 from shipper.report.gaps import beginnings, gaps_before
 from shipper.report.late import Told
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import DeliveryGateResult, GateResult, RunReport, ShipResult
+from shipper.report.results import Coverage, DeliveryGateResult, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 
@@ -52,9 +52,11 @@ class Runs:
         beginnings(uri, "web", ("near", "far"), SIX - HOUR, None, keep=True)
 
     def end(
-        self, end: dt.datetime, fault: str = "", *, scheduled: bool = False, took: dt.timedelta = MINUTE, run_id: str = "run"
-    ) -> None:
-        """A run over the hour before ``end``, that began then or hours later; ``fault``: why near got nothing."""
+        self, end: dt.datetime, fault: str = "", *, scheduled: bool = False, took: dt.timedelta = MINUTE, run_id: str = "run",
+        committed: dt.timedelta | None = None,
+    ) -> None:  # fmt: skip
+        """A run over the hour before ``end``, that began then or hours later; ``fault``: why near got nothing; ``committed``: how long after
+        that hour the last record was."""
         from shipper_factory.notice import RunEnded
 
         pipeline = load_pipeline(self.config.folder, "web")
@@ -62,10 +64,18 @@ class Runs:
         common: dict[str, Any] = {"pipeline": "web", "window_start": end - HOUR, "window_end": end, "run_id": run_id}
         common |= {"started_at": end + took - MINUTE, "finished_at": end + took}
         folder.write("gate_source", GateResult(step="gate_source", **common))
-        for cluster in ("far",) if fault else ("near", "far"):
-            folder.write(f"gate_delivery.{cluster}", DeliveryGateResult(cluster=cluster, **common))
+        known = None if committed is None else {str(Window(end - HOUR, end)): end + committed}
+        gates = [
+            DeliveryGateResult(cluster=cluster, coverage=Coverage(start=end - HOUR, end=end, committed=known), **common)
+            for cluster in (("far",) if fault else ("near", "far"))
+        ]
+        for gate in gates:
+            folder.write(f"gate_delivery.{gate.cluster}", gate)
         found = gaps_before(self.uri, pipeline, end - HOUR)
-        folder.write("report", RunReport(gaps=found, first_cause=fault or None, page=folder.path("report.html"), **common))
+        folder.write(
+            "report",
+            RunReport(gaps=found, delivery_gates=gates, first_cause=fault or None, page=folder.path("report.html"), **common),
+        )
         xcom = {"window_start": (end - HOUR).isoformat(), "window_end": end.isoformat(), "run_id": run_id, "scheduled": scheduled}
         states = {"web": {"to_near.ship": "failed"}} if fault else {}
         task = SimpleNamespace(
@@ -139,6 +149,14 @@ def test_windows_that_are_made_up_for_after_an_outage_are_told_by_the_first_of_t
     assert title.startswith("web 2026-11-01 05:00–06:00 UTC: Late: delivered ")
     assert title.endswith(" after its window closed, not within 45m")
     assert cause == "Look at: The run began 4h59m after that, and took 1m."
+
+
+def test_a_window_is_late_by_when_its_last_record_was_committed_and_not_by_when_its_run_ended(runs: Runs, notices: Path) -> None:
+    runs.end(SIX, scheduled=True, took=HOUR, committed=44 * MINUTE)
+    assert told(notices) == []
+    runs.end(SIX + HOUR, scheduled=True, took=HOUR, committed=46 * MINUTE)
+    (notice,) = told(notices)
+    assert notice["text"].startswith("web 2026-11-01 06:00–07:00 UTC: Late: delivered 46m after ")
 
 
 def deadline(config: Config, **run: Any) -> None:
