@@ -45,7 +45,7 @@ from shipper.config.rules import (
 from shipper.config.runner import Runner
 from shipper.config.s3 import S3
 from shipper.config.schedule import Schedule
-from shipper.config.units import Bytes, Seconds
+from shipper.config.units import Bytes, Seconds, format_duration
 
 WHOLE_FILES_BYTES = 2**62
 SMALLEST_SPLIT_BYTES = 64 * 2**10
@@ -284,6 +284,20 @@ class Pipeline(Model):
     def _lookback_needs_a_schedule(cls, source: Source, info: ValidationInfo) -> Source:
         if "lookback_seconds" in source.model_fields_set and source.lookback_seconds and info.data.get("schedule", True) is None:
             refuse([(("lookback",), "needs `schedule`: only a run of the schedule looks back")])
+        return source
+
+    @field_validator("source")
+    @classmethod
+    def _settles_before_the_deadline(cls, source: Source, info: ValidationInfo) -> Source:
+        schedule: Schedule | None = info.data.get("schedule")
+        within, settle = schedule and schedule.deliver_within_seconds, source.settle_seconds
+        if within and within <= settle:
+            place = ("settle",) if "settle_seconds" in source.model_fields_set else ()
+            why = (
+                f"every run would be late: a file is read {format_duration(settle)} after it was modified at the earliest (`settle`), and "
+                f"`schedule.deliver_within` ends {format_duration(within)} after the window; raise that, or lower `settle`"
+            )
+            refuse([(place, why)])
         return source
 
     @field_validator("records")

@@ -113,7 +113,7 @@ def test_schedule_backfill_trigger_and_stop(
     today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     yesterday, before = today - DAY, today - 2 * DAY
     config.write("pipelines/sad.yaml", "pipeline: sad\n")
-    schedule = f'{{cron: "0 0 * * *", start: "{yesterday.isoformat()}", catchup: true, deliver_within: 30s}}'
+    schedule = f'{{cron: "0 0 * * *", start: "{yesterday.isoformat()}", catchup: true, deliver_within: 11m}}'
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to_near\n")
     config.pipeline("web", schedule, f"notify: {json.dumps(notify)}\n")
     wait_for(lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "sad"})

@@ -97,6 +97,16 @@ def pipeline(more: str) -> str:
             id="deadline without any notice",
         ),
         pytest.param(
+            RIGHT.replace(
+                "source: s3a://logs/web/",
+                'schedule: {cron: "@daily", deliver_within: 5m}\nsource: {path: s3a://logs/web/, settle: 10m}\n'
+                "notify: [{on: [late], notifier: a.B}]",
+            ),
+            "3:41: source.settle: every run would be late: a file is read 10m after it was modified at the earliest (`settle`), and "
+            "`schedule.deliver_within` ends 5m after the window; raise that, or lower `settle`",
+            id="deadline before files have settled",
+        ),
+        pytest.param(
             pipeline("notify:\n  - notifier: SlackNotifier\n"),
             "6:15: notify[0].notifier: found 'SlackNotifier'; write the full name of a class: "
             "airflow.providers.slack.notifications.slack.SlackNotifier",
