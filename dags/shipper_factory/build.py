@@ -102,20 +102,17 @@ def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Brok
         config = load_all(config_dir, EVERYTHING)
     except Exception as error:
         return [Broken(CONFIG_DAG_ID, (describe(error),))]
-    if not config.pipelines and not config.broken:
-        return [Broken(CONFIG_DAG_ID, tuple(map(str, config.faults)))]
     free, copies = _free_ids(set(config.pipelines)), LastGood(config_dir)
     for name in config.pipelines:
         copies.keep(name)
-    return [
-        *(Ready(pipeline, _pools(pipeline, config.clusters)) for pipeline in config.pipelines.values()),
-        *(Broken(free(stem), tuple(map(str, found)), copies.find(stem)) for stem, found in config.broken.items()),
-        *(
-            Broken(name, (removed(config_dir, name),), last_good, removed=True)
-            for name in copies.removed({*config.pipelines, *config.broken})
-            if (last_good := copies.find(name)) and free(name) == name
-        ),
+    broken = [Broken(free(stem), tuple(map(str, found)), copies.find(stem)) for stem, found in config.broken.items()]
+    gone = [
+        Broken(name, (removed(config_dir, name),), last_good, removed=True)
+        for name in copies.removed({*config.pipelines, *config.broken})
+        if (last_good := copies.find(name)) and free(name) == name
     ]
+    ready = [Ready(pipeline, _pools(pipeline, config.clusters)) for pipeline in config.pipelines.values()]
+    return [*(ready + broken or [Broken(CONFIG_DAG_ID, tuple(map(str, config.faults)))]), *gone]
 
 
 def _pools(pipeline: Pipeline, clusters: Mapping[str, Cluster]) -> dict[str, str]:

@@ -356,3 +356,11 @@ def test_a_removed_pipeline_keeps_its_tasks_for_a_day_so_that_a_run_on_its_way_e
     assert sorted(bag().dags) == ["other"], "its copy is gone"
     config.pipeline("web")
     assert bag().dags["web"].schedule is not None
+
+
+def test_the_last_pipeline_too_keeps_its_tasks_when_its_file_is_removed(config: Config) -> None:
+    config.pipeline("web")
+    tasks = bag().dags["web"].task_ids
+    (config.folder / "pipelines" / "web.yaml").unlink()
+    dags = bag().dags
+    assert (len(dags), dags["web"].task_ids) == (2, tasks), "and one that says that there is no pipeline"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -231,3 +232,25 @@ def test_schedule_backfill_trigger_and_stop(
     # What the demo shows of such a run.
     with pytest.raises(AirflowError, match=r"(?s)task to_near.ship failed.*fake ship:near at work.*stopped from outside"):
         follow(standalone, "web", "by_hand", Console(quiet=True))
+
+    remove_the_file_during_a_run(standalone, config, spark, today, notices)
+
+
+def remove_the_file_during_a_run(airflow: Airflow, config: Config, spark: FakeSpark, today: dt.datetime, notices: Path) -> None:
+    """The run ends, and is told as what it is."""
+    (spark.folder / "hanging").unlink()
+    spark.script(ship_near=["hang"])
+    window = {"window_start": (today - 4 * DAY).isoformat(), "window_end": (today - 3 * DAY).isoformat()}
+    until_taken(lambda: airflow.cli("dags", "trigger", "web", "--conf", json.dumps(window), "--run-id", "removed"))
+    pid = wait_for(spark.hanging)
+    (config.folder / "pipelines" / "web.yaml").unlink()
+    wait_for(lambda: "removed" in airflow.call("GET", "dags/web")["dag_display_name"])
+    title = f"web {window_in_words(today - 4 * DAY, today - 3 * DAY)}: "
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: airflow.call("GET", "dags/web/dagRuns/removed")["state"] == "failed", within_seconds=240)
+    steps = [call["step"] for call in spark.calls if call["window"].startswith(window["window_start"][:13])]
+    assert "report" not in steps, "nothing is started of a pipeline that is gone"
+    (failure,) = wait_for(
+        lambda: [notice["text"] for notice in told(notices) if notice["event"] == "failure" and notice["text"].startswith(title)]
+    )
+    assert "config/pipelines/web.yaml is gone" in failure
