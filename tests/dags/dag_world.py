@@ -12,7 +12,7 @@ PIPELINE = """\
 pipeline: {name}
 owner: edge-team
 schedule: {schedule}
-source: logs/{{window_start:%Y/%m/%d/%H}}/
+source: {{path: "logs/{{window_start:%Y/%m/%d/%H}}/", settle: {settle}}}
 topic: logs.web
 clusters: [near, far]
 runner: {{python: {python}}}
@@ -73,5 +73,6 @@ class Config:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def pipeline(self, name: str, schedule: str = HOURLY, more: str = "") -> None:
-        self.write(f"pipelines/{name}.yaml", PIPELINE.format(name=name, schedule=schedule, python=self.python) + more)
+    def pipeline(self, name: str, schedule: str = HOURLY, more: str = "", settle: str = "10m") -> None:
+        text = PIPELINE.format(name=name, schedule=schedule, settle=settle, python=self.python)
+        self.write(f"pipelines/{name}.yaml", text + more)
