@@ -157,7 +157,7 @@ def of_exception(error: Exception) -> str:
     """For an error from while data was read."""
     if isinstance(error, ShipperError):
         return of_building(error)
-    if gone := _java_is_gone(error, java_process()):
+    if gone := java_is_gone(error):
         return gone
     from pyspark.errors import AnalysisException
 
@@ -226,8 +226,9 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from (part for part in info.values() if isinstance(part, Mapping))
 
 
-def _java_is_gone(error: Exception, java: subprocess.Popen[bytes] | None) -> str | None:
-    """Python sees no more than that nobody answers; how the process ended says why."""
+def java_is_gone(error: Exception) -> str | None:
+    """How Spark's Java process ended, if that is what failed; else None. Python sees no more than that nobody answers."""
+    java = java_process()
     cut_off = isinstance(error, ConnectionError | EOFError) or (
         type(error).__module__.startswith("py4j") and not _java_error(error)
     )

@@ -12,6 +12,7 @@ from shipper.config.checks import ListingCheck
 from shipper.config.content_checks import ContentCheck, SourceCheck
 from shipper.driver.engine import SourceVerdict
 from shipper.driver.gate import listed
+from shipper.errors import SparkUnavailable
 from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates import content, listing
@@ -48,7 +49,7 @@ def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> SourceVerdi
 
 
 def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> SourceVerdict:
-    """Never raises for a check that cannot be evaluated: such a check blocks.
+    """A check that cannot be evaluated blocks. Raises SparkUnavailable if Spark's Java process ended: then nothing is known of the lines.
 
     All checks of lines of one scope are one aggregate over its records, in one scan and one Spark job. If that
     fails, as it does when a column's expression fails on a record, each check is asked by itself, so that only those to blame are
@@ -144,6 +145,8 @@ def _figures(
         with quiet():  # Spark's errors quote the values that caused them
             row = measure(scope, together)
     except Exception as error:
+        if gone := reason.java_is_gone(error):
+            raise SparkUnavailable(gone) from error
         scans = int(not isinstance(error, AnalysisException))
         fault = reason.of_exception(error)
         if len(wanted) == 1 or reason.is_unreadable_file(error):

@@ -19,6 +19,7 @@ import pytest
 
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
+from shipper.report.results import GateResult
 
 from .world import WINDOW, World, lines_of
 
@@ -190,6 +191,28 @@ def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafk
     assert world.ledger_count() == kills.expected.total()
     assert len(kills.fired) == wanted
     assert len(set(kills.counts)) > min(2, wanted - 2), f"no kill found the ship half done (seed {seed}): {kills.counts}"
+
+
+def test_a_source_gate_whose_java_is_killed_has_judged_nothing_and_is_tried_again(tmp_path, kafka):
+    world = World(tmp_path, kafka.bootstrap)
+    numbered_lines(world, files=1, lines=20_000)
+    slow = {"check": "condition", "name": "slow", "sql": "sha2(repeat(value, 20000), 512) != ''", "on": "full"}
+    small_steps(world, gates={"source": [slow]})
+    world.steps_done("r1", "plan")
+    gate = Ship(world, "r1", "gate_source")
+    while gate.running and not any(_reads_lines(pid) for pid in gate.members()["jvm"]):
+        time.sleep(0.2)
+    assert gate.kill("jvm", random.Random(0))
+    assert gate.wait() == 1
+    (found,) = (tmp_path / "runs").rglob("gate_source.json")
+    result = GateResult.model_validate_json(found.read_text())
+    assert (result.status, result.final, result.checks) == ("failed", False, [])
+
+
+def _reads_lines(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return any((thread / "comm").read_text().startswith("Executor task") for thread in Path(f"/proc/{pid}/task").iterdir())
+    return False
 
 
 def test_half_shipped_on_one_core_is_finished_on_four_with_another_chunk_size(tmp_path, kafka):
