@@ -18,7 +18,6 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from shipper.config.rules import original
 from shipper.config.schedule import Schedule
 from shipper.report.standing import FAILED, MISSING, SHIPPING, STATES, WAITING
 from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans
@@ -113,7 +112,7 @@ def _row(
         "schedule": f"{known.schedule.cron} {known.schedule.timezone}" if known.schedule else None,
         "settle": known.settle,
         "retired": known.retired,
-        "replay_of": original(known.pipeline) if original(known.pipeline) != known.pipeline else None,
+        "replay_of": known.replay_of,
         "newest": newest and newest[0],
         "lag": newest and max(0, newest[1] - newest[0]),
         "counts": {STATES[state]: count for state, count in enumerate(counts) if count},

@@ -105,6 +105,8 @@ class Known(NamedTuple):
     """The name under which its results are kept."""
     retired: bool
     """Whether the configuration had it no more when it was last read."""
+    replay_of: str | None
+    """The pipeline that it is a replay of, by its present name."""
 
 
 class Index:
@@ -397,20 +399,15 @@ class Index:
             "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, deliver_within, key, retired FROM pipelines "
             "ORDER BY pipeline"
         )
-        return [
-            Known(
-                name,
-                owner,
-                about,
-                tuple(clusters.split("\n")),
-                uri,
-                _schedule(cron, zone, within),
-                settle or 0.0,
-                key,
-                bool(retired) if self._present is None else original(name) not in self._present,
-            )
-            for name, owner, about, clusters, uri, cron, zone, settle, within, key, retired in rows
-        ]
+        rows = rows.fetchall()
+        by_key = {key: name for name, *_, key, _ in rows}
+        found = []
+        for name, owner, about, clusters, uri, cron, zone, settle, within, key, retired in rows:
+            of = by_key.get(original(key), original(name)) if original(key) != key else None
+            gone = bool(retired) if self._present is None else (of or name) not in self._present
+            of_clusters = tuple(clusters.split("\n"))
+            found.append(Known(name, owner, about, of_clusters, uri, _schedule(cron, zone, within), settle or 0.0, key, gone, of))
+        return found
 
     def beginnings(self, cluster: str = ALL) -> dict[str, int]:
         """Pipeline → begin of the first window of its schedule: of the cluster, or the earliest of all."""

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from shipper.cli.main import app as cli
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
+from shipper.config.replay import Replay, replayed
 from shipper.shipments.app import respond
 from shipper.shipments.feed import feed
 from shipper.shipments.index import Index
@@ -308,6 +309,23 @@ def test_a_pipeline_whose_file_is_gone_is_retired_without_a_word_to_the_index(wo
     assert (row("web")["retired"], row("web")["counts"]) == (False, {"shipped": 1, "missing": 8})
     (world.config / "pipelines" / "web.yaml").write_text("pipeline: [")
     assert row("web")["retired"] is False, "a broken file is there"
+
+
+def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world: World) -> None:
+    asked = {"id": "fix-1", "reason": "a header was wrong", "window_start": at(0), "window_end": at(1)}
+    replay = replayed(load_pipeline(world.config, "web", EVERYTHING), Replay.model_validate(asked))
+    with Index(world.index, make=True) as index, index.writing():
+        index.know(replay, str(world.runs), {})
+    web = world.config / "pipelines" / "web.yaml"
+    (world.config / "pipelines" / "site.yaml").write_text(
+        web.read_text().replace("pipeline: web", "pipeline: site\nformerly: web")
+    )
+    web.unlink()
+    with Index(world.index, make=True) as index, index.writing():
+        index.know(load_pipeline(world.config, "site", EVERYTHING), str(world.runs), {})
+    with Index(world.index, present={"site", "audit"}) as index:
+        found = {known.pipeline: (known.replay_of, known.retired) for known in index.pipelines()}
+    assert found == {"audit": (None, False), "site": (None, False), "web.replay.fix-1": ("site", False)}
 
 
 def test_the_server_answers_this_machine_alone(server: Server) -> None:

@@ -195,7 +195,7 @@ function tableRow(row) {
   }, make("canvas", { "aria-hidden": "true" }), make("div", { class: "at" }));
   strip.row = row;
   describe(strip, null);
-  const replay = row.replay_of ? `replay ${row.pipeline.slice(row.replay_of.length + ".replay.".length)}` : null;
+  const replay = row.replay_of ? `replay ${row.pipeline.split(".replay.")[1]}` : null;
   const note = [row.owner, row.replay_of ? null : row.retired ? "no longer in the configuration" : row.schedule ? null : "no schedule"].filter(Boolean).join(" · ");
   const found = make("tr", { role: "row", "data-pipeline": row.pipeline, class: replay ? "replay" : null },
     make("th", { scope: "row", role: "rowheader", title: `${row.pipeline} · ${note}` },
