@@ -158,7 +158,7 @@ def _pipeline(index: Index, query: Mapping[str, str], rights: Rights) -> dict[st
 def _cluster(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
     start, end = _between(query)
     cluster, only = query.get("cluster", ""), rights.pipelines()
-    if not any(cluster in one.clusters for one in index.pipelines() if only is None or one.pipeline in only):
+    if not any(cluster in one.clusters for one in index.pipelines() if only is None or one.dag_id in only):
         raise Refused(HTTPStatus.NOT_FOUND, "no pipeline that you may see ships to a cluster of that name")
     return cluster_page(index, cluster, start, end, _now(), only, rights.may_read_reports)
 
@@ -171,7 +171,7 @@ def _window(index: Index, query: Mapping[str, str], rights: Rights, scheduler: S
         raise Refused(HTTPStatus.BAD_REQUEST, error.message) from error
     found = detail(index, known, window, _now(), query.get("run"), scheduler)
     found |= {"may_run": rights.may_run(known.pipeline), "scheduled": known.schedule is not None}
-    if not rights.may_read_reports(known.pipeline):
+    if not rights.may_read_reports(known.dag_id):
         found |= {
             "report": None,
             "problem": "You may see this pipeline, and not the logs of its tasks; so not its reports either.",
@@ -189,7 +189,7 @@ def _report(index: Index, names: list[str], rights: Rights) -> Response:
     if len(names) != 3:
         raise Refused(HTTPStatus.NOT_FOUND, "there is no such report")
     known = _known(index, names[0], rights)
-    if not rights.may_read_reports(known.pipeline):
+    if not rights.may_read_reports(known.dag_id):
         raise Refused(HTTPStatus.FORBIDDEN, "who may not read the logs of the pipeline's tasks may not read its reports either")
     window = RunFolder.window_of(names[1])
     if window is None:
@@ -219,11 +219,11 @@ def _lies_in(runs_uri: str, page: str) -> bool:
 
 def _known(index: Index, pipeline: str, rights: Rights) -> Known:
     """Whether there is such a pipeline, only those learn who may see it."""
-    if not rights.may_see(pipeline):
+    found = next((known for known in index.pipelines() if known.pipeline == pipeline), None)
+    if not rights.may_see(found.dag_id if found else pipeline):
         raise Refused(HTTPStatus.FORBIDDEN, "you may not see this pipeline, or there is none of that name")
-    for known in index.pipelines():
-        if known.pipeline == pipeline:
-            return known
+    if found:
+        return found
     raise Refused(HTTPStatus.NOT_FOUND, f"the index knows no pipeline {pipeline!r}: `shipper index` brings it up to date")
 
 

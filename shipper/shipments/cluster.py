@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from shipper.shipments.grid import KILLED_AFTER_SECONDS
@@ -22,10 +22,10 @@ _MOST_LIVE = 20
 def cluster_page(
     index: Index, cluster: str, start: int, end: int, now: int, only: Collection[str] | None, may_read: Callable[[str], bool]
 ) -> dict[str, Any]:
-    """As JSON: of the ships that ended in [``start``, ``end``). ``only``: pipelines that may be seen; None: all. ``may_read``: whether a pipeline's
+    """As JSON: of the ships that ended in [``start``, ``end``). ``only``: DAGs that may be seen; None: all. ``may_read``: whether a DAG's
     reports may be read, since topics are named in them."""
-    found = [one for one in index.pipelines() if cluster in one.clusters and (only is None or one.pipeline in only)]
-    names = {one.pipeline for one in found}
+    found = [one for one in index.pipelines() if cluster in one.clusters and (only is None or one.dag_id in only)]
+    names = {one.pipeline: one.dag_id for one in found}
     step = next((each for each in _STEPS if (end - start) / each <= _COLUMNS), _STEPS[-1])
     return {
         "cluster": cluster,
@@ -68,20 +68,20 @@ def _rates(index: Index, cluster: str, start: int, end: int, step: int, names: C
 
 
 def _topics(
-    index: Index, cluster: str, start: int, end: int, names: Collection[str], may_read: Callable[[str], bool]
+    index: Index, cluster: str, start: int, end: int, names: Mapping[str, str], may_read: Callable[[str], bool]
 ) -> list[dict[str, Any]]:
     rows = index.db.execute(
         "SELECT topic, pipeline, sum(records), sum(bytes), max(quarantine), sum(parked), max(ended) FROM arrivals "
         "WHERE cluster = ? AND ended >= ? AND ended < ? GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2",
         (cluster, start, end),
     ).fetchall()
-    readable = {name for name in {row[1] for row in rows} & set(names) if may_read(name)}
+    readable = {name for name in {row[1] for row in rows} & set(names) if may_read(names[name])}
     keys = ("topic", "pipeline", "records", "bytes", "quarantine", "parked", "last")
     return [dict(zip(keys, row, strict=True)) for row in rows if row[1] in readable][:_MOST_TOPICS]
 
 
 def _running(
-    index: Index, cluster: str, now: int, names: Collection[str], may_read: Callable[[str], bool]
+    index: Index, cluster: str, now: int, names: Mapping[str, str], may_read: Callable[[str], bool]
 ) -> list[dict[str, Any]]:
     """Return the runs that have begun and left no report, the latest first, with the figures of their ships to this cluster. Of several
     over one window the last one: those before it are dead."""
@@ -93,7 +93,9 @@ def _running(
     for pipeline, start, end, run_id, at in [row for row in rows if row[0] in names][:_MOST_LIVE]:
         window = Window(*(dt.datetime.fromtimestamp(moment, dt.UTC) for moment in (start, end)))
         run = (
-            live(known[pipeline], window, [(run_id, at)])[0] if may_read(pipeline) else {"run_id": run_id, "at": at, "ships": []}
+            live(known[pipeline], window, [(run_id, at)])[0]
+            if may_read(names[pipeline])
+            else {"run_id": run_id, "at": at, "ships": []}
         )
         ships = [ship for ship in run["ships"] if ship["cluster"] == cluster]
         found.append(

@@ -20,7 +20,7 @@ import datetime as dt
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original
@@ -107,6 +107,11 @@ class Known(NamedTuple):
     """Whether the configuration had it no more when it was last read."""
     replay_of: str | None
     """The pipeline that it is a replay of, by its present name."""
+
+    @property
+    def dag_id(self) -> str:
+        """The DAG whose rights are for it: a replay has none of its own."""
+        return self.replay_of or self.pipeline
 
 
 class Index:
@@ -395,11 +400,10 @@ class Index:
                 )
 
     def pipelines(self) -> list[Known]:
-        rows = self.db.execute(
+        rows: list[tuple[Any, ...]] = self.db.execute(
             "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, deliver_within, key, retired FROM pipelines "
             "ORDER BY pipeline"
-        )
-        rows = rows.fetchall()
+        ).fetchall()
         by_key = {key: name for name, *_, key, _ in rows}
         found = []
         for name, owner, about, clusters, uri, cron, zone, settle, within, key, retired in rows:

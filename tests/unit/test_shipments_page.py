@@ -326,6 +326,10 @@ def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world: World) -> 
     with Index(world.index, present={"site", "audit"}) as index:
         found = {known.pipeline: (known.replay_of, known.retired) for known in index.pipelines()}
     assert found == {"audit": (None, False), "site": (None, False), "web.replay.fix-1": ("site", False)}
+    assert ask_grid(world, Rights("site")) == ["site", "web.replay.fix-1"]
+    of_window = {"pipeline": "web.replay.fix-1", "start": at(0).isoformat(), "end": at(1).isoformat()}
+    assert ask(world, "api/pipeline", Rights("site"), **of_window)[0] == HTTPStatus.OK
+    assert ask(world, "api/pipeline", Rights("audit"), **of_window)[0] == HTTPStatus.FORBIDDEN
 
 
 def test_the_server_answers_this_machine_alone(server: Server) -> None:
