@@ -159,15 +159,19 @@ def _left(folder: RunFolder, name: str, kind: type[R]) -> R | None:
 
 
 def delivered_late(pipeline: Pipeline, window: Window, report: RunReport, now: dt.datetime) -> str | None:
-    """What there is to say of a window of the schedule that this run delivered, by when its last record was committed; None if that was in time.
-    ``now`` counts for a window without records, and for one of which nobody knows."""
+    """What there is to say of a window of the schedule that this run delivered, by when its last record was committed; None if that was in time,
+    or there is no record. ``now`` counts where nobody knows."""
     schedule = pipeline.schedule
-    committed = [committed_at(gate.coverage, window) for gate in report.delivery_gates]
-    at = max(filter(None, committed), default=now)
-    if schedule is None or schedule.deliver_within_seconds is None or at <= due(schedule, 0.0, window):
+    moments = [committed_at(gate.coverage, window) if _knows_commits(gate) else now for gate in report.delivery_gates]
+    at = max(filter(None, moments), default=None)
+    if schedule is None or schedule.deliver_within_seconds is None or at is None or at <= due(schedule, 0.0, window):
         return None
     took, within = (at - window.end).total_seconds(), schedule.deliver_within_seconds
     return f"Late: delivered {format_duration(took)} after its window closed, not within {format_duration(within)}"
+
+
+def _knows_commits(gate: DeliveryGateResult) -> bool:
+    return gate.coverage is not None and gate.coverage.committed is not None
 
 
 def window_before(pipeline: Pipeline, window: Window) -> Window | None:

@@ -53,10 +53,10 @@ class Runs:
 
     def end(
         self, end: dt.datetime, fault: str = "", *, scheduled: bool = False, took: dt.timedelta = MINUTE, run_id: str = "run",
-        committed: dt.timedelta | None = None,
+        committed: dt.timedelta | None = None, empty: bool = False,
     ) -> None:  # fmt: skip
         """A run over the hour before ``end``, that began then or hours later; ``fault``: why near got nothing; ``committed``: how long after
-        that hour the last record was."""
+        that hour the last record was; ``empty``: there was none."""
         from shipper_factory.notice import RunEnded
 
         pipeline = load_pipeline(self.config.folder, "web")
@@ -64,7 +64,7 @@ class Runs:
         common: dict[str, Any] = {"pipeline": "web", "window_start": end - HOUR, "window_end": end, "run_id": run_id}
         common |= {"started_at": end + took - MINUTE, "finished_at": end + took}
         folder.write("gate_source", GateResult(step="gate_source", **common))
-        known = None if committed is None else {str(Window(end - HOUR, end)): end + committed}
+        known = {} if empty else None if committed is None else {str(Window(end - HOUR, end)): end + committed}
         gates = [
             DeliveryGateResult(cluster=cluster, coverage=Coverage(start=end - HOUR, end=end, committed=known), **common)
             for cluster in (("far",) if fault else ("near", "far"))
@@ -157,6 +157,11 @@ def test_a_window_is_late_by_when_its_last_record_was_committed_and_not_by_when_
     runs.end(SIX + HOUR, scheduled=True, took=HOUR, committed=46 * MINUTE)
     (notice,) = told(notices)
     assert notice["text"].startswith("web 2026-11-01 06:00–07:00 UTC: Late: delivered 46m after ")
+
+
+def test_a_window_without_records_is_not_late_however_late_it_is_run_again(runs: Runs, notices: Path) -> None:
+    runs.end(SIX, scheduled=True, took=5 * HOUR, empty=True)
+    assert told(notices) == []
 
 
 def deadline(config: Config, **run: Any) -> None:
