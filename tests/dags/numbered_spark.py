@@ -1,7 +1,7 @@
 """Stands in for the Python of the Spark side, as fake_spark.py does, but for the ship: that is the real step, lanes and ledger with numbered records
 (tests/chaos/ship_numbered.py), one file for each window. Every record of it is once in the topic, or something is wrong.
 
-``$NUMBERED_BOOTSTRAP`` names the broker.
+``$SPARK_FAKE_BOOTSTRAP`` names the broker. (A job is given no variable of another name: shipper/job_environment.py.)
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def shipped(cluster: str, common: dict[str, Any]) -> ShipResult:
 def of_window(pipeline: str, start: dt.datetime, folder: Path, run_id: str) -> Numbered:
     number = int(start.timestamp()) // 60 % 100_000
     return Numbered(
-        pipeline, os.environ["NUMBERED_BOOTSTRAP"], (pipeline,), str(folder), run_id,
+        pipeline, os.environ["SPARK_FAKE_BOOTSTRAP"], (pipeline,), str(folder), run_id,
         files=(number, number + 1), splits=1, records=400, records_per_second=1000, tasks=1, lanes=1,
     )  # fmt: skip
 

@@ -51,7 +51,7 @@ _TASK, _EXECUTOR = "airflow worker -- ", "airflow worker -- LocalExecutor"
 @pytest.fixture
 def kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaServer]:
     with KafkaServer(tmp_path / "kafka", die_with_parent=True) as server:
-        monkeypatch.setenv("NUMBERED_BOOTSTRAP", server.bootstrap)
+        monkeypatch.setenv("SPARK_FAKE_BOOTSTRAP", server.bootstrap)
         yield server
 
 
@@ -86,7 +86,7 @@ runner: {{python: {spark.python}}}
     environment = {
         "SHIPPER_CONFIG": str(config.folder),
         "SPARK_FAKE": str(spark.folder),
-        "NUMBERED_BOOTSTRAP": kafka.bootstrap,
+        "SPARK_FAKE_BOOTSTRAP": kafka.bootstrap,
         # After how long a task that nobody speaks for any more is tried again; five minutes by default.
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
     }
