@@ -19,7 +19,7 @@ from shipper.config.rules import PathTime, original, pattern_of_source, regex_gr
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
 from shipper.types import Header
-from shipper.worker.marks import END, MARK, SIZES
+from shipper.worker.marks import END, MARK, SIZES, SWALLOWED
 from spark_jobs.avro import AvroValues, header, struct_as_json
 from spark_jobs.redact import redaction
 
@@ -42,6 +42,7 @@ LINES = StructType(
         StructField(RECORD_NUMBER, LongType()),
         StructField(SPLIT_START, LongType()),
         StructField(SIZES, StringType()),
+        StructField(SWALLOWED, LongType()),
     ]
 )
 
@@ -63,7 +64,7 @@ def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
     if pipeline.records.key is not None:
         frame = frame.withColumn("key", F.expr(pipeline.records.key))
     topics = _first_match(pipeline, lambda route: _topic_name(route, pipeline, RESERVED))
-    given = ("split", MARK, SIZES, "file_path", "file_name", PARSED, WINDOW_START, RECORD_NUMBER, SPLIT_START)
+    given = ("split", MARK, SIZES, SWALLOWED, "file_path", "file_name", PARSED, WINDOW_START, RECORD_NUMBER, SPLIT_START)
     unseen = [name for name in given if name not in (*more, *pipeline.records.named_columns)]
     return frame.withColumn(TOPIC_COLUMN, topics).drop(*unseen)
 
@@ -120,6 +121,8 @@ def records(
         columns.append(F.col(sql_column(_DISPOSITION)).alias("disposition"))
     if values is not None and not schema_ids:
         columns.append(values.misfit(F.col(sql_column(_JSON))).alias(MISFIT))
+    if pipeline.source.format == "csv" and pipeline.quarantine is not None:
+        columns.append(F.col(sql_column(SWALLOWED)).alias("swallowed"))
     if not mapping.ships_lines or mapping.drop:
         # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))

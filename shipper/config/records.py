@@ -386,7 +386,8 @@ class Quarantine(Model):
     max_rate: StrictFloat = Field(default=0.01, ge=0, le=1)
     """Largest share, 0–1, of a run's records (dropped lines are none) in quarantine. A run with more fails when everything is sent:
     then the source has changed, rather than a few records of it being bad. A file that cannot be read counts as many records as its bytes
-    would hold."""
+    would hold. A row of CSV that is too long, or has other fields than the header, counts as many records as it has lines: one stray quote makes
+    one row of many. Any other record counts as one, however long it is."""
     keep_bytes: Bytes = Field(default=256, alias="keep", ge=0, le=512_000)
     """How much of each record's value is kept: its first bytes. Key and headers are kept if none of them is longer. `0B` keeps nothing."""
 

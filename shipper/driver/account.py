@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from shipper.config.records import Quarantine
+from shipper.config.records import UNREADABLE, Quarantine
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
 from shipper.driver.pending import Pending
 from shipper.driver.pieces import file_id
 from shipper.driver.timelines import lane_accounts, lane_timeline
+from shipper.ledger.fold import Chunks
 from shipper.report.plan_result import PlannedFile
 from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
@@ -168,13 +169,18 @@ def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def records_behind(result: ShipResult, files: Collection[FileId], unreadable: Collection[FileId]) -> int:
-    """Return about how many records are in the files that could not be read, beyond the one that stands for each: by their bytes, and by how
-    many records the other ``files`` have for theirs."""
-    hidden = sum(file.size_bytes for file in unreadable)
-    seen = sum(file.size_bytes for file in files) - hidden
-    records = result.read + result.unread - sum(result.filtered.values()) - len(unreadable)
-    return max(0, hidden * records // seen - len(unreadable)) if seen > 0 else 0
+def records_behind(result: ShipResult, files: Collection[FileId], chunks: Chunks) -> int:
+    """Return about how many records the quarantined ones stand for, beyond themselves, by the ledger.
+
+    A row of CSV with a stray quote stands for the rows that the quote made part of it. A file that could not be read stands for as many
+    records as its bytes would hold, by how many the other ``files`` have for theirs."""
+    states = [(split.file, state) for split, state in chunks.splits.items() if split.file in files]
+    swallowed = sum(state.swallowed for _, state in states)
+    unreadable = {file for file, state in states if UNREADABLE in state.reasons}
+    hidden_bytes = sum(file.size_bytes for file in unreadable)
+    seen = sum(file.size_bytes for file in files) - hidden_bytes
+    records = result.read + result.unread - sum(result.filtered.values()) + swallowed - len(unreadable)
+    return swallowed + (max(0, hidden_bytes * records // seen - len(unreadable)) if seen > 0 else 0)
 
 
 def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int = 0) -> str | None:
@@ -188,7 +194,11 @@ def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int
     return (
         f"cluster {result.cluster}: {count:,} of {records:,} records of pipeline {result.pipeline} are in quarantine "
         f"({count / max(1, records):.2%}), and `quarantine.max_rate` allows {quarantine.max_rate:.2%}"
-        + (f"; about {behind:,} of them are in files that could not be read, by their bytes" if behind else "")
+        + (
+            f"; about {behind:,} of them are rows of CSV behind a stray quote, or in files that could not be read"
+            if behind
+            else ""
+        )
         + (f"; this run added {reasons}" if reasons else "")
         + f". All of them are in {quarantine.topic}, and everything else was sent. Look with `shipper quarantine show "
         f"{result.pipeline}`: if the source is wrong, have it mended; if these records are to be expected, raise the limit and run again."

@@ -620,7 +620,7 @@ def moved_records(
         if _end_at(original, begins, context.split_starts(original.id), len(starts)) == lines:
             nothing = replace(
                 base, last=lines, end=True, read=read, ordinals="", records=0, bytes=0, checksum=0, partition=None, bundles=None,
-                topic_id=None, reasons=None, filtered=None,
+                topic_id=None, reasons=None, swallowed=None, filtered=None,
             )  # fmt: skip
             found.append(Moved(MovedKey(SplitId(one.id, begins), lines, ""), nothing))
     return found
@@ -646,6 +646,7 @@ class _Group:
             checksum=(before.checksum + value.checksum) % _UINT64,
             bundles=None if value.bundles is None else value.bundles + (before.bundles or 0),
             reasons=None if value.reasons is None else dict(Counter(before.reasons) + Counter(value.reasons)),
+            swallowed=(before.swallowed or 0) + (value.swallowed or 0) or None,
             filtered=None if value.filtered is None else dict(Counter(before.filtered) + Counter(value.filtered)),
         )  # fmt: skip
 

@@ -14,11 +14,9 @@ from dataclasses import replace
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
-from shipper.config.records import UNREADABLE
 from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
-from shipper.driver.formats import UNREADABLE as UNREADABLE_FORMAT
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
@@ -176,6 +174,8 @@ class ClusterShip:
         self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
         self._committed: list[Committed] | None = None
         """All that this ship committed, by the ledger; None: not read yet."""
+        self._chunks: Chunks | None = None
+        """What the ledger holds with it."""
         self._earlier: dict[str, SentToTopic] = {}
         """Return topic → what earlier attempts of this very run sent there."""
 
@@ -421,7 +421,7 @@ class ClusterShip:
         """A ship is green only if the ledger says that each of its files is complete, whatever the tasks said."""
         with self._context.phases("reading the ledger"):
             now = taken.read_on(self._ledger)
-        self._committed = now.since
+        self._committed, self._chunks = now.since, now.chunks
         still = self._pending(now).left
         if missing := [file.path for file in left.left if file in still]:
             raise DeliveryError(
@@ -516,10 +516,8 @@ class ClusterShip:
         for topic in result.topics:
             topic.earlier, topic.earlier_bytes = self._earlier.get(topic.topic, SentToTopic(0, 0))
         if quarantine and result.status != "failed":
-            files = {file_id(file): file for file in self._files}
-            found = {split.file for split, state in taken.chunks.splits.items() if UNREADABLE in state.reasons}  # by earlier runs
-            found |= {file for file, planned in files.items() if planned.format == UNREADABLE_FORMAT}
-            behind = records_behind(result, files, found & files.keys())
+            files = {file_id(file) for file in self._files}
+            behind = records_behind(result, files, self._chunks or taken.chunks)
             if fault := too_many_quarantined(result, quarantine, behind):
                 self._failed(TooManyQuarantined(fault))
 

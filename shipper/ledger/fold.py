@@ -109,6 +109,11 @@ class SplitState:
         """Why records of the split are in quarantine."""
         return frozenset(reason for chunk in self.chunks.values() for reason in chunk.reasons or ())
 
+    @property
+    def swallowed(self) -> int:
+        """How many more records its records in quarantine may be."""
+        return sum(part.swallowed or 0 for _, part in self.parts())
+
 
 FileStanding = Literal["complete", "misread", "partial"]
 """``misread``: every record that the tasks saw is there, and they saw other bytes than the file has."""

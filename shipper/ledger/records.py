@@ -79,6 +79,8 @@ class ChunkValue:
     """Reason → records, if the topic is a quarantine topic. Then ``ordinals`` are these records, and no others."""
     ordinals: str | None = None
     """As text, see :func:`shipper.ledger.intervals.encode_ordinals`."""
+    swallowed: int | None = None
+    """Only with ``reasons``: how many more records these may be, as rows of CSV that a stray quote made one. `quarantine.max_rate` counts them."""
     without: str | None = None
     """Ordinals of the interval that would belong to this topic and are not in it, since they were taken for quarantine."""
     filtered: dict[str, int] | None = None

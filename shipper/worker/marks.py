@@ -14,6 +14,9 @@ MARK = "mark!"
 #: The column in which an END row has what the reader says of the piece's bytes, as two numbers: those that it took from the file, as it is
 #: stored, and those of the records. -1 where the reader cannot say. The sink finds them in the row's `value`.
 SIZES = "sizes!"
+#: The column that says of a row of CSV that is none (too long, or with other fields than the header) how many line ends stand in its quotes: a stray
+#: quote makes one row of all up to the next quote, so these may be as many records. Null for every other record.
+SWALLOWED = "swallowed!"
 #: A line that is longer than allowed; its value is its beginning.
 TOO_LONG = 1
 #: What was read of the piece is not all of it: the file is damaged, gone, or not the one that was planned. No line.

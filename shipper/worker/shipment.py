@@ -404,6 +404,7 @@ class _SliceShipment:
                 checksum=sum(map(spark_hash, values)) % _UINT64,
                 reasons=dict(Counter(rejection.reason for rejection in of_rows)),
                 ordinals=encode_ordinals(runs(ordinals)),
+                swallowed=_swallowed(taken),
             )
             marked = {row for of_mark in self._part.marked.values() for row in of_mark}
             of_part = [row in marked for row in rows[part].tolist()]
@@ -495,6 +496,11 @@ def _beside(rows: pa.Table, of_file: Sequence[Header]) -> tuple[list[Any], list[
     )
     nothing = [None] * len(rows)
     return key or nothing, [of_file] * len(rows) if headers is None else list(map(header_pairs, headers)), timestamp or nothing
+
+
+def _swallowed(rows: pa.Table) -> int | None:
+    """Return how many more records the rows may be, by their column `swallowed`; None if they are no more."""
+    return pc.sum(rows.column("swallowed")).as_py() if "swallowed" in rows.schema.names else None
 
 
 def _kept(value: bytes | None, keep_bytes: int) -> bytes | None:

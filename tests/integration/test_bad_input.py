@@ -189,6 +189,30 @@ def test_a_large_file_that_cannot_be_read_is_more_than_a_record_in_a_hundred(wor
     world.fails(code=1, says=r"max_rate")
 
 
+@pytest.mark.parametrize("max_line", ["1kB", "1MiB"], ids=["too_large", "unparseable"])
+def test_a_stray_quote_weighs_as_many_records_as_the_rows_that_it_hides(world, max_line):
+    """Rows behind the quote are one record, which a run counted as one in a hundred thousand."""
+    rows = [b"%d,said %d\n" % (number, number) for number in range(10_000)]
+    rows[5_000] = b'5000,"said 5000\n'
+    (world.logs / "a.log").unlink()
+    world.write_log("a.csv", b"number,text\n" + b"".join(rows))
+    world.client.create_topics({world.topic("-q"): 1}, replication_factor=1)
+
+    def allow(max_rate):
+        world.write_pipeline(
+            source={"path": "logs", "settle": "0s", "format": "csv"},
+            records={"max_line": max_line},
+            quarantine={"topic": world.topic("-q"), "max_rate": max_rate},
+        )
+
+    allow(0.4)
+    world.fails(code=1, says=r"max_rate")
+    world.fails(code=1, says=r"max_rate")  # by the ledger alone: there is nothing to ship
+    allow(0.6)
+    run = world.run()
+    assert (run["delivered"], run["before"], len(world.read("-q"))) == (0, 5_001, 1)
+
+
 def as_an_ordinary_user():
     """Root reads everything, unless it goes without the capability to."""
     if os.geteuid() != 0:

@@ -21,7 +21,7 @@ from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.ledger.archive import old_chunks
 from shipper.ledger.codec import decode, encode_chunk, encode_invalidation, peek_key
 from shipper.ledger.control import Control
-from shipper.ledger.fold import FileRecords, LedgerRecords
+from shipper.ledger.fold import Chunks, FileRecords, LedgerRecords
 from shipper.ledger.inventory import Inventory, absent_topics, entries, findings
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
 from shipper.ledger.records import ChunkKey, ChunkValue, Invalidation
@@ -271,8 +271,11 @@ def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_cam
     assert bool(too_many_quarantined(result, pipeline.quarantine)) is fails
 
 
-@pytest.mark.parametrize(("unreadable_bytes", "fails"), [(5_000, True), (50, False)])
-def test_a_file_that_cannot_be_read_weighs_as_many_records_as_its_bytes_would_hold(unreadable_bytes: int, fails: bool) -> None:
+@pytest.mark.parametrize(("unreadable_bytes", "swallowed", "behind"), [(5_000, None, 99), (50, None, 0), (50, 100, 101)])
+def test_a_record_that_stands_for_more_weighs_as_many_records_as_it_hides(
+    unreadable_bytes: int, swallowed: int | None, behind: int
+) -> None:
+    """A file that cannot be read: as many as its bytes would hold. A row of CSV with a stray quote: the rows that it swallowed."""
     pipeline = Pipeline.model_validate(
         {"pipeline": "web", "source": "x", "topic": "t", "clusters": ["c"], "quarantine": {"topic": "q", "max_rate": 0.02}}
     )
@@ -282,11 +285,17 @@ def test_a_file_that_cannot_be_read_weighs_as_many_records_as_its_bytes_would_ho
         pipeline="web", window_start=moment, window_end=moment, run_id="r", started_at=moment, finished_at=moment, cluster="c",
         read=100, unread=1, topics=[TopicAccount(topic="q", quarantine=True, before=1)],
     )  # fmt: skip
-    good, bad = FileId("good", 5_000, 1), FileId("bad", unreadable_bytes, 1)
-    behind = records_behind(result, {good, bad}, {bad})
-    assert behind == (99 if fails else 0)
-    assert bool(too_many_quarantined(result, pipeline.quarantine, behind)) is fails
-    assert not records_behind(result, {bad}, {bad}), "nothing else is there: all of it is in quarantine already"
+    good, bad, elsewhere = (FileId(*id, 1) for id in (("good", 5_000), ("bad", unreadable_bytes), ("elsewhere", 9_000)))
+    chunks = Chunks("web")
+    for file, value in (
+        (good, replace(BAD, swallowed=swallowed)),
+        (bad, replace(BAD, reasons={"unreadable": 1})),
+        (elsewhere, BAD),
+    ):
+        chunks.add(ChunkKey(SplitId(file, 0), 0, "q"), value)
+    assert records_behind(result, {good, bad}, chunks) == behind
+    assert bool(too_many_quarantined(result, pipeline.quarantine, behind)) is bool(behind)
+    assert not records_behind(result, {bad}, chunks), "nothing else is there: all of it is in quarantine already"
 
 
 def test_a_record_that_somebody_else_wrote_into_quarantine_is_passed_over():

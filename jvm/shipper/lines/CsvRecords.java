@@ -39,6 +39,9 @@ final class CsvRecords implements PieceRecords {
     private boolean dropped;
     /** Bytes of the row that were read past. */
     private long beyond;
+    /** Line ends inside of the row's quotes. */
+    private long lineEnds;
+    private boolean isObject;
     private long unpacked;
 
     CsvRecords(Piece piece, int maxLine, Framing framing, Configuration conf) throws IOException {
@@ -65,7 +68,8 @@ final class CsvRecords implements PieceRecords {
         }
         json.clear();
         malformed |= !ascii && Utf8.firstInvalid(row, 0, length) < length;
-        if (malformed || dropped || fields != names.length) {
+        isObject = !malformed && !dropped && fields == names.length;
+        if (!isObject) {
             json.openArray();
             for (int i = 0; i < fields; i++) {
                 field(i);
@@ -147,6 +151,7 @@ final class CsvRecords implements PieceRecords {
             ascii = true;
             dropped = false;
             beyond = 0;
+            lineEnds = 0;
             if (!fields()) {
                 return false;
             }
@@ -158,9 +163,11 @@ final class CsvRecords implements PieceRecords {
         int delimiter = framing.delimiter() & 0xff;
         int quote = framing.quote();
         At state = At.START;
-        for (int one = read(), count = 0; ; one = read(), count++) {
+        int before = -1;
+        for (int one = read(), count = 0; ; before = one, one = read(), count++) {
             if (one < 0) {
                 malformed |= state == At.QUOTED;
+                lineEnds -= state == At.QUOTED && before == '\n' ? 1 : 0; // the file's last one, with nothing behind it
                 if (count > 0) {
                     endField();
                 }
@@ -175,6 +182,7 @@ final class CsvRecords implements PieceRecords {
                 if (one == quote) {
                     state = At.BEHIND_QUOTE;
                 } else {
+                    lineEnds += one == '\n' ? 1 : 0;
                     keep(one);
                 }
             } else if (state == At.BEHIND_QUOTE && one == quote) {
@@ -240,6 +248,11 @@ final class CsvRecords implements PieceRecords {
     @Override
     public boolean tooLong() {
         return dropped || json.size() > maxLine;
+    }
+
+    @Override
+    public long swallowed() {
+        return isObject && !tooLong() ? 0 : lineEnds;
     }
 
     @Override

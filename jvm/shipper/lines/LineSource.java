@@ -38,7 +38,8 @@ public final class LineSource implements TableProvider {
             .add("mark!", DataTypes.ByteType)
             .add("record_number", DataTypes.LongType)
             .add("split_start", DataTypes.LongType)
-            .add("sizes!", DataTypes.StringType);
+            .add("sizes!", DataTypes.StringType)
+            .add("swallowed!", DataTypes.LongType);
 
     private static final AtomicLong IDS = new AtomicLong();
     private static final Map<String, Read> READS = new ConcurrentHashMap<>();

@@ -20,6 +20,11 @@ interface PieceRecords extends Closeable {
 
     boolean tooLong();
 
+    /** How many more records the last one may be: it is a row of CSV that is none, and has so many line ends inside of quotes. */
+    default long swallowed() {
+        return 0;
+    }
+
     /** Bytes of the file that this piece accounts for: those of all its pieces are its size. -1 where nobody can say. */
     long stored();
 

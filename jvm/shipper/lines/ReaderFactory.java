@@ -33,6 +33,7 @@ record ReaderFactory(
         private final GenericInternalRow row = new GenericInternalRow(columns.length);
         private final int value = column("value");
         private final int number = column("record_number");
+        private final int swallowed = column("swallowed!");
         private int at = -1;
         private PieceRecords records;
         private long count;
@@ -153,6 +154,9 @@ record ReaderFactory(
             if (number >= 0) {
                 row.update(number, count);
             }
+            if (swallowed >= 0) {
+                row.update(swallowed, records.swallowed() > 0 ? records.swallowed() : null);
+            }
             if (value >= 0) {
                 row.update(value, UTF8String.fromBytes(records.bytes(), 0, size));
             }
@@ -172,6 +176,7 @@ record ReaderFactory(
             set("value", content);
             set("split_start", piece.start());
             set("record_number", mark == UNREADABLE ? 1L : null);
+            set("swallowed!", null);
             set("split", split);
             set("mark!", mark);
             set("sizes!", mark == END ? UTF8String.fromString(stored + " " + unpacked) : null);
