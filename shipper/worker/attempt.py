@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shipper.errors import Superseded
+from shipper.errors import ClusterError, OutcomeUnknown, Superseded
 from shipper.ledger.codec import encode_attempt
 from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskCommittedKeys, Committed, CommittedKeys, LedgerLog
 from shipper.ledger.records import CONTROL, Attempt, AttemptKey
@@ -26,8 +26,17 @@ class TaskAttempt:
         self._ledger.connect((CONTROL,))
 
     def announce(self, *, ended: bool = False) -> None:
-        """Tell others that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown."""
-        self._ledger.write_control([encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())])
+        """Tell others that it begins, or has ``ended``. Who begins waits for the ledger as :meth:`check` does. Raises ClusterError,
+        OutcomeUnknown."""
+        record = encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())
+        try:
+            self._ledger.write_control([record])
+        except (ClusterError, OutcomeUnknown):
+            if ended:
+                raise
+            # A record that arrived unacknowledged must not be written again: compaction would put it behind that of a later attempt.
+            if self._key.number not in self._ledger.decide(CONTROL_NOW).answer.attempts.get(self._key.task, []):
+                self._ledger.write_control([record])
 
     def check(self) -> Decided[list[int]]:
         """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
