@@ -325,6 +325,19 @@ def test_doctor_asks_an_executor_what_it_runs(without_python: World) -> None:
     assert "`runner.archive`" in remedy
 
 
+def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(tmp_path: Path, kafka: KafkaServer) -> None:
+    world = World(tmp_path / "world", kafka.bootstrap)
+    world.write_log("a.log", b"one\n")
+    with SparkServer(tmp_path / "spark", workers=0, die_with_parent=True) as spark:
+        on_cluster(world, spark, rate=None)
+        with running(world) as run:
+            assert run.process.stderr is not None
+            # Nothing else can end its standard error: it has no executor.
+            assert any(spark.master in line for line in run.process.stderr)
+            spark.start_worker(0)
+            assert run.account()["delivered"] == 1
+
+
 def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once(tmp_path: Path, kafka: KafkaServer) -> None:
     world = World(tmp_path / "world", kafka.bootstrap)
     world.write_log("a.log", b"one\n")
