@@ -325,6 +325,7 @@ def test_doctor_asks_an_executor_what_it_runs(without_python: World) -> None:
     assert "`runner.archive`" in remedy
 
 
+@pytest.mark.timeout(150)
 def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(tmp_path: Path, kafka: KafkaServer) -> None:
     world = World(tmp_path / "world", kafka.bootstrap)
     world.write_log("a.log", b"one\n")
@@ -332,7 +333,6 @@ def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(tmp_pa
         on_cluster(world, spark, rate=None)
         with running(world) as run:
             assert run.process.stderr is not None
-            # Nothing else can end its standard error: it has no executor.
             assert any(spark.master in line for line in run.process.stderr)
             spark.start_worker(0)
             assert run.account()["delivered"] == 1
