@@ -16,6 +16,8 @@ LOG_DAY := $(RUN)/python -m tests.chaos.log_day
 LIVE := $(RUN)/python -m tests.dags.live_hour
 
 export GX_ANALYTICS_ENABLED := false
+# Where it is set, each process that a test starts compiles all of shipper anew.
+export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
 .PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import in_process
 import pytest
 
 
@@ -13,3 +15,8 @@ def config(tmp_path: Path) -> Path:
     (folder / "clusters").mkdir()
     (folder / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: 127.0.0.1:9092\n")
     return folder
+
+
+@pytest.fixture
+def shipper(monkeypatch: pytest.MonkeyPatch) -> in_process.Command:
+    return partial(in_process.run, monkeypatch)

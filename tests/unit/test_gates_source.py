@@ -11,12 +11,17 @@ from shipper.driver.gate import closed
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import PastRun
-from spark_jobs.gates import judging
-from spark_jobs.gates.listing import Listing
-from spark_jobs.gates.source import SourceEvidence, evaluate_source
 
 END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
+
+
+def setup_module():
+    """Great Expectations takes seconds to import, and each of pytest's workers collects each file."""
+    global judging, Listing, SourceEvidence, evaluate_source
+    from spark_jobs.gates import judging
+    from spark_jobs.gates.listing import Listing
+    from spark_jobs.gates.source import SourceEvidence, evaluate_source
 
 
 def check(kind, **fields):

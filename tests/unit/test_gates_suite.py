@@ -5,19 +5,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from spark_jobs.gates import suite
-from spark_jobs.gates.judging import Bound, CheckFigures, Unjudged, judged
-from spark_jobs.gates.suite import RESULT_FORMAT, Answer, Question, ask
-
-gx = suite.gx
-gxe = suite.gxe
-
-FRAME = pd.DataFrame({"a": [1, 2, 3, 4], "b": [1, None, 3, None]})
-EMPTY = FRAME.iloc[:0]
 ROOT = Path(__file__).parents[2]
+
+
+def setup_module():
+    """Great Expectations takes seconds to import, and each of pytest's workers collects each file."""
+    global pd, suite, gx, gxe, Bound, CheckFigures, Unjudged, judged, RESULT_FORMAT, Answer, Question, ask, FRAME
+    import pandas as pd
+
+    from spark_jobs.gates import suite
+    from spark_jobs.gates.judging import Bound, CheckFigures, Unjudged, judged
+    from spark_jobs.gates.suite import RESULT_FORMAT, Answer, Question, ask
+
+    gx, gxe = suite.gx, suite.gxe
+    FRAME = pd.DataFrame({"a": [1, 2, 3, 4], "b": [1, None, 3, None]})
 
 
 def rows(fewest=1, most=None):
@@ -28,8 +31,10 @@ def not_null(column, mostly=1.0):
     return Question(lambda: gxe.ExpectColumnValuesToNotBeNull(column=column, mostly=mostly), (column,))
 
 
-def plainly(expectations, frame=FRAME, **options):
-    return suite._batch(frame).validate(gx.ExpectationSuite(name="plain", expectations=expectations), **options)
+def plainly(expectations, frame=None, **options):
+    return suite._batch(FRAME if frame is None else frame).validate(
+        gx.ExpectationSuite(name="plain", expectations=expectations), **options
+    )
 
 
 def test_an_unknown_expectation_is_dropped_by_gx_and_unwritable_here(monkeypatch):
@@ -54,8 +59,9 @@ def test_an_empty_suite_passes_in_gx_and_gives_no_answer_here():
 
 
 def test_column_checks_hold_on_zero_rows_in_gx_but_not_here():
-    assert plainly([gxe.ExpectColumnValuesToNotBeNull(column="a")], EMPTY).success
-    count, column = ask([rows(0), not_null("a")], EMPTY)
+    empty = FRAME.iloc[:0]
+    assert plainly([gxe.ExpectColumnValuesToNotBeNull(column="a")], empty).success
+    count, column = ask([rows(0), not_null("a")], empty)
     assert count.holds
     assert not column.holds
     assert column.figures["rows"] == 0

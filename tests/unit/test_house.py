@@ -191,11 +191,6 @@ def looks_in(name: str, module: ast.Module, reads: set[str]) -> list[Look]:
     return found
 
 
-_DECIDED_EXISTS = any(_defines("Decided", module) for module in _modules("shipper").values())
-needs_decided = pytest.mark.skipif(not _DECIDED_EXISTS, reason="shipper has no class Decided yet")
-
-
-@needs_decided
 def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps() -> None:
     others = {str(path.relative_to(_ROOT)): module for path, module in _modules(*_PACKAGES).items()}
     del others[_LEDGER_LOG]
@@ -205,7 +200,6 @@ def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps() -> None:
     assert steps == [], "LedgerLog.decide writes the barrier and reads the answer"
 
 
-@needs_decided
 def test_what_decides_does_not_merely_look_at_the_ledger() -> None:
     log = _defines("LedgerLog", _parsed(_ROOT / _LEDGER_LOG))
     assert log is not None

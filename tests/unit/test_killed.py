@@ -7,10 +7,11 @@ import json
 import os
 import socket
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from in_process import Command
 from shipper_tools.samples.shipments import World, at
 
 from shipper.processes import ProcessId
@@ -50,10 +51,11 @@ def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFol
     return folder
 
 
-def gaps(world: World) -> str:
-    day = (dt.datetime.now(dt.UTC) + dt.timedelta(days=2)).strftime("%Y-%m-%d")  # no window, so no cluster is asked
-    command = [sys.executable, "-m", "shipper", "gaps", "web", "--since", day, "--config", str(world.config)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+@pytest.fixture
+def gaps(world: World, shipper: Command) -> Callable[[], str]:
+    """Ask for gaps, of no window, so that no cluster is asked; the answer is what is said to people."""
+    day = (dt.datetime.now(dt.UTC) + dt.timedelta(days=2)).strftime("%Y-%m-%d")
+    return lambda: shipper("gaps", "web", "--since", day, "--config", str(world.config)).stderr
 
 
 def dead() -> ProcessId:
@@ -63,19 +65,21 @@ def dead() -> ProcessId:
     return found
 
 
-def test_the_report_of_a_killed_run_is_written_by_the_next_command(world: World) -> None:
+def test_the_report_of_a_killed_run_is_written_by_the_next_command(world: World, gaps: Callable[[], str]) -> None:
     folder = left_by(world, dead())
-    assert RUN in gaps(world)
+    assert RUN in gaps()
     report = folder.find(REPORT, RunReport)
     assert report is not None
     assert (report.status, report.ships, report.first_cause) == ("failed", [], report.error)
     assert str(report.first_cause).startswith("step gate_source left no result")
     assert report.asked == Asked(clusters=["near"], other_clusters=["far"])
-    assert RUN not in gaps(world), "it is told once"
+    assert RUN not in gaps(), "it is told once"
 
 
 @pytest.mark.parametrize("host", [None, "another.example"])
-def test_a_run_that_is_at_work_or_on_another_machine_is_left_alone(world: World, host: str | None) -> None:
+def test_a_run_that_is_at_work_or_on_another_machine_is_left_alone(
+    world: World, gaps: Callable[[], str], host: str | None
+) -> None:
     folder = left_by(world, dead() if host else ProcessId.of(os.getpid()), host)
-    assert RUN not in gaps(world)
+    assert RUN not in gaps()
     assert folder.find(REPORT, RunReport) is None

@@ -26,7 +26,7 @@ class Page(HTMLParser):
 
     def __init__(self, report: RunReport) -> None:
         super().__init__()
-        self.html = render(report)
+        self.report, self.html = report, render(report)
         self.tags: Counter[str] = Counter()
         self.attributes: list[tuple[str, str, str]] = []
         self.texts: dict[str, list[str]] = {}
@@ -82,7 +82,16 @@ class Page(HTMLParser):
         return found
 
 
-ALL = [pytest.param(sample, id=sample.__name__) for sample in samples.SAMPLES]
+@pytest.fixture(scope="module", params=samples.SAMPLES, ids=lambda sample: sample.__name__)
+def each(request: pytest.FixtureRequest) -> Page:
+    """The page of each sample."""
+    return Page(request.param())
+
+
+@pytest.fixture(scope="module")
+def large() -> Page:
+    """The page of 5,000 files and 40 topics."""
+    return Page(samples.large())
 
 
 def test_green_run_says_how_many_records_went_where() -> None:
@@ -466,30 +475,27 @@ def test_file_name_with_a_lone_surrogate_can_be_written() -> None:
     assert "caf\\udce9.log" in render(report).encode().decode()
 
 
-def test_5000_files_and_40_topics_stay_readable() -> None:
-    page = Page(samples.large())
-    assert len(page.rows("files")) == 200
-    assert "14,800 more rows in report.json." in page.text("#files")
-    assert "60 more rows in report.json." in page.text("#left-out")
-    assert len(page.rows("topics")) == 3 * 41
-    assert "33 more topics" in page.text("#sum")
-    assert len(page.html) < 500_000
+def test_5000_files_and_40_topics_stay_readable(large: Page) -> None:
+    assert len(large.rows("files")) == 200
+    assert "14,800 more rows in report.json." in large.text("#files")
+    assert "60 more rows in report.json." in large.text("#left-out")
+    assert len(large.rows("topics")) == 3 * 41
+    assert "33 more topics" in large.text("#sum")
+    assert len(large.html) < 500_000
 
 
-def test_long_tables_are_folded_and_links_lead_into_the_fold() -> None:
-    page = Page(samples.large())
-    shown = page.html.split("180 more files")[0]
+def test_long_tables_are_folded_and_links_lead_into_the_fold(large: Page) -> None:
+    shown = large.html.split("180 more files")[0]
     assert 'id="file-19"' in shown
     assert 'id="file-20"' not in shown
-    assert "20 more topics" in page.html
+    assert "20 more topics" in large.html
 
 
-def test_slowest_file_comes_first_and_says_how_long_it_took() -> None:
-    page = Page(samples.large())
-    first = page.rows("files")[0]
+def test_slowest_file_comes_first_and_says_how_long_it_took(large: Page) -> None:
+    first = large.rows("files")[0]
     assert first["File"].endswith("access-1234.log.gz")
     assert first["Time"].startswith("1m")
-    assert "The slowest first." in page.text("#files")
+    assert "The slowest first." in large.text("#files")
 
 
 def test_files_that_a_failed_ship_did_not_finish_are_named() -> None:
@@ -509,41 +515,33 @@ def test_files_that_do_not_add_up_come_first_then_the_largest() -> None:
     assert rows[1]["File"].endswith("access-0005.log.gz")
 
 
-@pytest.mark.parametrize("sample", ALL)
-def test_page_needs_nothing_but_itself(sample: object) -> None:
-    page = Page(sample())  # type: ignore[operator]
-    links = [value for _, name, value in page.attributes if name in ("href", "src", "xlink:href")]
+def test_page_needs_nothing_but_itself(each: Page) -> None:
+    links = [value for _, name, value in each.attributes if name in ("href", "src", "xlink:href")]
     assert all(link.startswith(("#", "data:image/svg+xml,")) or link == "report.json" for link in links)
-    assert "url(" not in page.text("style")
-    assert "@import" not in page.text("style")
-    assert not {"script", "iframe", "img", "object"} & page.tags.keys()
+    assert "url(" not in each.text("style")
+    assert "@import" not in each.text("style")
+    assert not {"script", "iframe", "img", "object"} & each.tags.keys()
 
 
-@pytest.mark.parametrize("sample", ALL)
-def test_links_and_labels_lead_somewhere(sample: object) -> None:
-    page = Page(sample())  # type: ignore[operator]
-    ids = Counter(value for _, name, value in page.attributes if name == "id")
+def test_links_and_labels_lead_somewhere(each: Page) -> None:
+    ids = Counter(value for _, name, value in each.attributes if name == "id")
     assert max(ids.values()) == 1
-    targets = [value[1:] for _, name, value in page.attributes if name == "href" and value.startswith("#")]
-    labels = [one for _, name, value in page.attributes if name == "aria-labelledby" for one in value.split()]
+    targets = [value[1:] for _, name, value in each.attributes if name == "href" and value.startswith("#")]
+    labels = [one for _, name, value in each.attributes if name == "aria-labelledby" for one in value.split()]
     assert {*targets, *labels} <= ids.keys()
 
 
-@pytest.mark.parametrize("sample", ALL)
-def test_page_is_structured_for_a_screen_reader(sample: object) -> None:
-    page = Page(sample())  # type: ignore[operator]
-    assert ("html", "lang", "en") in page.attributes
-    assert page.tags["h1"] == page.tags["main"] == page.tags["title"] - page.tags["desc"] == 1
-    assert page.tags["caption"] == page.tags["table"]
-    scopes = Counter(value for _, name, value in page.attributes if name == "scope")
-    assert scopes["col"] + scopes["row"] == page.tags["th"]
-    assert sum(name == "role" and value == "img" for tag, name, value in page.attributes) == page.tags["desc"]
+def test_page_is_structured_for_a_screen_reader(each: Page) -> None:
+    assert ("html", "lang", "en") in each.attributes
+    assert each.tags["h1"] == each.tags["main"] == each.tags["title"] - each.tags["desc"] == 1
+    assert each.tags["caption"] == each.tags["table"]
+    scopes = Counter(value for _, name, value in each.attributes if name == "scope")
+    assert scopes["col"] + scopes["row"] == each.tags["th"]
+    assert sum(name == "role" and value == "img" for tag, name, value in each.attributes) == each.tags["desc"]
 
 
-@pytest.mark.parametrize("sample", ALL)
-def test_same_report_gives_the_same_page_also_after_json(sample: object) -> None:
-    report: RunReport = sample()  # type: ignore[operator]
-    assert render(report) == render(RunReport.model_validate_json(report.model_dump_json()))
+def test_same_report_gives_the_same_page_also_after_json(each: Page) -> None:
+    assert render(RunReport.model_validate_json(each.report.model_dump_json())) == each.html
 
 
 @pytest.mark.parametrize("points", [0, 1])

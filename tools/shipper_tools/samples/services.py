@@ -23,6 +23,7 @@ LineMaker = Callable[[Random, str, datetime, int], list[str]]
 _POOL = 4096
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MILLISECONDS = [f"{ms:03d}" for ms in range(1000)]
+_MINUTES_AND_SECONDS = [f"{m:02d}:{s:02d}" for m in range(60) for s in range(60)]
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,10 @@ def _moments(rng: Random, n: int) -> list[tuple[int, int]]:
 
 
 def _seconds(pattern: str, hour: datetime) -> list[str]:
-    """Every second of an hour; ``pattern`` takes ``{h}`` (the hour itself), ``{mon}``, ``{m}`` and ``{s}``."""
+    """Return every second of an hour; ``pattern`` takes ``{h}`` (the hour itself), ``{mon}``, and once ``{ms}`` (minutes:seconds)."""
     # Not strftime's %b: that goes by the locale, and the same seed must give the same bytes everywhere.
-    month = _MONTHS[hour.month - 1]
-    return [pattern.format(h=hour, mon=month, m=m, s=s) for m in range(60) for s in range(60)]
+    before, after = pattern.format(h=hour, mon=_MONTHS[hour.month - 1], ms="\0").split("\0")
+    return [f"{before}{clock}{after}" for clock in _MINUTES_AND_SECONDS]
 
 
 def _web(pools: Random) -> LineMaker:
@@ -78,7 +79,7 @@ def _web(pools: Random) -> LineMaker:
     ]
 
     def lines(rng: Random, host: str, hour: datetime, n: int) -> list[str]:
-        stamps = _seconds("{h:%d}/{mon}/{h:%Y:%H}:{m:02d}:{s:02d} +0000", hour)
+        stamps = _seconds("{h:%d}/{mon}/{h:%Y:%H}:{ms} +0000", hour)
         moments = _moments(rng, n)
         chosen = zip(moments, rng.choices(clients, k=n), rng.choices(tails, k=n), strict=True)
         return [f"{client} [{stamps[second]}{tail}" for (second, _), client, tail in chosen]
@@ -106,7 +107,7 @@ def _api(pools: Random) -> LineMaker:
     tails = [_api_tail(pools, route, pools.choice(durations)) for route in _pool(pools, words.ROUTES)]
 
     def lines(rng: Random, host: str, hour: datetime, n: int) -> list[str]:
-        stamps = _seconds("{h:%Y-%m-%dT%H}:{m:02d}:{s:02d}.", hour)
+        stamps = _seconds("{h:%Y-%m-%dT%H}:{ms}.", hour)
         head = f'Z","service":"api","host":"{host}","request_id":"'
         bits = rng.getrandbits
         return [
@@ -132,7 +133,7 @@ def _payments(pools: Random) -> LineMaker:
     entries = [_payment_entry(pools) for _ in range(_POOL)]
 
     def lines(rng: Random, host: str, hour: datetime, n: int) -> list[str]:
-        stamps = _seconds("{h:%Y-%m-%d %H}:{m:02d}:{s:02d},", hour)
+        stamps = _seconds("{h:%Y-%m-%d %H}:{ms},", hour)
         chosen, total = [], 0
         while total < n:
             entry = rng.choice(entries)
@@ -173,7 +174,7 @@ def _system(pools: Random) -> LineMaker:
     ]
 
     def lines(rng: Random, host: str, hour: datetime, n: int) -> list[str]:
-        stamps = _seconds("{mon} {h.day:>2} {h:%H}:{m:02d}:{s:02d} ", hour)
+        stamps = _seconds("{mon} {h.day:>2} {h:%H}:{ms} ", hour)
         chosen = zip(_moments(rng, n), rng.choices(messages, k=n), strict=True)
         return [f"{stamps[second]}{host} {message}" for (second, _), message in chosen]
 
@@ -190,7 +191,7 @@ def _search(pools: Random) -> LineMaker:
     ]
 
     def lines(rng: Random, host: str, hour: datetime, n: int) -> list[str]:
-        stamps = _seconds("ts={h:%Y-%m-%dT%H}:{m:02d}:{s:02d}.", hour)
+        stamps = _seconds("ts={h:%Y-%m-%dT%H}:{ms}.", hour)
         middle = f"Z service=search host={host} "
         chosen = zip(_moments(rng, n), rng.choices(tails, k=n), strict=True)
         return [f"{stamps[second]}{_MILLISECONDS[ms]}{middle}{tail}" for (second, ms), tail in chosen]
