@@ -64,8 +64,9 @@ integration: setup  ## Real Kafka, real Spark, through the commands that users h
 warm: setup  ## A broker and a JVM that stay, for the tests that you run in another terminal: an integration test in seconds
 	@$(RUN)/python -m tests.warm
 
-long: setup  ## The integration tests that `make test` leaves out, to end in time
+long: setup  ## What `make test` leaves out, to end in time: integration tests, and ten times as many random examples
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
+	$(PYTEST) $(SIDE_BY_SIDE) tests/property --hypothesis-profile=long
 	$(PYTEST) tests/dags/test_shipments_ui.py
 
 nightly: long faults chaos history log-day mutants model drill live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones

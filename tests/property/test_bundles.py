@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shipper_tools.dev.console_consumer import unbundle
 
@@ -42,7 +42,6 @@ def taken_apart(values: list[bytes | None], lines: list[int]) -> list[list[bytes
     return [unbundle(value, [(LINES_HEADER, b"%d" % count)]) for value, count in zip(values, lines, strict=True)]
 
 
-@settings(deadline=None)
 @given(st.lists(LINE, min_size=1, max_size=60), st.lists(st.integers(0), max_size=4), st.integers(1, 200))
 def test_lines_come_back_in_order_and_bundles_are_as_full_as_they_can_be(
     lines: list[bytes | None], cuts: list[int], most: int
@@ -57,7 +56,6 @@ def test_lines_come_back_in_order_and_bundles_are_as_full_as_they_can_be(
             assert len(value) + 1 + len(parts[index + 1][0] or b"") > most, "the next line would have fitted"
 
 
-@settings(deadline=None)
 @given(st.lists(ODD, min_size=1, max_size=60), st.lists(st.integers(0), max_size=4), st.integers(1, 200))
 def test_values_that_are_no_lines_come_back_too_each_in_a_bundle_of_its_own(
     values: list[bytes | None], cuts: list[int], most: int
@@ -104,7 +102,6 @@ def without_times(receipt: Receipt) -> Receipt:
     return receipt
 
 
-@settings(deadline=None)
 @given(st.lists(LINE, min_size=1, max_size=60), st.integers(0, 60), st.integers(0, 60), st.integers(1, 50), st.booleans())
 def test_chunks_of_bundles_are_the_chunks_of_lines(lines: list[bytes], a: int, b: int, most: int, bom: bool) -> None:
     there = {"t": [(min(a, b), max(a, b))]} if a != b else {}

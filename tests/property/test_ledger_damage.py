@@ -82,7 +82,7 @@ values = (
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=8 * settings().max_examples)
 @given(keys, values)
 def test_any_bytes_are_a_record_or_damage(key, value):
     found = None
@@ -103,7 +103,6 @@ def test_nesting_and_length_are_no_way_out(key):
         decode("web", LogRecord(7, 0, b'[1,"archive","web"]', key))
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([CONTROL, CHUNKS]), keys, values), max_size=6))
 def test_nobody_who_reads_a_ledger_meets_anything_but_damage(written):
     log = MemoryLog()

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shipper_tools.testing.memory_log import MemoryLog
 
@@ -148,7 +148,6 @@ def as_runs_write_it(history):
         yield what, detail
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=40), st.sets(st.sampled_from(PATHS)), st.booleans())
 def test_snapshot_and_tail_say_what_the_whole_log_says(history, asked, compacted):
     # `whole` never loses a record to compaction, `log` does; both get the same writes.
@@ -194,7 +193,6 @@ archiving_steps = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(archiving_steps, max_size=30), st.sets(st.sampled_from(PATHS)))
 def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked):
     log, whole, folder = MemoryLog(), MemoryLog(), in_memory()
@@ -220,7 +218,6 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
         assert essence(ledger_of(log, folder).look(AskState(paths))) == expected
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.just(CHUNKS), chunk_records), max_size=30),
     st.integers(0, 30),

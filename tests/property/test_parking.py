@@ -27,7 +27,7 @@ event = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.lists(event, max_size=60))
 def test_nothing_overtakes_and_nothing_vanishes(events):
     """The pool's rules without its threads: what may not go is parked, what is open is let go; the last chunk sent may come back."""

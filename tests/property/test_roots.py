@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from shipper_tools.testing.memory_log import MemoryLog
 
@@ -134,7 +134,6 @@ roots = st.sampled_from([OLD, NEW, "file:/mnt/"])
 steps = st.tuples(st.sampled_from([CHUNKS, CHUNKS, CONTROL, "snapshot"]), roots, names, st.integers(0, 2))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(steps, max_size=12))
 @example([(CHUNKS, OLD, "a", 0), ("snapshot", NEW, "a", 0), (CONTROL, NEW, "a", 0), (CHUNKS, "file:/mnt/", "a", 0)])
 def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(history):

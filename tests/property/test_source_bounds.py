@@ -79,7 +79,7 @@ def named(pattern: str) -> str:
     return posixpath.normpath("/".join(components)) + "/"
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.lists(parts, max_size=14).map("".join))
 @example(LEADS_OUT[0])
 @example(LEADS_OUT[1])

@@ -1,9 +1,11 @@
-"""Durations and sizes: what is written is what is read, exactly."""
+"""Durations and sizes: what is written is what is read, exactly. And no text makes loading raise."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from shipper.config import explain as types
+from shipper.config import load_all
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import (
@@ -171,3 +174,19 @@ def test_every_field_with_a_unit_in_its_name_has_it_in_the_schema() -> None:
     assert len(found) > 10
     assert [name for name, unit in found.items() if unit is None] == []
     assert found["rate_limit"] is found["bandwidth"] is RATE
+
+
+EXAMPLE = (Path(__file__).resolve().parents[2] / "config" / "pipelines" / "web_access.yaml").read_text()
+
+
+@given(st.integers(0, len(EXAMPLE)), st.integers(0, 20), st.text("{}[]:,-#&*!|>'\"%@`\n\t a${}~?\0é", max_size=4))
+def test_no_text_makes_loading_raise(start: int, cut: int, inserted: str) -> None:
+    with TemporaryDirectory() as folder:
+        config = Path(folder)
+        (config / "pipelines").mkdir()
+        (config / "pipelines" / "web_access.yaml").write_text(EXAMPLE[:start] + inserted + EXAMPLE[start + cut :])
+        (config / "clusters").mkdir()
+        (config / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: 127.0.0.1:9092\n")
+        loaded = load_all(config)
+    assert ("web_access" in loaded.pipelines) != ("web_access" in loaded.broken)
+    assert bool(loaded.faults) == bool(loaded.broken)

@@ -2,7 +2,7 @@ import datetime as dt
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shipper.config.rules import check_source_placeholders
@@ -35,7 +35,6 @@ accepted = st.lists(
 ).map("".join).filter(lambda pattern: "%" in pattern)  # fmt: skip
 
 
-@settings(deadline=None)
 @given(accepted, hours, st.integers(0, 59), st.integers(1, 3000))
 def test_the_folders_of_a_wide_window_are_the_union_over_its_minutes(pattern, hour, minute, minutes):
     start = hour + dt.timedelta(minutes=minute)
@@ -46,7 +45,6 @@ def test_the_folders_of_a_wide_window_are_the_union_over_its_minutes(pattern, ho
     assert source_paths(path, window) == list(dict.fromkeys(every_minute))
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["%S", "%-S", "%-M-%S", "%H/%-S"]), hours, st.integers(0, 3599), st.integers(1, 300))
 def test_folders_by_the_second_are_the_union_over_the_seconds(pattern, hour, second, seconds):
     start = hour + dt.timedelta(seconds=second)
@@ -64,7 +62,6 @@ def test_what_has_no_known_step_is_refused(directive):
         check_source_placeholders(f"logs/{{window_start:%Y-%{directive}}}/")
 
 
-@settings(deadline=None)
 @given(hours, st.integers(1, 10_000))
 def test_every_day_that_the_window_touches_is_named(start, minutes):
     window = Window(start, start + dt.timedelta(minutes=minutes))
@@ -122,7 +119,6 @@ SCHEDULES += [(zone, cron) for zone in ("Australia/Lord_Howe", "Africa/Casablanc
 moments = st.datetimes(dt.datetime(2026, 3, 1), dt.datetime(2026, 11, 10), timezones=st.just(dt.UTC))
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SCHEDULES), moments)
 def test_a_tick_before_is_before_and_one_after_is_after(schedule, moment):
     ticks = Ticks(Schedule(timezone=schedule[0], cron=schedule[1]))

@@ -9,11 +9,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from shipper.config import Pipeline, load_all, load_cluster, load_pipeline, resolve_uri
 from shipper.config.rules import check_cron, check_source_placeholders, legal_topic, suggestion
@@ -27,8 +24,6 @@ source: s3a://logs/web/{window_start:%Y/%m/%d/%H}/
 topic: logs.web
 clusters: [local]
 """
-EXAMPLE = (PROJECT / "config" / "pipelines" / "web_access.yaml").read_text()
-LOCAL = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
 
 
 @pytest.fixture
@@ -78,20 +73,6 @@ def test_one_broken_file_takes_nothing_else_down(config: Path) -> None:
     assert list(loaded.clusters) == ["local"]
     assert list(loaded.broken) == ["broken", "lost"]
     assert {fault.file.rpartition("/")[2] for fault in loaded.faults} == {"broken.yaml", "lost.yaml", "far.yaml"}
-
-
-@given(st.integers(0, len(EXAMPLE)), st.integers(0, 20), st.text("{}[]:,-#&*!|>'\"%@`\n\t a${}~?\0é", max_size=4))
-@settings(max_examples=150, deadline=None)
-def test_no_text_makes_loading_raise(start: int, cut: int, inserted: str) -> None:
-    with TemporaryDirectory() as folder:
-        config = Path(folder)
-        (config / "pipelines").mkdir()
-        (config / "pipelines" / "web_access.yaml").write_text(EXAMPLE[:start] + inserted + EXAMPLE[start + cut :])
-        (config / "clusters").mkdir()
-        (config / "clusters" / "local.yaml").write_text(LOCAL)
-        loaded = load_all(config)
-    assert ("web_access" in loaded.pipelines) != ("web_access" in loaded.broken)
-    assert bool(loaded.faults) == bool(loaded.broken)
 
 
 def test_values_are_those_of_yaml_1_2(config: Path) -> None:
