@@ -211,25 +211,18 @@ print("done")
 """
 
 
-def run(script, code, **options):
-    """From a file: with ``python -c`` pyspark takes itself for a doctest, and leaves with exit code 0 without a word of ours."""
-    script.write_text(code)
-    return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, **options)
-
-
 def test_nothing_is_written_printed_or_sent(tmp_path):
     home, here, temporary = (tmp_path / name for name in ("home", "here", "tmp"))
     for folder in (home, here, temporary):
         folder.mkdir()
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("GX_", "XDG_"))}
     surroundings = {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = run(tmp_path / "plain.py", PLAIN_RUN, cwd=here, env={**clean, **surroundings})
+    script = tmp_path / "plain.py"
+    script.write_text(
+        PLAIN_RUN
+    )  # with ``python -c`` pyspark takes itself for a doctest, and leaves with exit code 0 without a word of ours
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, cwd=here, env={**clean, **surroundings}
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert [path for path in tmp_path.rglob("*") if path.parent != tmp_path] == []
-
-
-def test_great_expectations_is_imported_only_by_the_gates(tmp_path):
-    """It takes seconds, and most steps have no gate."""
-    code = "import sys, spark_jobs.__main__, spark_jobs.engine, shipper.driver.run; print('great_expectations' in sys.modules)"
-    done = run(tmp_path / "imports.py", code, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert done.stdout == "False\n", done.stderr

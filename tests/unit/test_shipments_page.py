@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.samples.shipments import World, at, large_index, run_report, seconds, under_way
+from shipper_tools.samples.shipments import World, at, run_report, seconds, under_way
 from typer.testing import CliRunner
 
 from shipper.cli.main import app as cli
@@ -342,33 +342,6 @@ def test_the_server_answers_this_machine_alone(server: Server) -> None:
     # A name that somebody else has pointed to this machine.
     assert get(server, "/shipments", host="evil.example").status == 421
     assert get(server, "/shipments", host=f"localhost:{server.server_port}").status == 200
-
-
-def test_500_pipelines_and_30_days_of_hours_come_in_one_answer(tmp_path: Path, record_property: Any) -> None:
-    """What it costs is said, and fails nothing."""
-    now = int(time.time())
-    world = World(tmp_path)
-    large_index(world.index, now)
-    took = {}
-    for name, days, back in (
-        ("30 days", 30, 0),
-        ("the page of history before", 30, 30),
-        ("7 days", 7, 0),
-        ("the week before", 7, 7),
-    ):
-        end = now // 3600 * 3600 + 3600 - back * 86_400
-        began = time.process_time()
-        found = respond(world.index, "api/grid", {"start": iso(end - days * 86_400), "end": iso(end)}, Everything())
-        took[name] = (time.process_time() - began) * 1000
-        rows = json.loads(found.body)["pipelines"]
-        assert len(rows) == 500
-        assert abs(sum(sum(row["counts"].values()) for row in rows) - 500 * 24 * days) <= 1000
-        print(f"{name}: {took[name]:.0f} ms of CPU, {len(found.body):,} bytes")
-    record_property("cpu_ms", took)
-
-
-def iso(moment: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
 def test_the_commands_make_the_index_and_say_what_it_holds(world: World) -> None:
