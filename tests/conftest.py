@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 if "PYTEST_XDIST_WORKER" in os.environ and not hasattr(sys.modules["__main__"], "__file__"):
     # A worker's main module is none that anybody could name, which pyspark takes for a doctest of its own and ends the process.
     sys.modules["__main__"].__file__ = __file__
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the garbage collector need not look at all of it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -436,7 +436,7 @@ def test_great_expectations_decides_and_must_have_looked(monkeypatch):
         assert "Great Expectations looked at " in result.observed
 
 
-@pytest.mark.parametrize("value", [-1, 0, 3, 2**53 - 1, 0.1 + 0.2, 0.3, 1e-12, 0.999999])
+@pytest.mark.parametrize("value", [-1, 2**53 - 1, 0.1 + 0.2, 1e-12])
 def test_great_expectations_compares_as_python_does(value):
     """Nothing else stands beside its verdict, so this holds it to the very bounds. It compares doubles: exact to 2^53, nine petabytes."""
     near = [value, value + 1, value - 1, *((value - 2**-40, value + 2**-40) if isinstance(value, float) else ())]

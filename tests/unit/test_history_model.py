@@ -27,7 +27,8 @@ def _found(*files: FileVersion) -> Counter[Place]:
 
 
 def _bounds(model: Model, file: FileVersion) -> set[Bounds]:
-    return {model.bounds()[place] for place in _places(file)}
+    bounds = model.bounds()
+    return {bounds[place] for place in _places(file)}
 
 
 @pytest.fixture

@@ -30,12 +30,8 @@ def _parsed(path: Path) -> ast.Module:
 
 
 def test_a_class_name_stands_once() -> None:
-    names = Counter(
-        node.name
-        for module in _modules(*_PACKAGES).values()
-        for node in ast.walk(module)
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
+    files = [path for folder in _PACKAGES for path in (_ROOT / folder).rglob("*.py")]
+    names = Counter(name for path in files for name in re.findall(r"^ *class ([A-Za-z]\w*)", path.read_text(), re.MULTILINE))
     assert [name for name, count in names.items() if count > 1] == []
 
 
@@ -192,8 +188,12 @@ def looks_in(name: str, module: ast.Module, reads: set[str]) -> list[Look]:
 
 
 def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps() -> None:
-    others = {str(path.relative_to(_ROOT)): module for path, module in _modules(*_PACKAGES).items()}
-    del others[_LEDGER_LOG]
+    files = [path for folder in _PACKAGES for path in (_ROOT / folder).rglob("*.py")]
+    others = {
+        name: _parsed(path)
+        for path in files
+        if (name := str(path.relative_to(_ROOT))) != _LEDGER_LOG and re.search(r"Decided|barrier|\.answer\b", path.read_text())
+    }
     made = [f"{name}: {found}" for name, module in others.items() for found in decisions_made_in(module)]
     assert made == [], "LedgerLog.decide reads for a decision, and nothing else may claim that it has"
     steps = [f"{name}: {found}" for name, module in others.items() for found in private_steps_in(module)]

@@ -3,6 +3,7 @@
 import logging
 import time
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from shipper_tools.testing.memory_log import MemoryLog
@@ -10,9 +11,11 @@ from shipper_tools.testing.memory_log import MemoryLog
 from shipper.config.cluster import Cluster
 from shipper.errors import ArchiveMissing
 from shipper.ledger.codec import (
+    EncodedRecord,
     encode_archive,
     encode_attempt,
-    encode_chunk,
+    encode_chunk_key,
+    encode_chunk_value,
     encode_generation,
     encode_invalidation,
     encode_lease,
@@ -40,6 +43,8 @@ from shipper.ledger.snapshot import SHARD_RECORDS, LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+# Thousands of chunks have the same value.
+chunk_value = cache(encode_chunk_value)
 VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w")
 
 
@@ -59,7 +64,8 @@ def opened(log, folder):
 
 
 def chunk(path, first=0, *, start=0, topic="t", **changes):
-    return encode_chunk("web", ChunkKey(SplitId(FileId(path, 100, 5), start), first, topic), replace(VALUE, **changes))
+    key = ChunkKey(SplitId(FileId(path, 100, 5), start), first, topic)
+    return EncodedRecord(encode_chunk_key("web", key), chunk_value(replace(VALUE, **changes) if changes else VALUE))
 
 
 def ship(log, *paths):
