@@ -57,6 +57,13 @@ def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config: Con
     assert faults() == ""
 
 
+def test_a_cluster_may_have_the_name_of_a_step(config: Config) -> None:
+    for name in ("plan", "report"):
+        config.write(f"clusters/{name}.yaml", CLUSTER.format(name=name))
+    config.write("pipelines/web.yaml", "pipeline: web\nsource: logs/\ntopic: t\nclusters: [plan, report]\n")
+    assert {"plan", "report", "to_plan.ship", "to_report.ship"} <= set(bag().dags["web"].task_ids)
+
+
 def test_a_broken_file_does_not_take_the_place_of_a_pipeline(config: Config) -> None:
     config.pipeline("my_web")
     config.write("pipelines/my web.yaml", "nonsense")

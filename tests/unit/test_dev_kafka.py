@@ -5,11 +5,9 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from shipper_tools.dev.errors import DevServerError, ServerDied
-from shipper_tools.dev.kafka import KafkaServer, answers, new_cluster_id
+from shipper_tools.dev.kafka import answers, new_cluster_id
 
 
 def test_a_cluster_id_is_never_taken_for_an_option() -> None:
@@ -17,21 +15,6 @@ def test_a_cluster_id_is_never_taken_for_an_option() -> None:
     assert len(names) == 5000
     assert {len(name) for name in names} == {22}
     assert not [name for name in names if name.startswith("-")]
-
-
-def test_a_server_that_was_not_started_has_neither_address_nor_process(tmp_path: Path) -> None:
-    server = KafkaServer(tmp_path)
-    assert (server.running, server.processes) == (False, ())
-    with pytest.raises(ServerDied, match="before its first start"):
-        _ = server.bootstrap
-    with pytest.raises(DevServerError, match="is not running"):
-        _ = server.pid
-    server.stop()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_server_with_a_given_port_knows_its_address_beforehand(tmp_path: Path) -> None:
-    assert KafkaServer(tmp_path, port=19092).bootstrap == "127.0.0.1:19092"
 
 
 @contextlib.contextmanager

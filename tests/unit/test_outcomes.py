@@ -29,13 +29,6 @@ def test_what_fails_at_once_is_certainly_not_delivered() -> None:
     assert all(ruling.outcome is TransactionOutcome.NOT_DELIVERED for ruling in TABLE.values() if ruling.action is Action.FAIL)
 
 
-def test_the_page_explains_the_actions_that_errors_lead_to_and_no_others() -> None:
-    """By the page as users have it: each action in the last column but one of the errors has a row of its own."""
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.read_text(encoding="utf-8").splitlines()]
-    explained = {row[0] for row in rows[rows.index(["Action", ""]) + 2 :][: len(Action)] if len(row) == 2}
-    assert explained == {row[2] for row in rows if len(row) == 4 and row[0].startswith("`")}
-
-
 def test_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == outcomes_page(), (
         "the table has changed: python -m shipper.kafka.outcomes > docs/outcomes.md"
