@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -337,3 +340,38 @@ def test_spark_is_left_as_it_was(spark: SparkSession, logs: Logs, capfd: pytest.
     assert spark.sparkContext._jsc.sc().getPersistentRDDs().size() == 0, "nothing is cached"
     assert dict(spark.conf.getAll) == settings
     assert SparkSession.getActiveSession() is spark
+
+
+PLAIN_RUN = """
+import socket
+def no_network(*args, **options): raise AssertionError("it wants the network")
+socket.socket.connect = socket.getaddrinfo = no_network
+import pandas as pd
+from spark_jobs.gates.suite import Question, ask, gxe
+not_null = Question(lambda: gxe.ExpectColumnValuesToNotBeNull(column="a"), ("a",))
+raising = Question(lambda: gxe.ExpectColumnMeanToBeBetween(column="a", min_value=1), ("a",))
+answers = ask([not_null, raising], pd.DataFrame({"a": ["SECRET"]}))
+assert answers[0].holds and answers[1].fault
+print("done")
+"""
+
+
+def test_great_expectations_writes_prints_and_sends_nothing(tmp_path: Path) -> None:
+    home, here, temporary = (tmp_path / name for name in ("home", "here", "tmp"))
+    for folder in (home, here, temporary):
+        folder.mkdir()
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("GX_", "XDG_"))}
+    surroundings = {
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    script = tmp_path / "plain.py"
+    # With ``python -c`` pyspark takes itself for a doctest, and leaves with exit code 0 without a word of ours.
+    script.write_text(PLAIN_RUN)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, cwd=here, env={**clean, **surroundings}
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert [path for path in tmp_path.rglob("*") if path.parent != tmp_path] == []

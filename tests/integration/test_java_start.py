@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,7 @@ def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
 
 COMPILER = """
 import sys
+import zipfile
 from pathlib import Path
 from shipper.config import load_pipeline
 from spark_jobs.hadoop import Hadoop
@@ -203,3 +205,14 @@ def test_much_work_gets_a_jvm_that_optimises(world: World, listed: list[str], mu
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout == f"{compiler} 3\n", done.stderr[-3000:]
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
+def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> None:
+    said = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=True).stdout
+    with zipfile.ZipFile(READER_JAR) as jar:
+        if jar.read("META-INF/shipper-javac").decode() != said.split()[1].split(".")[0]:
+            pytest.skip(f"the jar was made by another compiler than {said}")
+    again = tmp_path / "again.jar"
+    subprocess.run([sys.executable, Path(__file__).parents[2] / "jvm" / "build.py", again], check=True)
+    assert again.read_bytes() == READER_JAR.read_bytes()
