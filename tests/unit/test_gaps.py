@@ -22,7 +22,7 @@ from shipper.report.gaps import beginnings, find_gaps, gaps_before, merged, read
 from shipper.report.late import fresh_until
 from shipper.report.message import message
 from shipper.report.past_runs import not_again, window_runs
-from shipper.report.plan_result import ClusterPlan, LeftOut, LookedBack, PlannedFile, PlanResult, RecreatedTopic
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, RecreatedTopic
 from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Gap, GateResult, LeftFile, ShipResult, Uncovered
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.types import FileId, SplitId
@@ -118,13 +118,6 @@ def test_a_run_that_was_for_one_cluster_alone_is_no_failure_of_the_other_and_no_
     assert runs.gaps(0) == [("far", 0, "its run failed, or is not over")]
 
 
-def test_a_later_run_that_looked_back_makes_them_complete(runs: Runs) -> None:
-    runs.add(hour(0), "near", "far")
-    runs.add(hour(2), "near")
-    runs.add(hour(3), "near", "far", back_to=1)
-    assert runs.gaps(3) == []
-
-
 def test_a_wide_run_covers_all_of_its_windows(runs: Runs) -> None:
     runs.add(Window(hour(0).start, hour(5).end), "near", "far")
     assert runs.gaps(6) == [("near", 6, "no run"), ("far", 6, "no run")]
@@ -147,61 +140,6 @@ def test_a_file_that_was_left_behind_is_a_gap_until_it_is_shipped(runs: Runs) ->
     assert len(runs.gaps(1)) == 2
     runs.add(hour(2), "near", "far", back_to=0)
     assert runs.gaps(2) == []
-
-
-class TestARunThatDidNotPass:
-    """Over a window that was complete, and has got a file since."""
-
-    def end(self, runs: Runs, *, status: Any = "succeeded", gate: bool = True, back: bool = False, **found: Any) -> None:
-        runs.add(hour(0), "near", "far")
-        runs.add(hour(1), "near", "far")
-        runs.count += 1
-        folder = RunFolder(runs.uri, "web", hour(1).start, hour(1).end, f"run-{runs.count:03}")
-        common: dict[str, Any] = {
-            "pipeline": "web", "window_start": hour(1).start, "window_end": hour(1).end, "run_id": folder.run_id,
-            "started_at": hour(1).end, "finished_at": hour(1).end,
-        }  # fmt: skip
-        own = PlannedFile(path="new.log", size_bytes=4, modified_ms=8, splits=1)
-        late = PlannedFile(path="late.log", size_bytes=4, modified_ms=8, splits=1, late_window=str(hour(0)), late_for=["far"])
-        plan = PlanResult(
-            files=[own, late] if back else [own], clusters=[ClusterPlan(cluster="near", **found), ClusterPlan(cluster="far", left_files=1)],
-            looked_back=LookedBack(start=hour(0).start, windows=1, folders=1) if back else None, status=status,
-            error="no" if status == "failed" else None, **common,
-        )  # fmt: skip
-        folder.write("plan", plan)
-        if gate:
-            folder.write("gate_source", GateResult(step="gate_source", **common))
-            folder.write(
-                "gate_delivery.far",
-                DeliveryGateResult(cluster="far", coverage=coverage(plan, "far", when_empty_fails=True), **common),
-            )
-
-    WHY = "the run that was to ship it failed, or is not over"
-
-    def test_one_that_was_killed_has_left_its_files_behind(self, runs: Runs) -> None:
-        self.end(runs, left_files=1)
-        assert runs.gaps(1) == [("near", 1, self.WHY)]
-        assert runs.gaps(1, Ledger(paths=["new.log"])) == []
-
-    def test_a_cluster_that_the_plan_did_not_reach_may_lack_any_file_of_it(self, runs: Runs) -> None:
-        self.end(runs, problem="cannot be reached", back=True)
-        assert runs.gaps(1) == [("near", 0, self.WHY), ("near", 1, self.WHY)]
-        assert runs.gaps(1, Ledger(paths=["new.log", "late.log"])) == []
-
-    def test_one_whose_plan_reached_no_cluster_has_left_its_files_behind(self, runs: Runs) -> None:
-        self.end(runs, problem="cannot be reached", status="failed", gate=False)
-        assert ("near", 1, self.WHY) in runs.gaps(1)
-
-    def test_a_plan_that_failed_for_one_cluster_says_nothing_of_the_other(self, runs: Runs) -> None:
-        folder = RunFolder(runs.uri, "web", hour(0).start, hour(0).end, "run-001")
-        folder.write(
-            "plan",
-            PlanResult(
-                pipeline="web", window_start=hour(0).start, window_end=hour(0).end, run_id="run-001", started_at=hour(0).end,
-                finished_at=hour(0).end, status="failed", error="no", asked=Asked(clusters=["near"], other_clusters=["far"]),
-            ),
-        )  # fmt: skip
-        assert runs.gaps(0, Ledger(0)) == [("near", 0, "its run failed, or is not over")]
 
 
 class TestATopicThatWasCreatedAnew:
@@ -269,22 +207,9 @@ class TestWhatALedgerHolds:
         assert found == [LeftFile(path="young", modified_ms=7), LeftFile(path="late", size_bytes=4, modified_ms=8)]
 
 
-def test_a_window_without_files_is_a_gap_unless_its_own_run_was_content(runs: Runs) -> None:
-    runs.add(hour(1), "near", "far")
-    empty = [Uncovered(window=str(hour(n)), why="no file was there") for n in (0, 1)]
-    runs.add(hour(2), "near", "far", back_to=0, left=empty)
-    assert runs.gaps(2) == [("near", 0, "no file was there"), ("far", 0, "no file was there")]
-
-
 def test_where_the_results_are_gone_the_ledger_is_asked(runs: Runs) -> None:
     runs.add(hour(2), "near", "far")
     assert runs.gaps(2, Ledger(0)) == [("near", 1, "no run"), ("far", 1, "no run")]
-
-
-def test_a_cluster_is_asked_from_its_own_first_window_on(runs: Runs) -> None:
-    runs.add(hour(1), "near")
-    runs.add(hour(2), "near", "far")
-    assert runs.gaps(2, near=1, far=2) == []
 
 
 def test_windows_in_a_row_are_shown_as_one() -> None:
@@ -298,25 +223,6 @@ class TestCoverage:
         times = {"started_at": DAY, "finished_at": DAY, "window_start": hour(5).start, "window_end": hour(5).end}
         clusters = [ClusterPlan(cluster="near", looks_back_to=hour(2).start), ClusterPlan(cluster="far")]
         return PlanResult(pipeline="web", run_id="r", clusters=clusters, **times, **fields)  # type: ignore[arg-type]
-
-    def test_it_reaches_as_far_back_as_the_cluster_was_asked(self) -> None:
-        found = [coverage(self.plan(), cluster, when_empty_fails=True) for cluster in ("near", "far")]
-        assert [one.start.hour for one in found] == [2, 5]
-
-    def test_what_was_left_out_is_not_covered_on_the_clusters_that_lack_it(self) -> None:
-        left_out = [
-            LeftOut(path="own", reason="young", warns=True),
-            LeftOut(path="x.txt", reason="include"),
-            LeftOut(path="late", reason="replaced", warns=True, window=str(hour(3)), clusters=["far"]),
-        ]
-        near, far = (coverage(self.plan(left_out=left_out), name, when_empty_fails=True) for name in ("near", "far"))
-        assert [(one.window, one.paths) for one in near.uncovered] == [(str(hour(5)), ["own"])]
-        assert [(one.window, one.paths) for one in far.uncovered] == [(str(hour(5)), ["own"]), (str(hour(3)), ["late"])]
-
-    @pytest.mark.parametrize("fails", [True, False])
-    def test_a_window_without_files_is_covered_only_where_that_is_normal(self, fails: bool) -> None:
-        plan = self.plan(empty=[str(hour(3))])
-        assert bool(coverage(plan, "near", when_empty_fails=fails).uncovered) == fails
 
 
 def pipeline(**schedule: Any) -> Pipeline:
@@ -520,20 +426,6 @@ def test_a_cluster_is_not_fresh_where_a_file_was_left_out(runs: Runs) -> None:
 
 class TestWideRuns:
     """A run over several windows of the schedule says of each of them what it found and left there."""
-
-    def test_they_leave_the_gaps_of_the_files_that_they_left_out(self, runs: Runs) -> None:
-        left = [Uncovered(window=str(hour(2)), why="young", files=[LeftFile(path="a.log")])]
-        runs.add(hour(2), "near", "far", left=left)
-        runs.add(Window(hour(0).start, hour(3).end), "near", "far", left=left)
-        assert [gap[:2] for gap in runs.gaps(3)] == [("near", 2), ("far", 2)]
-
-    def test_they_leave_the_gaps_of_empty_folders_unless_files_were_there_before(self, runs: Runs) -> None:
-        runs.add(hour(1), "near", "far")
-        runs.add(hour(2))
-        empty = [Uncovered(window=str(hour(n)), why="no file was there") for n in (1, 2)]
-        runs.add(Window(hour(0).start, hour(3).end), "near", "far", left=empty)
-        assert [gap[:2] for gap in runs.gaps(3)] == [("near", 2), ("far", 2)]
-        assert runs.gaps(3, Ledger(2)) == []
 
     def test_a_note_for_a_longer_window_than_asked_about_counts_for_all_of_it(self, runs: Runs) -> None:
         day = Window(hour(0).start, hour(3).end)
