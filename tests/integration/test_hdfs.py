@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import bz2
 import datetime as dt
+import getpass
 import gzip
 import json
 import os
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from typing import Any
 from urllib.parse import urlsplit
@@ -106,6 +108,20 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
         contents["many blocks.log"], numbered("packed", 0, 2_000), numbered("cut", 0, 3_000), b"a name\n", b"one\ntwo\n"
     )
     assert world.read() == expected + lines_of(again + b"more of it\n")
+
+
+def test_a_file_that_was_appended_to_through_webhdfs_is_shipped_whole(world: HdfsWorld):
+    """As the guide says to try it on `dev up hdfs`, whose only DataNode cannot be replaced by another one."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    base = f"{world.files.server.web}/webhdfs/v1{world.folder}/a.log?noredirect=true&user.name={getpass.getuser()}&op="
+    for method, operation, content in (("PUT", "CREATE", b"one\n"), ("POST", "APPEND", b"two\n")):
+        with opener.open(urllib.request.Request(base + operation, method=method)) as answer:
+            writes_to = json.load(answer)["Location"]
+        opener.open(
+            urllib.request.Request(writes_to, content, {"Content-Type": "application/octet-stream"}, method=method)
+        ).close()
+    world.run()
+    assert world.read() == lines_of(b"one\ntwo\n")
 
 
 def test_a_file_that_was_denied_is_shipped_when_the_right_is_there(world: HdfsWorld):
