@@ -22,10 +22,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shipper.config.formats import Csv
-from shipper.driver.pieces import PieceReport
+from shipper.config.rules import sql_column
+from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.report.plan_result import PlannedFile
-from shipper.worker.marks import BROKEN, TOO_LONG
-from spark_jobs.reader import Framing, LineLimits
+from shipper.worker.marks import BROKEN, END, MARK, SWALLOWED, TOO_LONG
+from spark_jobs.reader import Framing, LineLimits, reading
 
 from .source_world import spark_session
 from .test_reader import Row, lines, planned, read
@@ -272,6 +273,18 @@ def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_
         path.write_bytes(content)
         rows, report = csv_rows(spark, path)
         assert (rows, report.stored, report.problem) == ([], len(content), "")
+
+
+def test_a_csv_row_that_is_none_says_how_many_more_rows_it_may_be(spark, tmp_path):
+    path = tmp_path / "a.csv"
+    good, long = b'1,"two\n\nlines"\n', b'1,"' + b"x\n" * 600 + b'"\n'
+    swallows = b'2,"stray\n3,x\n4,x\n5,"y"\n'
+    path.write_bytes(b"a,b\n" + good + swallows + b"6\n" + long + good + b'7,"never closed\n8,x\n')
+    with reading(
+        spark, list(file_pieces([planned(path)], 2**25)), framed(Framing("csv"), 1000), partition_bytes=2**25, ends=True
+    ) as found:
+        rows = [(row[0], row[1]) for row in found.frame.select(sql_column(MARK), sql_column(SWALLOWED)).collect()]
+    assert rows == [(None, None), (None, 3), (None, None), (TOO_LONG, 600), (None, None), (None, 1), (END, None)]
 
 
 def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_changed(spark, tmp_path):
