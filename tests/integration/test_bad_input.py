@@ -211,6 +211,10 @@ def test_a_stray_quote_weighs_as_many_records_as_the_rows_that_it_hides(world, m
     allow(0.6)
     run = world.run()
     assert (run["delivered"], run["before"], len(world.read("-q"))) == (0, 5_001, 1)
+    (world.logs / "a.csv").rename(world.logs / "b.csv")
+    allow(0.4)
+    world.fails(code=1, says=r"max_rate")  # by what the ledger has under the former name
+    assert len(world.read("-q")) == 1
 
 
 def as_an_ordinary_user():
