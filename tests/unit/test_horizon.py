@@ -85,10 +85,9 @@ def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Past:
     return Past(tmp_path)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_pruning_changes_no_gap(past: Past, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_changes_no_gap(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
     """Days that were shipped, that failed on a cluster, that nobody ran, and of which runs left a file behind and a later one found it or not."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     monkeypatch.setattr(horizon, "_MOST_AT_ONCE", 7)
     for ago in range(DAYS, 0, -1):
         kind = chance.choice(("all", "all", "all", "all", "one", "failed", "none", "left", "left behind"))
