@@ -17,6 +17,8 @@ from shipper.terminal import say
 from shipper.worker.order import ShipOrder
 
 _EVERY_SECONDS = 5.0
+_LOOK_SECONDS = 0.5
+"""How soon a ship ends whose right to send is gone."""
 _SILENT_SECONDS = 60.0
 """Between lines that say that there is nothing to say."""
 #: A commit may take so many times as long as a rate limit alone makes it.
@@ -79,7 +81,7 @@ class Progress:
     def _watch(self) -> None:
         began = time.monotonic()
         next_line = began + _EVERY_SECONDS
-        while not self._done.wait(0.5):
+        while not self._done.wait(_LOOK_SECONDS):
             if self._superseded.is_set():
                 self._stop_job()
                 return

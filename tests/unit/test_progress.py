@@ -35,7 +35,8 @@ VALUE = ChunkValue(last=10, end=False, records=10, bytes=100, checksum=1, digest
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(progress, "_EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.02)
 
 
 def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
@@ -73,9 +74,9 @@ def test_a_job_in_which_nothing_moves_is_stopped_and_the_error_says_so() -> None
 
 def test_rows_that_are_read_are_progress_though_none_is_sent() -> None:
     rows = iter(range(10**9))
-    job = Job(order(1), lambda: next(rows))
+    job = Job(order(0.3), lambda: next(rows))
     with job.progress:
-        assert not job.stopped.wait(4)
+        assert not job.stopped.wait(1.2)
     assert job.progress.stalled is None
 
 
@@ -84,27 +85,32 @@ def test_commits_are_progress_though_nothing_is_read_and_other_pipelines_commits
     with job.progress:
         for number in range(8):
             job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
-            assert not job.stopped.wait(0.5), number
+            assert not job.stopped.wait(0.2), number
         while not job.stopped.wait(0.2):
             job.log.append("ledger", CHUNKS, [encode_chunk("other", CHUNK, VALUE)])
     assert job.progress.stalled is not None
 
 
 def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait() -> None:
-    """Two tasks with 1,000 bytes in a transaction at 1 kB/s: 2 s until their lanes, that take turns, commit once more."""
-    job = Job(order(0.2, rate=1000))
+    """Two tasks with 1,000 bytes in a transaction at 4 kB/s: 0.5 s until their lanes, that take turns, commit once more."""
+    job = Job(order(0.05, rate=4000))
     with job.progress:
-        assert not job.stopped.wait(3)
+        assert not job.stopped.wait(0.8)
 
 
 def test_lines_have_figures_and_nothing_is_said_once_and_not_every_five_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     job = Job(order(60))
     with job.progress:
-        time.sleep(1.0)
-        silent = capsys.readouterr().err
+        time.sleep(0.3)
+        silent, spoken = capsys.readouterr().err, ""
         job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
-        time.sleep(1.0)
-    spoken = capsys.readouterr().err
+
+        def has_spoken() -> bool:
+            nonlocal spoken
+            spoken += capsys.readouterr().err
+            return bool(spoken)
+
+        until(has_spoken)
     assert silent.count("nothing is committed yet") == 1, silent
     assert "0 records" not in silent
     assert "c: 10 records (100 B), 0% of 0 splits" in spoken
@@ -114,7 +120,7 @@ def test_a_line_that_cannot_be_printed_does_not_end_the_watch(monkeypatch: pytes
     monkeypatch.setattr(progress, "say", lambda text: 1 / 0)
     job = Job(order(60))
     with job.progress:
-        time.sleep(1)
+        time.sleep(0.2)
         job.superseded.set()
         assert job.stopped.wait(30)
 
@@ -139,14 +145,15 @@ def test_samples_of_two_tasks_become_points_of_a_second() -> None:
     ]
 
 
-def test_a_line_that_would_say_the_same_again_is_not_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_line_that_would_say_the_same_again_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(progress, "say", lambda text: lines.append(text) if "records/s" in text else None)
     job = Job(order(60))
     with job.progress:
-        job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
-        time.sleep(2)
-        job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
-        time.sleep(2)
-    lines = [line for line in "".join(capfd.readouterr()).splitlines() if "records/s" in line]
+        for said in (1, 2):
+            job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, VALUE)])
+            until(lambda said=said: len(lines) == said)
+            time.sleep(0.3)
     assert [line.split(" records")[0].split()[-1] for line in lines] == ["10", "20"]
 
 
