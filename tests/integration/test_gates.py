@@ -68,15 +68,8 @@ def jobs_so_far(spark: SparkSession) -> int:
     return spark.sparkContext._jsc.sc().statusStore().jobsList(None).size()
 
 
-def test_each_check_passes_and_fails_on_real_files(logs: Logs) -> None:
-    size = sum(file.size_bytes for file in logs.plan().files)
+def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
     checks = [
-        ({"check": "files", "min": 2}, "2 files"),
-        ({"check": "files", "min": 3}, "2 files"),
-        ({"check": "total_bytes", "max": f"{size}B"}, f"{size} B ({size} bytes)"),
-        ({"check": "total_bytes", "max": f"{size - 1}B"}, f"{size} B ({size} bytes)"),
-        ({"check": "freshness", "max_age": "5m"}, "newest file 5m before the window's end"),
-        ({"check": "freshness", "max_age": "4m59s"}, "newest file 5m before the window's end"),
         (rows(min=4, max=4), "4 rows in the sample"),
         (rows(min=5), "4 rows in the sample"),
         (rows(min=100, on="full"), "100 rows in all files"),
@@ -88,7 +81,7 @@ def test_each_check_passes_and_fails_on_real_files(logs: Logs) -> None:
     ]
     evaluation, view = logs.evaluation([check for check, _ in checks])
     assert [result.observed for result in evaluation.results] == [said for _, said in checks]
-    assert [result.passed for result in evaluation.results] == [True, False] * 7
+    assert [result.passed for result in evaluation.results] == [True, False] * 4
     assert evaluation.scans == 2
     assert view.scope == "sample: 1 pieces of 1 of 2 files that are left to ship; full: all 2 files that are left to ship"
 
@@ -102,12 +95,9 @@ COLUMNS = {
 }
 ROUTES = [{"topic": "errors.web", "when": "status >= 500"}, {"topic": "logs.{host}", "matching": r"logs\.\w+"}]
 GOOD_AND_BAD = [
-    ({"check": "matches", "regex": r"^web\d \d{4}-"}, LINES, LINES.replace(b"web1 ", b"web1\t")),
     ({"check": "matches", "regex": r"^\S+ .*'?$", "min_rate": 0.99}, LINES, LINES + b"it's\n" * 3),
-    ({"check": "json"}, JSON, JSON + b'{"id": 7\n'),
     ({"check": "json"}, JSON, JSON + b'["a list"]\n'),
     ({"check": "allowed", "column": "status", "values": [200, "500"]}, LINES, LINES + b"web1 2026-11-01T11:00:00Z 404\n"),
-    ({"check": "in_window", "column": "at"}, LINES, LINES + b"web1 2026-11-01T12:00:00Z 200\n"),
     (
         {"check": "in_window", "column": "at", "min_rate": 0.99},
         LINES + b"web1 2026-11-01T10:59:59Z 200\n",
@@ -119,7 +109,6 @@ GOOD_AND_BAD = [
         LINES + b"web1 2026-11-01T12:00:01Z 200\n",
     ),
     ({"check": "line_length", "min": "20B", "p50": "29B", "p99": "100B"}, LINES + b"x" * 2000, LINES + b"\n"),
-    ({"check": "line_length", "max": "100B"}, LINES, LINES + b"\xe4" * 101),
     ({"check": "route_rate"}, LINES, LINES.replace(b" 500", b" 200")),
     ({"check": "route_rate", "min_share": 0.1}, LINES, LINES + LINES.replace(b" 500", b" 200")),
     (
@@ -127,7 +116,6 @@ GOOD_AND_BAD = [
         LINES,
         LINES.replace(b"web1", b"web2"),
     ),
-    ({"check": "schema", "columns": 3, "delimiter": " "}, LINES, LINES.replace(b"Z 5", b"Z;5")),
     ({"check": "schema", "fields": ["id", "host"]}, JSON, JSON + b'{"id": 7}\n'),
     ({"check": "schema", "fields": ["id"], "optional": ["host"]}, JSON, JSON + b'{"id": 7, "new": 1}\n'),
     ({"check": "schema", "fields": ["id"], "new_fields": "allow"}, JSON, JSON.replace(b'"id"', b'"ID"')),
