@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from faults import names_in
 
 from shipper.config import load_all
 from shipper.config.checks import FilesPerCheck
@@ -40,80 +41,48 @@ def faults_of(tmp_path: Path, check: str, source: str = "s3a://logs/{window_star
 
 
 @pytest.mark.parametrize(
-    ("check", "fault"),
+    ("check", "field", "names"),
     [
-        ("{check: total_bytes}", "gates.source[0]: neither `min` nor `max`: every size would pass"),
-        ("{check: total_bytes, min: 2GB, max: 1GB}", "gates.source[0]: `min` (2GB) is larger than `max` (1GB): no size is right"),
-        ("{check: total_bytes, min: 200}", "gates.source[0].min: found 200; a size has a unit"),
-        (
-            "{check: files_per, every: 1h, min: 4, max: 3}",
-            "gates.source[0]: `min` (4) is larger than `max` (3): no number is right",
-        ),
-        (
-            "{check: files_per, every: 1m}",
-            "gates.source[0]: `time` is taken from `source.path` ('/%Y/%m/%d/%H/'): `every: 1m` needs a finer `time`",
-        ),
-        (
-            "{check: files_per, every: 1h, time: '%Y%m%d'}",
-            "gates.source[0]: `every: 1h` needs a finer `time` than '%Y%m%d', whose finest unit is 1d",
-        ),
-        ("{check: files_per, every: 1h, time: '%Y-%m %H'}", "gates.source[0].time: found '%Y-%m %H'; it names no full date"),
-        (
-            "{check: files_per, every: 1h, time: '%Y%m%d%M'}",
-            "gates.source[0].time: found '%Y%m%d%M'; it has minutes without hours",
-        ),
-        (
-            "{check: files_per, every: 1h, time: '%Y%m%d%I'}",
-            "gates.source[0].time: found '%Y%m%d%I'; %I is not known here; there are %Y",
-        ),
-        (
-            "{check: files_per, every: 1h, time: '%Y%Y%m%d%H'}",
-            "gates.source[0].time: found '%Y%Y%m%d%H'; a directive stands twice",
-        ),
-        ("{check: files_per, every: 0s}", "gates.source[0].every: found '0s'; it must be more than 0s"),
-        ("{check: size_vs_history, min_runs: 11}", "gates.source[0]: `min_runs` (11) is larger than `runs` (10)"),
-        ("{check: size_vs_history, of: lines}", "gates.source[0].of: found 'lines'; did you mean 'files'? allowed: files, bytes"),
-        ("{check: size_vs_history, tolerance: 0}", "gates.source[0].tolerance: found 0; it must be more than 0"),
-        (
-            "{check: matches, column: hots, regex: x}",
-            "gates.source[0].column: no column 'hots'; did you mean 'host'? allowed: value, host",
-        ),
-        ("{check: unique, column: key}", "gates.source[0].column: no column 'key'; allowed: value, host"),
-        ("{check: in_window, column: at}", "gates.source[0].column: no column 'at'"),
-        ("{check: matches, regex: ''}", "gates.source[0].regex: found ''; it must not be empty"),
-        ("{check: matches, regex: x, colum: host}", "gates.source[0].colum: unknown key; did you mean 'column'?"),
-        ("{check: allowed, column: host, values: []}", "gates.source[0].values: the list is empty; it needs an entry at least"),
-        ("{check: allowed, column: host, values: [1, '1']}", "gates.source[0].values[1]: '1' is named twice"),
-        ("{check: line_length}", "gates.source[0]: it needs a bound, one of min, p50, p99, max"),
-        ("{check: line_length, p50: 2kB, max: 1kB}", "gates.source[0]: `p50` (2kB) is larger than `max` (1kB): they must ascend"),
-        (
-            "{check: schema}",
-            "gates.source[0]: it needs `fields` (JSON objects) or `columns` (lines cut at a delimiter), and not both",
-        ),
-        ("{check: schema, fields: [a], columns: 3}", "gates.source[0]: it needs `fields` (JSON objects) or `columns`"),
-        ("{check: schema, columns: 3, optional: [a]}", "gates.source[0]: `optional` and `columns` contradict each other"),
-        ("{check: schema, fields: [a], delimiter: ';'}", "gates.source[0]: `delimiter` and `fields` contradict each other"),
-        ("{check: schema, fields: [a], optional: [a]}", "gates.source[0]: 'a' is named twice"),
-        (
-            "{check: condition, name: 1x, sql: 'true'}",
-            "gates.source[0].name: found '1x'; a name has letters, digits and '_' only",
-        ),
-        ("{check: not_null, column: host, min_rate: 0}", "gates.source[0].min_rate: found 0; it must be more than 0"),
-        ("{check: json, min_rate: 1.01}", "gates.source[0].min_rate: found 1.01; it must be at most 1"),
-        (
-            "{check: route_rate, topics: {logs.wbe: {min: 0.1}}}",
-            "gates.source[0].topics.logs.wbe: no route leads to topic 'logs.wbe'; did you mean 'logs.web'?",
-        ),
-        (
-            "{check: route_rate, topics: {logs.web: {min: 0.2, max: 0.1}}}",
-            "gates.source[0].topics.logs.web: `min` (0.2) is larger than `max` (0.1): no share is right",
-        ),
-        ("{check: rows, on: smaple}", "gates.source[0].on: found 'smaple'; did you mean 'sample'? allowed: sample, full"),
+        ("{check: total_bytes}", "", ["min", "max"]),
+        ("{check: total_bytes, min: 2GB, max: 1GB}", "", ["min", "2GB", "max", "1GB"]),
+        ("{check: total_bytes, min: 200}", ".min", ["200"]),
+        ("{check: files_per, every: 1h, min: 4, max: 3}", "", ["min", "4", "max", "3"]),
+        ("{check: files_per, every: 1m}", "", ["time", "source.path", "/%Y/%m/%d/%H/", "every: 1m"]),
+        ("{check: files_per, every: 1h, time: '%Y%m%d'}", "", ["every: 1h", "time", "%Y%m%d", "1d"]),
+        ("{check: files_per, every: 1h, time: '%Y-%m %H'}", ".time", ["%Y-%m %H"]),
+        ("{check: files_per, every: 1h, time: '%Y%m%d%M'}", ".time", ["%Y%m%d%M"]),
+        ("{check: files_per, every: 1h, time: '%Y%m%d%I'}", ".time", ["%Y%m%d%I"]),
+        ("{check: files_per, every: 1h, time: '%Y%Y%m%d%H'}", ".time", ["%Y%Y%m%d%H"]),
+        ("{check: files_per, every: 0s}", ".every", ["0s"]),
+        ("{check: size_vs_history, min_runs: 11}", "", ["min_runs", "11", "runs", "10"]),
+        ("{check: size_vs_history, of: lines}", ".of", ["lines", "files"]),
+        ("{check: size_vs_history, tolerance: 0}", ".tolerance", ["0"]),
+        ("{check: matches, column: hots, regex: x}", ".column", ["hots", "host"]),
+        ("{check: unique, column: key}", ".column", ["key"]),
+        ("{check: in_window, column: at}", ".column", ["at"]),
+        ("{check: matches, regex: ''}", ".regex", []),
+        ("{check: matches, regex: x, colum: host}", ".colum", ["column"]),
+        ("{check: allowed, column: host, values: []}", ".values", []),
+        ("{check: allowed, column: host, values: [1, '1']}", ".values[1]", ["1"]),
+        ("{check: line_length}", "", []),
+        ("{check: line_length, p50: 2kB, max: 1kB}", "", ["p50", "2kB", "max", "1kB"]),
+        ("{check: schema}", "", ["fields", "columns"]),
+        ("{check: schema, fields: [a], columns: 3}", "", ["fields", "columns"]),
+        ("{check: schema, columns: 3, optional: [a]}", "", ["optional", "columns"]),
+        ("{check: schema, fields: [a], delimiter: ';'}", "", ["delimiter", "fields"]),
+        ("{check: schema, fields: [a], optional: [a]}", "", ["a"]),
+        ("{check: condition, name: 1x, sql: 'true'}", ".name", ["1x"]),
+        ("{check: not_null, column: host, min_rate: 0}", ".min_rate", ["0"]),
+        ("{check: json, min_rate: 1.01}", ".min_rate", ["1.01", "1"]),
+        ("{check: route_rate, topics: {logs.wbe: {min: 0.1}}}", ".topics.logs.wbe", ["logs.wbe", "logs.web"]),
+        ("{check: route_rate, topics: {logs.web: {min: 0.2, max: 0.1}}}", ".topics.logs.web", ["min", "0.2", "max", "0.1"]),
+        ("{check: rows, on: smaple}", ".on", ["smaple", "sample"]),
     ],
 )
-def test_a_check_that_cannot_be_meant_is_refused_with_its_field(tmp_path: Path, check: str, fault: str) -> None:
+def test_a_check_that_cannot_be_meant_is_refused_with_its_field(tmp_path: Path, check: str, field: str, names: list[str]) -> None:
     (found,) = faults_of(tmp_path, check)
-    assert found.startswith(fault), found
+    assert found.startswith(f"gates.source[0]{field}: "), found
+    assert set(names) <= names_in(found)
 
 
 def test_files_per_needs_a_time_where_the_source_path_names_none(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
+from faults import names_in
 
 from shipper.config import load_all, load_cluster, load_pipeline, locate
 from shipper.errors import ConfigError
@@ -227,8 +227,7 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
 def test_fault_shows_the_users_own_path_line_and_column(text: str, place: str, names: list[str]) -> None:
     [fault] = faults_of(text)
     assert fault.startswith(f"{place}: ")
-    said = re.findall(r"'([^']*)'|`([^`]*)`|(?<![\w%.:-])(-?\d[\w.:+-]*)", fault)
-    assert set(names) <= {quoted or code or number for quoted, code, number in said}
+    assert set(names) <= names_in(fault)
 
 
 @pytest.mark.parametrize(
