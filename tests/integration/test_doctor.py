@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,28 +139,10 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
     assert "kafka-topics --create" in alone(doctor(world)[1], f"far: topic {gone.name}")["remedy"]
 
 
-def test_a_folder_that_cannot_be_written_no_java_and_an_empty_source_have_their_lines(world: SecuredWorld) -> None:
-    world.write_pipeline(clusters=["far"], runs_uri="/proc/runs", source={"path": "nothing-here", "settle": "0s"})
-    code, found = doctor(world)
-    assert code == 1
-    assert "`runs_uri`" in alone(found, "runs_uri")["remedy"]
-    assert found["source"]["status"] == "warning"
-    world.write_pipeline(clusters=["far"])
+def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(world: SecuredWorld) -> None:
+    world.write_pipeline(clusters=["far"], source={"path": "nothing-here", "settle": "0s"})
+    assert doctor(world)[1]["source"]["status"] == "warning"
     code, found = doctor(world, JAVA_HOME="/nowhere")
     assert code == 1
     assert found["Java"]["status"] == "failed"
-    assert "install Java 17" in found["Java"]["remedy"]
     assert found["far: login"]["status"] == "ok", "what needs no Java is looked at all the same"
-
-
-@pytest.mark.cold
-@pytest.mark.long
-def test_it_is_readable_in_80_columns_without_colour_and_takes_no_longer_than_its_slowest_check(world: SecuredWorld) -> None:
-    command = world.command("doctor", world.name, "--limit", LIMIT)
-    done = subprocess.run(
-        command, env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "\x1b" not in done.stdout
-    assert "✓ Java" in done.stdout
-    assert done.stderr == ""
