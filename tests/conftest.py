@@ -10,6 +10,6 @@ if "PYTEST_XDIST_WORKER" in os.environ and not hasattr(sys.modules["__main__"], 
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: the garbage collector need not look at all of it again and again."""
+    """Keep the garbage collector from looking at all that was imported, again and again."""
     gc.collect()
     gc.freeze()

@@ -18,7 +18,7 @@ from shipper.worker.order import ShipOrder
 
 _EVERY_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
-"""How soon a ship ends whose right to send is gone."""
+"""Interval at which a ship looks whether its right to send is gone."""
 _SILENT_SECONDS = 60.0
 """Between lines that say that there is nothing to say."""
 #: A commit may take so many times as long as a rate limit alone makes it.

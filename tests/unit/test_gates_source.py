@@ -17,7 +17,7 @@ HOUR = dt.timedelta(hours=1)
 
 
 def setup_module():
-    """Great Expectations takes seconds to import, and each of pytest's workers collects each file."""
+    """Import Great Expectations, which takes seconds, where these tests run: each of pytest's workers collects each file."""
     global judging, Listing, SourceEvidence, evaluate_source
     from spark_jobs.gates import judging
     from spark_jobs.gates.listing import Listing

@@ -4,7 +4,7 @@ import pytest
 
 
 def setup_module():
-    """Great Expectations takes seconds to import, and each of pytest's workers collects each file."""
+    """Import Great Expectations, which takes seconds, where these tests run: each of pytest's workers collects each file."""
     global pd, suite, gx, gxe, Bound, CheckFigures, Unjudged, judged, RESULT_FORMAT, Answer, Question, ask, FRAME
     import pandas as pd
 
