@@ -243,7 +243,7 @@ def test_a_server_is_stopped_when_its_last_thread_lets_go_of_the_port() -> None:
     code = f"""
 import ctypes, socket, threading, time
 listener = socket.create_server(("127.0.0.1", {port}))
-threading.Thread(target=time.sleep, args=(2,)).start()
+threading.Thread(target=time.sleep, args=(1,)).start()
 print("up", flush=True)
 ctypes.CDLL(None).syscall(60, 0)  # exit, of this thread alone
 """
