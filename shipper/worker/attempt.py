@@ -26,17 +26,17 @@ class TaskAttempt:
         self._ledger.connect((CONTROL,))
 
     def announce(self, *, ended: bool = False) -> None:
-        """Tell others that it begins, or has ``ended``. Who begins waits for the ledger as :meth:`check` does. Raises ClusterError,
-        OutcomeUnknown."""
+        """Tell others that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
+
+        Where nobody acknowledged that it begins, the ledger is waited for as :meth:`check` does, so that an outage costs one of Spark's
+        attempts at the task and not all. It is not written again: if the first copy came late, compaction would put this attempt behind a later one.
+        """
         record = encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())
         try:
             self._ledger.write_control([record])
         except (ClusterError, OutcomeUnknown):
-            if ended:
+            if ended or self._key.number not in self._ledger.decide(CONTROL_NOW).answer.attempts.get(self._key.task, []):
                 raise
-            # A record that arrived unacknowledged must not be written again: compaction would put it behind that of a later attempt.
-            if self._key.number not in self._ledger.decide(CONTROL_NOW).answer.attempts.get(self._key.task, []):
-                self._ledger.write_control([record])
 
     def check(self) -> Decided[list[int]]:
         """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
