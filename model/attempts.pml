@@ -23,7 +23,11 @@
 #endif
 #define IDS (TASKS * LANES)
 #define ALL (RUNS * TASKS * ATTEMPTS)
+#ifdef ANNOUNCED_TWICE
+#define LOG (RUNS + 3 * ALL)
+#else
 #define LOG (RUNS + 2 * ALL)
+#endif
 
 /* Records of the control partition: a generation (number 0), or an attempt of a task. */
 byte length;
@@ -129,10 +133,16 @@ inline check() {
 #define ME (((r) * TASKS + (t)) * ATTEMPTS + (a) + 1)
 #define ID(l) ((t) * LANES + (l))
 
+#ifdef ANNOUNCED_TWICE
+proctype LateCopy(byte r; byte t; byte a) { atomic { append(gen[r], t, NUMBER(r, a), false) } }
+#endif
 proctype Attempt(byte r; byte t; byte a) {
   byte c, l, w; bool alone; bool there[CHUNKS];
 #ifndef ANNOUNCE_AFTER_OPENING
   atomic { append(gen[r], t, NUMBER(r, a), false) }                 /* TaskAttempt.announce */
+#endif
+#ifdef ANNOUNCED_TWICE
+  run LateCopy(r, t, a);                                            /* nobody acknowledged the first copy, and it comes later */
 #endif
 #ifdef READ_BEFORE_OPENING
   atomic { do :: c < CHUNKS -> there[c] = base[r * CHUNKS + c] || known[c]; c++ :: else -> c = 0; break od }

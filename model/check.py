@@ -87,6 +87,7 @@ CHECKS = [
     Check("a later attempt reads nothing", "attempts", f"{_ATTEMPTS} LATER_READS_NOTHING", DOUBLED),
     Check("an attempt reads before it opens its lanes", "attempts", f"{_ATTEMPTS} READ_BEFORE_OPENING", DOUBLED),
     Check("an attempt announces itself after it opened its lanes", "attempts", f"{_ATTEMPTS} ANNOUNCE_AFTER_OPENING", DOUBLED),
+    Check("an attempt announces itself again when nobody acknowledged it", "attempts", f"{_ATTEMPTS} ANNOUNCED_TWICE", DOUBLED),
     Check("that an attempt ended replaces that it began", "attempts", f"{_ATTEMPTS} ENDED_REPLACES_BEGUN", DOUBLED),
     Check("attempts of two runs", "attempts", _TWO_RUNS),
     Check("an attempt's key without the generation", "attempts", f"{_TWO_RUNS} ATTEMPT_KEY_WITHOUT_GENERATION", DOUBLED),
