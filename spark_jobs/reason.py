@@ -227,7 +227,7 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def java_is_gone(error: Exception) -> str | None:
-    """How Spark's Java process ended, if that is what failed; else None. Python sees no more than that nobody answers."""
+    """Return how Spark's Java process ended, if that is what failed; else None. Python sees no more than that nobody answers."""
     java = java_process()
     cut_off = isinstance(error, ConnectionError | EOFError) or (
         type(error).__module__.startswith("py4j") and not _java_error(error)

@@ -175,7 +175,7 @@ class ClusterShip:
         self._committed: list[Committed] | None = None
         """All that this ship committed, by the ledger; None: not read yet."""
         self._chunks: Chunks | None = None
-        """What the ledger holds with it."""
+        """The ledger after this ship; None: not read yet."""
         self._earlier: dict[str, SentToTopic] = {}
         """Return topic → what earlier attempts of this very run sent there."""
 

@@ -111,7 +111,7 @@ class SplitState:
 
     @property
     def swallowed(self) -> int:
-        """How many more records its records in quarantine may be."""
+        """Return how many more records its records in quarantine may be."""
         return sum(part.swallowed or 0 for _, part in self.parts())
 
 

@@ -159,7 +159,7 @@ def _left(folder: RunFolder, name: str, kind: type[R]) -> R | None:
 
 
 def delivered_late(pipeline: Pipeline, window: Window, report: RunReport, now: dt.datetime) -> str | None:
-    """What there is to say of a window of the schedule that this run delivered, by when its last record was committed; None if that was in time,
+    """Return what to say of a window of the schedule that this run delivered, by when its last record was committed; None if that was in time,
     or there is no record. ``now`` counts where nobody knows."""
     schedule = pipeline.schedule
     moments = [committed_at(gate.coverage, window) if _knows_commits(gate) else now for gate in report.delivery_gates]

@@ -157,10 +157,11 @@ def _pipeline(index: Index, query: Mapping[str, str], rights: Rights) -> dict[st
 
 def _cluster(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
     start, end = _between(query)
-    cluster, only = query.get("cluster", ""), rights.pipelines()
-    if not any(cluster in one.clusters for one in index.pipelines() if only is None or one.dag_id in only):
+    cluster = query.get("cluster", "")
+    shipping = [one for one in index.pipelines(rights.pipelines()) if cluster in one.clusters]
+    if not shipping:
         raise Refused(HTTPStatus.NOT_FOUND, "no pipeline that you may see ships to a cluster of that name")
-    return cluster_page(index, cluster, start, end, _now(), only, rights.may_read_reports)
+    return cluster_page(index, cluster, shipping, start, end, _now(), rights.may_read_reports)
 
 
 def _window(index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def grid(
 ) -> dict[str, Any]:
     """The windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``: DAGs that may be seen; None: all. ``scheduler``:
     who knows of runs that left no report."""
-    known = [one for one in index.pipelines() if only is None or one.dag_id in only]
+    known = index.pipelines(only)
     shown = [one for one in known if not cluster or cluster in one.clusters]
     first, running = index.beginnings(cluster), _running(index, cluster, now)
     for run in without_report(index, scheduler.unsuccessful(shown, start, end)) if scheduler else ():

@@ -399,7 +399,8 @@ class Index:
                     (ALL, by.pipeline, start, end, worst, ended, run_id),
                 )
 
-    def pipelines(self) -> list[Known]:
+    def pipelines(self, only: Collection[str] | None = None) -> list[Known]:
+        """Return the known pipelines by name. ``only``: DAGs that may be seen; None: all."""
         rows: list[tuple[Any, ...]] = self.db.execute(
             "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, deliver_within, key, retired FROM pipelines "
             "ORDER BY pipeline"
@@ -408,6 +409,8 @@ class Index:
         found = []
         for name, owner, about, clusters, uri, cron, zone, settle, within, key, retired in rows:
             of = by_key.get(original(key), original(name)) if original(key) != key else None
+            if only is not None and (of or name) not in only:
+                continue
             gone = bool(retired) if self._present is None else (of or name) not in self._present
             of_clusters = tuple(clusters.split("\n"))
             found.append(Known(name, owner, about, of_clusters, uri, _schedule(cron, zone, within), settle or 0.0, key, gone, of))

@@ -170,7 +170,6 @@ def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
 
 COMPILER = """
 import sys
-import zipfile
 from pathlib import Path
 from shipper.config import load_pipeline
 from spark_jobs.hadoop import Hadoop
