@@ -13,7 +13,8 @@ from shipper.driver.engine import Proof, ToProve
 from shipper.driver.files import split_hash
 from shipper.driver.formats import PLAIN
 from shipper.driver.pieces import FilePiece, broken_files, file_id, file_pieces, piece_at, uri_of
-from shipper.worker.proof_order import Part, ProofOrder, SplitSums, SplitToProve
+from shipper.worker.order import Part, ProofOrder, SplitToProve
+from shipper.worker.receipt import SplitSums
 from spark_jobs.frame import records
 from spark_jobs.reader import LineLimits, reading
 from spark_jobs.sink import sum_up

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from shipper.config.cluster import Cluster
-    from shipper.worker.order import ShipOrder
-    from shipper.worker.proof_order import ProofOrder, SplitSums
-    from shipper.worker.receipt import Receipt
+    from shipper.worker.order import ProofOrder, ShipOrder
+    from shipper.worker.receipt import Receipt, SplitSums
 
 
 _OTHER_CODE = (
@@ -50,7 +49,7 @@ def start_workers(spark: SparkSession, tasks: int) -> None:
 def look_at_executor(spark: SparkSession) -> dict[str, Any]:
     """Return what a task of a ship would find on an executor: `python`, `host`, and whether the code is the driver's (`same_code`). Raises what
     Spark raises."""
-    from shipper.worker.code import code_digest
+    from shipper.worker.order import code_digest
 
     frame = spark.range(0, 1, 1, 1).mapInArrow(_tell, "python string, host string, code string")
     found = frame.collect()[0].asDict()
@@ -63,7 +62,7 @@ def _tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     from shipper.worker import task as sink_task
-    from shipper.worker.code import code_digest
+    from shipper.worker.order import code_digest
 
     sink_task.get_ready()
     for _ in batches:
@@ -96,7 +95,7 @@ class Sink:
 
     def write(self, frame: DataFrame) -> None:
         """Runs the job, with a task for each of the frame's partitions. Raises what Spark raises."""
-        from shipper.worker.code import code_digest
+        from shipper.worker.order import code_digest
 
         self._receipts = frame.sparkSession.sparkContext.accumulator([], _Listed())
         shipped = frame.mapInArrow(functools.partial(_ship, self._packed, code_digest(), self._receipts), "nothing boolean")
@@ -113,8 +112,8 @@ class Sink:
 
 def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
     """Split's hash → what its records add up to. Sends nothing. Raises what Spark raises."""
-    from shipper.worker.code import code_digest
-    from shipper.worker.proof_order import SplitSums
+    from shipper.worker.order import code_digest
+    from shipper.worker.receipt import SplitSums
 
     told: Accumulator[list[str]] = frame.sparkSession.sparkContext.accumulator([], _Listed())
     summed = frame.mapInArrow(functools.partial(_sum, pickle.dumps(order), code_digest(), told), "nothing boolean")
@@ -124,8 +123,8 @@ def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
 
 def _sum(packed: bytes, code: str, told: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """One task; ``code``: the driver's."""
-    from shipper.worker.code import code_digest
     from shipper.worker.cut import split_slices
+    from shipper.worker.order import code_digest
     from shipper.worker.prove import sums_of
 
     if code_digest() != code:
@@ -143,8 +142,8 @@ def _ship(
     from pyspark import TaskContext
 
     from shipper.errors import DeliveryError
-    from shipper.worker.code import code_digest
-    from shipper.worker.sealed import sealed
+    from shipper.worker.order import code_digest
+    from shipper.worker.receipt import sealed
     from shipper.worker.task import TaskError, ship_task
 
     order, cluster = pickle.loads(packed)

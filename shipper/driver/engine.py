@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from shipper.report.results import CheckResult
     from shipper.types import FileId, Header
     from shipper.windows.window import Window
-    from shipper.worker.order import ShipOrder
-    from shipper.worker.proof_order import Part, SplitSums
-    from shipper.worker.receipt import Receipt
+    from shipper.worker.order import Part, ShipOrder
+    from shipper.worker.receipt import Receipt, SplitSums
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from shipper.ledger.log import AskCommitted, AskHeads, AskState, LedgerLog
 from shipper.ledger.records import ChunkValue, Moved, MovedKey, MovedValue
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
 from shipper.types import FileId, SplitId
-from shipper.worker.proof_order import Part
+from shipper.worker.order import Part
 
 #: Of each candidate, if records depend on the file's path: each costs a read of the candidate. Otherwise one read compares all of them.
 _NEAREST_ORIGINALS = 3

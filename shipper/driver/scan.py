@@ -14,7 +14,7 @@ from shipper.ledger.log import LedgerLog
 from shipper.report.plan_result import PlannedFile
 from shipper.report.progress import ProgressFile
 from shipper.worker.order import ShipOrder
-from shipper.worker.sealed import unsealed
+from shipper.worker.receipt import unsealed
 
 
 def scan(

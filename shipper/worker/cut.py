@@ -1,4 +1,4 @@
-"""From Spark's Arrow batches to slices of splits: which rows belong to which split, and where to cut.
+"""From Spark's Arrow batches to slices of splits: which rows belong to which split, where to cut, and reading ahead.
 
 Rows of a split arrive one after the other and in file order; its ordinals count them. A slice is cut when it has
 enough bytes, but only when the next row is there: so it is always known whether the split ends with it.
@@ -10,9 +10,13 @@ the beginning of a split like any other, and the task fails or is gone a moment 
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import TracebackType
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +24,9 @@ import pyarrow.compute as pc
 
 from shipper.worker.marks import BROKEN, END, unmarked
 
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.2
 #: Dropped lines travel without bytes; a file of nothing else must not become one slice.
 _MOST_ROWS = 2_000_000
 
@@ -124,3 +131,49 @@ def _fitting(values: pa.Array, start: int, end: int, room: int) -> tuple[int, in
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset + start : values.offset + end + 1]
     count = max(1, int(np.searchsorted(offsets, int(offsets[0]) + room, side="right")) - 1)
     return count, int(offsets[count] - offsets[0])
+
+
+class Prefetch(Generic[T]):
+    """Iterates over ``source`` in a thread of its own, at most ``depth`` items ahead, from the ``with`` block's beginning on: the JVM cuts and
+    converts the next rows while the lanes open and deliver the ones before.
+
+    What ``source`` raises is raised to the reader. Leaving the block ends the thread, also when items are left.
+    """
+
+    def __init__(self, source: Iterator[T], depth: int) -> None:
+        self._source = source
+        self._items: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(depth)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="prefetch", daemon=True)
+
+    def __enter__(self) -> Iterator[T]:
+        self._thread.start()
+        return iter(self)
+
+    def __iter__(self) -> Iterator[T]:
+        while (item := self._items.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item[0]
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        # After a failure the thread may be waiting for the JVM, which closes the line to a task that failed.
+        self._thread.join(None if error is None else 5.0)
+
+    def _read(self) -> None:
+        try:
+            for item in self._source:
+                self._put((item,))
+                if self._stop.is_set():
+                    return
+            self._put(None)
+        except BaseException as error:
+            self._put(error)
+
+    def _put(self, item: tuple[T] | BaseException | None) -> None:
+        while not self._stop.is_set():
+            try:
+                return self._items.put(item, timeout=_POLL_SECONDS)
+            except queue.Full:
+                continue

@@ -1,9 +1,16 @@
-"""What the driver tells every task of a ship: which splits, what is there already, under which generation."""
+"""What the driver tells every task of a ship, or of a proof: which splits, what is there already, under which generation.
+
+Loads no Arrow: the driver's steps import it.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
@@ -11,7 +18,11 @@ from shipper.kafka.topic_ids import TopicIdWatch
 from shipper.ledger.intervals import Interval
 from shipper.types import Header, SplitId
 from shipper.worker.rate import NoLimit, RateLimit
-from shipper.worker.sealed import new_seal
+from shipper.worker.receipt import new_seal
+
+_ROOT = Path(__file__).resolve().parents[1]
+#: What tasks run of shipper.
+_TASK_CODE = ("complaints.py", "errors.py", "types.py", "config/*.py", "kafka/*.py", "ledger/*.py", "worker/*.py")
 
 
 @dataclass(frozen=True)
@@ -144,4 +155,50 @@ class ShipOrder:
     schema_ids: Mapping[str, int] = field(default_factory=dict)
     """Subject → number of the schema of `records.avro` there."""
     seal: str = field(default_factory=new_seal)
-    """Marks the errors of this order's tasks; see shipper.worker.sealed."""
+    """Marks the errors of this order's tasks; see shipper.worker.receipt."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Ordinals of one split whose records are summed up."""
+
+    intervals: tuple[Interval, ...]
+    topic: str
+    kind: Literal["shipped", "dropped", "quarantined"]
+
+
+@dataclass(frozen=True)
+class SplitToProve:
+    """One split of the file that is read."""
+
+    parts: tuple[Part, ...]
+    bom: bool
+    """As OrderedSplit has it."""
+    counts_bytes: bool
+    skipped_bytes: int
+
+
+@dataclass(frozen=True)
+class ProofOrder:
+    """What the tasks of a proof are told."""
+
+    splits: Mapping[int, SplitToProve]
+    """Spark's hash of the split → split."""
+    topics: tuple[str, ...]
+    rules: int
+    """Number of rules in `records.drop`; a disposition below it is a dropped line."""
+    keep_bytes: int
+    """Of each quarantined value."""
+
+
+@functools.cache
+def code_digest() -> str:
+    """Return 12 hex digits over the sources that tasks run; takes some 5 ms, once in a process.
+
+    Executors get theirs another way than the driver, by an archive or from a folder of their own, and an order that another
+    version reads may lose what that one does not know.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for part in _TASK_CODE for path in _ROOT.glob(part)):
+        digest.update(f"{path.relative_to(_ROOT).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]

@@ -9,7 +9,8 @@ import numpy as np
 from shipper.ledger.records import spark_hash
 from shipper.worker.assign import dispositions_of, topics_of
 from shipper.worker.cut import SplitSlice
-from shipper.worker.proof_order import ProofOrder, SplitSums, SplitToProve
+from shipper.worker.order import ProofOrder, SplitToProve
+from shipper.worker.receipt import SplitSums
 from shipper.worker.shipment import UTF8_BOM
 
 _UINT64 = 1 << 64

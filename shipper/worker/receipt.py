@@ -1,11 +1,16 @@
-"""What a task returns to the driver: what it read, and what became of it. JSON on its way there."""
+"""What a task returns to the driver: what it read, and what became of it, as JSON; or its error.
+
+An error comes through Spark's text, which quotes log lines. So it is marked by a seal, which no log line can know.
+"""
 
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from shipper.errors import ShipperError, of_kind
 from shipper.ledger.records import ChunkValue
 
 
@@ -177,3 +182,39 @@ class Receipt:
         fields["samples"] = [LaneSample(**sample) for sample in fields["samples"]]
         fields["lanes"] = [LaneWork(**work) for work in fields["lanes"]]
         return cls(**fields)
+
+
+@dataclass
+class SplitSums:
+    """What a task of a proof found in one split."""
+
+    lines: int = 0
+    ended: bool = False
+    read: int | None = None
+    """As ChunkValue has it, once the split has ended."""
+    counts: list[int] = field(default_factory=list)
+    """Records of each part."""
+    checksums: list[int] = field(default_factory=list)
+    """Sum of the hashes of each part's values, modulo 2^64."""
+
+
+def new_seal() -> str:
+    """Make the seal of one order, which its tasks alone know."""
+    return secrets.token_hex(16)
+
+
+def sealed(error: ShipperError, seal: str) -> str:
+    """Return ``error`` as text that :func:`unsealed` finds in other text."""
+    return f"shipper-error {seal} {json.dumps([type(error).__name__, error.message])}"
+
+
+def unsealed(text: str, seal: str) -> ShipperError | None:
+    """Return the last error that was sealed with ``seal`` in ``text``; None if there is none."""
+    _, mark, rest = text.rpartition(f"shipper-error {seal} ")
+    if not mark:
+        return None
+    try:
+        (kind, message), _ = json.JSONDecoder().raw_decode(rest)
+    except ValueError:  # cut off by somebody who passed it on
+        return None
+    return of_kind(kind, message)

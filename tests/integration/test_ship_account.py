@@ -23,9 +23,9 @@ from shipper.errors import ClusterError, Superseded
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.log import LedgerLog
 from shipper.report.results import ShipResult
-from shipper.worker.attempt import TaskAttempt
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
+from shipper.worker.task import TaskAttempt
 from tests.chaos import ship_numbered
 from tests.chaos.numbered import Numbered, identity_of
 

@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "right-of-a-task-is-looked-at",
         _BARRIER,
-        "shipper/worker/attempt.py",
+        "shipper/worker/task.py",
         "        found = self._ledger.decide(CONTROL_NOW)\n",
         "        found: Decided[object] = Decided(self._ledger.look(CONTROL_NOW))\n",
         "tests/unit/test_deciding_read.py::test_a_run_that_was_taken_over_hears_of_it",
@@ -477,7 +477,7 @@ MUTANTS = (
     Mutant(
         "worker-not-in-digest",
         _SAME_CODE,
-        "shipper/worker/code.py",
+        "shipper/worker/order.py",
         ', "worker/*.py")',
         ")",
         "tests/unit/test_sink_code.py::test_every_module_of_shipper_that_a_task_imports_is_in_the_digest",

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shipper.worker.code import code_digest
+from shipper.worker.order import code_digest
 
 ROOT = Path(__file__).parents[2]
 
 
 def digest_in(folder: Path) -> str:
-    command = [sys.executable, "-c", "from shipper.worker.code import code_digest; print(code_digest())"]
+    command = [sys.executable, "-c", "from shipper.worker.order import code_digest; print(code_digest())"]
     return subprocess.run(
         command, cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True
     ).stdout.strip()

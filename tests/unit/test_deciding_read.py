@@ -40,7 +40,7 @@ from shipper.ledger.records import (
 )
 from shipper.ledger.writing import invalidate, right_of
 from shipper.types import EncodedRecord, FileId, SplitId
-from shipper.worker.attempt import TaskAttempt
+from shipper.worker.task import TaskAttempt
 
 FILE = FileId("a.log", 100, 5)
 VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=0, run_id="r", window="w")

@@ -116,7 +116,7 @@ class Look(NamedTuple):
 
 #: Why a module that decides may look at the ledger without deciding.
 _ALLOWED_LOOKS: Mapping[Look, str] = {
-    Look("shipper/worker/attempt.py", "TaskAttempt.count_tasks", "look"): "only the share of the rate limit depends on it",
+    Look("shipper/worker/task.py", "TaskAttempt.count_tasks", "look"): "only the share of the rate limit depends on it",
     Look("shipper/ledger/takeover.py", "announce", "look"): "the run reads again, for a decision, once its generation is written",
     Look(
         "shipper/driver/ship.py", "ClusterShip._there", "look"
@@ -277,7 +277,7 @@ class TestRulesOfTheDecidingRead:
     @pytest.mark.parametrize(
         ("name", "decides"),
         [
-            ("shipper/worker/attempt.py", True),
+            ("shipper/worker/task.py", True),
             ("shipper/ledger/takeover.py", True),
             ("shipper/ledger/log.py", False),
             ("shipper/driver/replay.py", True),

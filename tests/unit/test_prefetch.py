@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from shipper.worker.prefetch import Prefetch
+from shipper.worker.cut import Prefetch
 
 
 def test_everything_arrives_in_order():

@@ -10,7 +10,7 @@ import pytest
 from shipper.config.pipeline import Pipeline
 from shipper.driver.scan import why_failed
 from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, of_kind
-from shipper.worker.sealed import new_seal, sealed, unsealed
+from shipper.worker.receipt import new_seal, sealed, unsealed
 from spark_jobs.engine import SparkEngine
 
 ENGINE = SparkEngine(Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}))

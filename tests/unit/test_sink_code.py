@@ -14,10 +14,10 @@ import pyspark
 import pytest
 
 from shipper.errors import DeliveryError
-from shipper.worker import code, task
+from shipper.worker import order as orders
+from shipper.worker import task
 from shipper.worker.order import ShipOrder
-from shipper.worker.receipt import Receipt
-from shipper.worker.sealed import unsealed
+from shipper.worker.receipt import Receipt, unsealed
 from spark_jobs import sink
 
 ORDER = SimpleNamespace(seal="0123")
@@ -60,7 +60,7 @@ def test_a_task_of_another_shipper_sends_nothing_and_says_why(shipped: Shipped) 
 
 
 def test_a_task_of_the_same_shipper_ships(shipped: Shipped) -> None:
-    assert len(run(code.code_digest())) == 1
+    assert len(run(orders.code_digest())) == 1
     assert shipped.tasks == [3]
 
 
@@ -71,7 +71,7 @@ def test_every_module_of_shipper_that_a_task_imports_is_in_the_digest() -> None:
         "print(*(m.__file__ for name, m in sys.modules.items() if name.startswith('shipper.') and m.__file__))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    digested = {str(path) for part in code._PARTS for path in code._ROOT.glob(part)}
+    digested = {str(path) for part in orders._TASK_CODE for path in orders._ROOT.glob(part)}
     imported = {path for path in done.stdout.split() if Path(path).read_bytes().strip()}
     assert imported
     assert imported - digested == set()

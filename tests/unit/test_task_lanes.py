@@ -19,11 +19,10 @@ from shipper.ledger.records import Attempt, AttemptKey
 from shipper.types import EncodedRecord
 from shipper.worker import pool
 from shipper.worker import task as module
-from shipper.worker.attempt import TaskAttempt
 from shipper.worker.chunk import Chunk
 from shipper.worker.order import LaneOptions, ShipOrder
 from shipper.worker.receipt import Receipt
-from shipper.worker.task import TaskLanes
+from shipper.worker.task import TaskAttempt, TaskLanes
 
 #: To a cluster at whose address nobody is.
 ORDER = ShipOrder(
