@@ -39,10 +39,25 @@ def stop_family(process: ProcessId, grace_seconds: float) -> None:
     for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.terminate()
-    for member in psutil.wait_procs(family, timeout=grace_seconds)[1]:
+    for member in _left_after(grace_seconds, family):
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    psutil.wait_procs(family, timeout=10.0)
+    _left_after(10.0, family)
+
+
+def _left_after(seconds: float, family: set[psutil.Process]) -> list[psutil.Process]:
+    """Wait until they have ended. psutil's own wait fails where a process is reaped by another one while it opens a handle for it."""
+    deadline = time.monotonic() + seconds
+    while (left := [member for member in family if _runs(member)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left
+
+
+def _runs(member: psutil.Process) -> bool:
+    try:
+        return bool(member.is_running() and member.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _family(process: ProcessId) -> set[psutil.Process]:
