@@ -2,8 +2,9 @@
 
 Spark quotes the value at fault ("The value 'x' of the type STRING cannot be cast …"), a Python function quotes what it likes,
 and Great Expectations passes both on with a traceback. A step's result goes to the report and to messages, so only what is
-known to be harmless is taken from an error that came while data was read: which class of error Java raised, Spark's name for it, the file
-that could not be read. What is known of a class is in :data:`_JAVA`, first match first; of Python's own errors, in :func:`of_python`.
+known to be harmless is taken from an error that came while data was read: which class of error Java raised, and Spark's name for it. A file
+that cannot be read is no error of Spark's: the reader marks its rows (spark_jobs.reader). What is known of a class is in :data:`_JAVA`,
+first match first; of Python's own errors, in :func:`of_python`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
-from shipper.errors import ShipperError, SourceError, why_system
+from shipper.errors import ShipperError, why_system
 from spark_jobs.java import java_process
 
 _LONGEST = 400
@@ -29,11 +29,8 @@ _FAILED_TASK = re.compile(
     r"(?:An error occurred while calling [\w.$]+\s*: [\w.$]+: )?Job aborted due to stage failure: .{0,40}?most recent failure: "
     r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([\w.:/ -]*\): "
 )
-_UNREADABLE = re.compile(r" Encountered error while reading file (\S+?)\.(?:\s|$)")
-_GONE = re.compile(r" Path does not exist: (\S+?)\.(?:\s|$)")
 _JAVA_CLASS = re.compile(r"(?:An error occurred while calling [\w.$]+\s*: )?([a-z][\w$]*(?:\.[\w$]+)+)(?:: |\s|$)")
 
-_NEW_PLAN = "run the window again, a new plan lists what is there"
 _MEMORY = (
     "give it more (`runner.driver_memory`), or let fewer tasks run at once (`runner.cores`). Very long lines, and files that unpack to very much, "
     "need the most"
@@ -162,18 +159,8 @@ def of_exception(error: Exception) -> str:
     from pyspark.errors import AnalysisException
 
     if isinstance(error, AnalysisException):  # raised before any data is read
-        first = str(error).splitlines()[0]
-        if (
-            (condition := _CONDITION.match(first))
-            and condition[1] == "PATH_NOT_FOUND"
-            and (file := _GONE.match(first, condition.end()))
-        ):
-            return f"{unquote(file[1])} is not there any more: {_NEW_PLAN}"
-        return _shortened(first.partition(" SQLSTATE: ")[0])
+        return _shortened(str(error).splitlines()[0].partition(" SQLSTATE: ")[0])
     thrown = list(_thrown(error))
-    for _, text in thrown:
-        if unreadable := _file_at_fault(text):
-            return unreadable
     for kind, text in reversed(thrown):
         if known := _known(kind, text):
             return known
@@ -202,14 +189,6 @@ def of_python(error: BaseException) -> str:
     ]
     where = f" in {Path(ours[-1].filename).relative_to(root)}, line {ours[-1].lineno}" if ours else ""
     return f"it raised {type(error).__name__}{where}, which nobody foresaw; {_MORE}"
-
-
-def is_unreadable_file(error: Exception) -> bool:
-    """Whether it is a file that Spark could not read, and nothing that an expression does to its lines."""
-    if isinstance(error, SourceError):
-        return True
-    condition = _CONDITION.match(str(error))
-    return condition is not None and condition[1].startswith("FAILED_READ_FILE")
 
 
 def of_exception_info(info: Mapping[str, Any]) -> str | None:
@@ -285,25 +264,9 @@ def _of_text(text: str, kind: str) -> str:
         if known := _known(kind, rest):
             return known
         text = rest if rest.startswith("[") else text
-    if file := _file_at_fault(text):
-        return file
     if condition := _CONDITION.match(text):
         return _shortened(f"Spark stopped with {condition[1]}{_SQL.get(condition[1].split('.')[0], '')}; {_MORE}")
     return f"it raised {kind}; {_MORE}"
-
-
-def _file_at_fault(text: str) -> str | None:
-    condition = _CONDITION.match(text)
-    if condition is None or not condition[1].startswith("FAILED_READ_FILE"):
-        return None
-    file = _UNREADABLE.match(text, condition.end())
-    if file is None:
-        return None
-    if condition[1] == "FAILED_READ_FILE.FILE_NOT_EXIST":
-        return _shortened(f"{unquote(file[1])} is not there any more: {_NEW_PLAN}")
-    return _shortened(
-        f"{unquote(file[1])} cannot be read: gone, not permitted, or corrupt ({condition[1]}; `-v` shows the cause)"
-    )
 
 
 def _shortened(text: str) -> str:

@@ -12,7 +12,7 @@ from shipper.config.checks import ListingCheck
 from shipper.config.content_checks import ContentCheck, SourceCheck
 from shipper.driver.engine import SourceVerdict
 from shipper.driver.gate import listed
-from shipper.errors import SparkUnavailable
+from shipper.errors import SourceError, SparkUnavailable
 from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates import content, listing
@@ -149,7 +149,7 @@ def _figures(
             raise SparkUnavailable(gone) from error
         scans = int(not isinstance(error, AnalysisException))
         fault = reason.of_exception(error)
-        if len(wanted) == 1 or reason.is_unreadable_file(error):
+        if len(wanted) == 1 or isinstance(error, SourceError):
             return dict.fromkeys(wanted, fault), scans
         found: dict[int, Mapping[str, Any] | str] = {}
         for index, own in wanted.items():

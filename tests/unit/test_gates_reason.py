@@ -7,10 +7,6 @@ from shipper.errors import SourceError
 from spark_jobs import reason
 
 CAST = '[CAST_INVALID_INPUT] The value \'SECRET\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
-CUT = (
-    "An error occurred while calling o98.collectToPython.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] "
-    "Encountered error while reading file file:///logs/b%20cut.gz.  SQLSTATE: KD001\n\tat org.apache.spark.sql.SECRET"
-)
 
 
 def test_a_value_that_spark_quotes_is_left_out():
@@ -19,13 +15,6 @@ def test_a_value_that_spark_quotes_is_left_out():
     )
     assert "`try_cast`" in reason.of_exception(RuntimeError(CAST))
     assert "SECRET" not in reason.of_exception(RuntimeError(CAST))
-
-
-def test_a_file_that_spark_could_not_read_is_named():
-    assert (
-        reason.of_exception(RuntimeError(CUT))
-        == "file:///logs/b cut.gz cannot be read: gone, not permitted, or corrupt (FAILED_READ_FILE.NO_HINT; `-v` shows the cause)"
-    )
 
 
 def test_a_log_line_cannot_pass_for_sparks_own_words():
