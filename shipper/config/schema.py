@@ -18,7 +18,7 @@ from pydantic_core import core_schema
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import Platform
-from shipper.config.properties import ALLOWED, PINNED_SPARK_SETTINGS, UNSAFE
+from shipper.config.properties import ALLOWED, PINNED_SPARK_SETTINGS
 from shipper.config.units import DURATION, MOMENT, RATE, SIZE, Unit
 
 Schema = dict[str, Any]
@@ -220,7 +220,6 @@ def reference() -> str:
         f"## Cluster: `config/clusters/NAME.yaml`\n\n{_table(cluster)}",
         *_sections(cluster),
         f"### What `properties` may hold\n\n{_table_of_reasons('Kafka property', ALLOWED, 'What for')}",
-        f"### What `unsafe_properties` may hold\n\n{_table_of_reasons('Kafka property', UNSAFE)}",
         "All other Kafka properties are refused: shipper sets them itself, since exactly-once rests on them.",
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"

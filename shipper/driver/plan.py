@@ -366,7 +366,7 @@ class AskedCluster:
 
     def _ask(self) -> Pending:
         context, pipeline, cluster = self._context, self._context.pipeline, self._context.clusters[self.name]
-        self._found.unsafe_properties, self._found.in_the_clear = list(cluster.unsafe_properties), cluster.in_the_clear
+        self._found.in_the_clear = cluster.in_the_clear
         self._connections = connections = context.connections(self.name)
         folder = context.ledger_folder(cluster.name)
         ledger = LedgerLog(connections.client, cluster, pipeline.key, folder)
