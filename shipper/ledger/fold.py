@@ -350,7 +350,7 @@ class LedgerRecords:
             yield sorted(found, key=lambda each: each.record.offset)
 
 
-@dataclass
+@dataclass(frozen=True)
 class LedgerState:
     """What is known of some files, and who may ship."""
 
