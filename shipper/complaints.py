@@ -114,10 +114,9 @@ _repeats = _Repeats()
 class ClientLog:
     """``logger`` of a client. librdkafka's lines are for ``-v`` (SHIPPER_LOG) alone: what a user has to know, an error or the progress says."""
 
-    def __init__(self, *, debug: bool = False) -> None:
-        """``debug``: pass on also what librdkafka says at level debug."""
+    def __init__(self) -> None:
         self._most = logging.CRITICAL if os.environ.get("SHIPPER_LOG") else logging.INFO
-        least = max(log.getEffectiveLevel(), logging.DEBUG if debug else logging.DEBUG + 1)
+        least = max(log.getEffectiveLevel(), logging.DEBUG + 1)
         self._least = least if least <= self._most else math.inf
 
     def log(self, level: int, text: str, *arguments: Any) -> None:

@@ -25,10 +25,11 @@ from shipper.config import resolve_uri
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.ledger.archive import archive as move_to_archive
+from shipper.ledger.codec import Damage
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.inventory import Entry, Inventory, LedgerFinding, Tally, absent_topics, differences, entries, findings
 from shipper.ledger.records import ChunkValue
-from shipper.ledger.repair import Damage, damage
+from shipper.ledger.repair import damage
 from shipper.ledger.repair import repair as mend
 from shipper.runner import new_run_id
 from shipper.terminal import visible
@@ -218,7 +219,7 @@ def _sent_to(present: PresentEntries) -> set[str]:
 
 
 def _damage_finding(one: Damage) -> LedgerFinding:
-    where = f"partition:offset {one.partition}:{one.record.offset}"
+    where = f"partition:offset {one.place}"
     return LedgerFinding("wrong", "damage", where, f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)")
 
 

@@ -12,7 +12,6 @@ from shipper.config.units import format_bytes, format_duration
 from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
-from shipper.report.sections import unsafe_note
 from shipper.report.verdict import verdict
 from shipper.windows.window import Window
 
@@ -54,8 +53,6 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
         for note in cluster.notes:
             out.say(f"{cluster.cluster}: {note}")
     for cluster in result.clusters:
-        if cluster.unsafe_properties:
-            err.say(f"{cluster.cluster}: {unsafe_note(cluster.unsafe_properties)}", "yellow")
         if cluster.in_the_clear:
             err.say(f"{cluster.cluster}: {cluster.in_the_clear}", "yellow")
         for text in cluster.warnings:

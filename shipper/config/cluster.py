@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Secret, StrictInt, WithJsonSchema, field_validator, model_validator
 
 from shipper.config.avro import SchemaRegistry
-from shipper.config.properties import ALLOWED, UNSAFE, otherwise_unsafe, property_faults, unsafe_faults, why_unsafe
+from shipper.config.properties import ALLOWED, property_faults
 from shipper.config.rules import NAME_PATTERN, Fault, Model, bootstrap_fault, legal_topic, original, refuse, reserved_topics
 from shipper.config.units import Bytes, BytesPerSecond, Seconds
 from shipper.errors import WrongProperties
@@ -20,6 +20,10 @@ Properties = dict[str, Annotated[Secret[PropertyValue | None], WithJsonSchema({"
 """Settings of librdkafka. Every value hides from print, log and JSON, since any may be a secret; None: it is a reference that is
 not known here."""
 _SECRET_WORDS = ("password", "passphrase", "secret", "pem", "username", "oauthbearer.config", "oauthbearer.extensions")
+_UNVERIFIED = (
+    ("enable.ssl.certificate.verification", "false", "the brokers' certificates are not verified"),
+    ("ssl.endpoint.identification.algorithm", "none", "the brokers' names are not compared with their certificates"),
+)
 
 
 class Delivery(Model):
@@ -138,11 +142,6 @@ class Cluster(Model):
     """How to reach and convince the brokers: `security.protocol`, `sasl.mechanisms`, `sasl.username`, `sasl.password`, `ssl.ca.location`
     and others that are listed below, as librdkafka knows them. Write secrets as references (`${NAME}`, `${file:/path}`,
     `${airflow:CONNECTION.password}`); no value is ever printed or logged."""
-    unsafe_properties: Properties = Field(
-        default_factory=dict, repr=False, json_schema_extra={"propertyNames": {"enum": [*UNSAFE, *otherwise_unsafe()]}}
-    )
-    """Further properties of librdkafka, of which nobody has shown that they leave the guarantees alone. `validate`, the plan and the
-    report warn of each. What loads code, runs commands or is set by shipper is refused here too."""
     bandwidth: BytesPerSecond = Field(default=125_000_000, ge=1)
     """What the link to the cluster carries. `delivery.tuning` sizes lanes and batches so that in-flight bytes are at least
     bandwidth × round trip; more than the link has costs memory only."""
@@ -173,22 +172,13 @@ class Cluster(Model):
         refuse(property_faults(_values(value)))
         return value
 
-    @field_validator("unsafe_properties")
-    @classmethod
-    def _not_refused(cls, value: Properties) -> Properties:
-        refuse(unsafe_faults(_values(value)))
-        return value
-
     def property_value(self, name: str) -> PropertyValue | None:
-        """What the user set, in either section; None also for a reference that is not known here."""
-        found = {**self.properties, **self.unsafe_properties}.get(name)
+        """Return what the user set; None also for a reference that is not known here."""
+        found = self.properties.get(name)
         return found.get_secret_value() if found is not None else None
 
     def warnings(self) -> Iterator[Fault]:
-        """What is allowed and may be a mistake all the same. No value of a property is in it."""
-        for name in self.unsafe_properties:
-            why = f"unsafe: {why_unsafe(name)}; nobody has shown that shipper's guarantees hold with it"
-            yield ("unsafe_properties", name), why
+        """Yield what is allowed and may be a mistake all the same. No value of a property is in it."""
         for place, why in self.schema_registry.warnings() if self.schema_registry else ():
             yield ("schema_registry", *place), why
         yield from self._in_the_clear()
@@ -196,19 +186,25 @@ class Cluster(Model):
     @property
     def in_the_clear(self) -> str:
         """That records, or passwords too, can be read on their way; empty if they cannot, or go no further than this machine."""
-        return next((why for _, why in self._in_the_clear()), "")
+        return "; ".join(why for _, why in self._in_the_clear())
 
     def _in_the_clear(self) -> Iterator[Fault]:
+        if all(map(_on_this_machine, self.bootstrap.split(","))):
+            return
         protocol = str(self.property_value("security.protocol") or "plaintext").lower()
-        if "security.protocol" in self.properties and self.properties["security.protocol"].get_secret_value() is None:
-            return  # a reference that is not known here
-        if protocol.endswith("plaintext") and not all(map(_on_this_machine, self.bootstrap.split(","))):
+        unknown = "security.protocol" in self.properties and self.property_value("security.protocol") is None
+        if protocol.endswith("plaintext") and not unknown:
             what = "passwords and records travel" if protocol.startswith("sasl") else "records travel"
             in_properties = "security.protocol" in self.properties
             yield (
                 ("properties", "security.protocol") if in_properties else ("bootstrap",),
                 f"{what} in the clear to {protocol.upper()} listeners of other machines; use SSL or SASL_SSL",
             )
+            return
+        values = _values(self.properties)
+        for name, weak, why in _UNVERIFIED:
+            if name in values and str(values[name]).lower() == weak:
+                yield ("properties", name), f"{why}, so a machine in between can read what is sent; remove `{name}`"
 
     def ledger_topic(self, pipeline: str) -> str:
         """Name of the ledger topic of the pipeline with this name. A replay shares its pipeline's: none must be made, nor allowed, for it."""
@@ -242,7 +238,7 @@ def _plain(value: Any) -> Any:
 def client_settings(cluster: Cluster) -> dict[str, Any]:
     """What every Kafka client of the cluster is given: where it is, and what the user set. Values that may be secrets are still hidden in
     ``pydantic.Secret``."""
-    return {"bootstrap.servers": cluster.bootstrap, **cluster.properties, **cluster.unsafe_properties}
+    return {"bootstrap.servers": cluster.bootstrap, **cluster.properties}
 
 
 def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:

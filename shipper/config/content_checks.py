@@ -34,6 +34,8 @@ from shipper.config.rules import (
 )
 from shipper.config.units import Bytes, Seconds, write_size
 
+Column = Annotated[str, Field(min_length=1, description="`value`, `key`, or a column of `records.columns`.")]
+
 
 class ContentCheck(SourceGateCheck):
     """A check for which lines are read."""
@@ -85,8 +87,7 @@ class NotNullCheck(RecordCheck):
     """The share of records whose column is not null."""
 
     check: Literal["not_null"]
-    column: str = Field(min_length=1)
-    """`value`, `key`, or a column of `records.columns`."""
+    column: Column
 
     def condition(self) -> str:
         return f"{sql_column(self.column)} IS NOT NULL"
@@ -96,8 +97,7 @@ class MatchesCheck(RecordCheck):
     """The share of records in whose column the regex is found. Bytes that are no UTF-8 are looked at as U+FFFD."""
 
     check: Literal["matches"]
-    column: str = Field(default="value", min_length=1)
-    """`value`, `key`, or a column of `records.columns`."""
+    column: Column = "value"
     regex: str = Field(min_length=1, examples=[r"^\S+ "])
     """A Java regular expression. It may be found anywhere in the text: begin it with `^` and end it with `$` to match all of it."""
 
@@ -111,8 +111,7 @@ class JsonCheck(RecordCheck):
     """The share of records whose column is a JSON object. Text after the object's end is not seen."""
 
     check: Literal["json"]
-    column: str = Field(default="value", min_length=1)
-    """`value`, `key`, or a column of `records.columns`."""
+    column: Column = "value"
 
     def condition(self) -> str:
         column = sql_column(self.column)
@@ -123,8 +122,7 @@ class AllowedCheck(RecordCheck):
     """The share of records whose column has one of some values."""
 
     check: Literal["allowed"]
-    column: str = Field(min_length=1)
-    """`value`, `key`, or a column of `records.columns`."""
+    column: Column
     values: tuple[StrictStr | StrictInt, ...] = Field(min_length=1)
     """The values that are right, compared as text: `200` is the column's `200`, be it text or a whole number."""
 
@@ -242,8 +240,7 @@ class SchemaCheck(RecordCheck):
     delimiter (`columns`). A field that is missing, a new one, and a line that is no JSON object are drift. Delimiters in quotes count."""
 
     check: Literal["schema"]
-    column: str = Field(default="value", min_length=1)
-    """`value`, `key`, or a column of `records.columns`."""
+    column: Column = "value"
     fields: tuple[str, ...] = ()
     """Names of the fields that every JSON object has."""
     optional: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import PATTERN_MEANINGS, THE_KEY, suggestion
-from shipper.config.units import Unit
+from shipper.config.units import Unit, written
 from shipper.config.yaml_file import KeyPath, Problem, YamlFile
 
 _LONGEST_QUOTE = 60
@@ -198,7 +198,7 @@ def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot, value: Any) -> 
         case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
             unit = unit_of(spot.field) if spot.field else None
             bound, value = next(iter(context.items()))
-            return f"it must be {_BOUNDS[bound]} {_written(value, unit)}"
+            return f"it must be {_BOUNDS[bound]} {written(value, unit)}"
     return "expected a date or time, such as 2026-11-01 or 2026-11-01T06:00+01:00" if kind.startswith("date") else None
 
 
@@ -266,10 +266,3 @@ def _metadata(annotation: Any) -> Iterator[Any]:
     elif get_origin(annotation) in (Union, UnionType):
         for variant in get_args(annotation):
             yield from _metadata(variant)
-
-
-def _written(value: Any, unit: Unit | None) -> str:
-    """A bound as a user writes it in YAML: ``10m``, ``8MB``, ``0.5``."""
-    if unit is not None:
-        return unit.write(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -27,7 +27,7 @@ from shipper.errors import ConfigError
 M = TypeVar("M", bound=Model)
 _SHORTHANDS = {"routes[0].topic": "topic", "source.path": "source", "schedule.cron": "schedule"}
 _S3 = ("source", "s3")
-_PROPERTIES = (("properties",), ("unsafe_properties",))
+_PROPERTIES = ("properties",)
 _REGISTRY = ("schema_registry",)
 
 
@@ -161,7 +161,7 @@ def locate_property(config_dir: Path, cluster: str, message: str) -> ConfigFault
     """What a Kafka client said of a cluster's properties, at the property that it names if it names one."""
     folder = _clusters(config_dir)
     file = read_yaml(folder.path(cluster))
-    written = [path for path in file.paths() if len(path) == 2 and path[0] in ("properties", "unsafe_properties")]
+    written = [path for path in file.paths() if len(path) == 2 and path[0] == "properties"]
     named = [path for path in written if str(path[1]) in message]
     path = max(named, key=lambda path: len(str(path[1])), default=written[0][:1] if written else ())
     return ConfigFault.of(Problem(path, message), file, folder.show(cluster))
@@ -458,14 +458,14 @@ def _anything(path: KeyPath) -> bool:
 
 def _not_known_yet(path: KeyPath, text: str) -> Any:
     """What stands for a reference of a cluster file's meanwhile: None for a property, itself where it is text, else the default."""
-    if path[:1] in _PROPERTIES or (path[:1] == _REGISTRY and path[1:] != ("url",)):
+    if path[:1] == _PROPERTIES or (path[:1] == _REGISTRY and path[1:] != ("url",)):
         return None
     return text if path in (("cluster",), ("bootstrap",), (*_REGISTRY, "url")) else NOTHING
 
 
 def _without_secret(problem: Problem) -> Problem:
     """A password that begins with ``{`` is a section to YAML, and then part of the path."""
-    if problem.path[:1] not in _PROPERTIES or len(problem.path) < 3:
+    if problem.path[:1] != _PROPERTIES or len(problem.path) < 3:
         return problem
     return Problem(problem.path[:2], "expected text, a number, true or false; put it into quotes")
 

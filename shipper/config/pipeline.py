@@ -49,6 +49,8 @@ from shipper.config.units import Bytes, Seconds, format_duration
 
 WHOLE_FILES_BYTES = 2**62
 SMALLEST_SPLIT_BYTES = 64 * 2**10
+#: Section → its key that a bare text stands for.
+SHORTHANDS = {"schedule": "cron", "source": "path"}
 
 
 class Source(Model):
@@ -253,7 +255,7 @@ class Pipeline(Model):
         data = dict(data)
         if "topic" in data and "routes" not in data:  # with both, `topic` stays, and is refused as no key of a pipeline
             data["routes"] = [{"topic": data.pop("topic")}]
-        for key, field in (("schedule", "cron"), ("source", "path")):
+        for key, field in SHORTHANDS.items():
             if isinstance(data.get(key), str):
                 data[key] = {field: data[key]}
         return with_objects_asked_for(data)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from shipper.config.explain import ConfigFault, bare, is_model, problems_of, yaml_keys
-from shipper.config.pipeline import Pipeline
+from shipper.config.pipeline import SHORTHANDS, Pipeline
 from shipper.config.rules import SCHEME, Model, lies_below, resolve_uri
 from shipper.config.s3 import S3
 from shipper.config.units import Seconds
@@ -30,7 +30,6 @@ _PLAIN_SETTINGS = (
     "spark.sql.adaptive.advisoryPartitionSizeInBytes", "spark.sql.adaptive.skewJoin.enabled", "spark.sql.execution.arrow.*",
     "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.legacy.*", "spark.sql.parser.*",
 )  # fmt: skip
-_SHORTHANDS = {"schedule": "cron", "source": "path"}
 
 
 class Allow(Model):
@@ -181,10 +180,10 @@ def merge(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
             found[key] = value
     for key, value in own.items():
         below = defaults.get(key)
-        if isinstance(below, dict) and isinstance(value, str) and key in _SHORTHANDS:
-            value = {_SHORTHANDS[key]: value}
-        if isinstance(below, str) and isinstance(value, dict) and key in _SHORTHANDS:
-            below = {_SHORTHANDS[key]: below}
+        if isinstance(below, dict) and isinstance(value, str) and key in SHORTHANDS:
+            value = {SHORTHANDS[key]: value}
+        if isinstance(below, str) and isinstance(value, dict) and key in SHORTHANDS:
+            below = {SHORTHANDS[key]: below}
         found[key] = _deep(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return found
 

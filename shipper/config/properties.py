@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -58,10 +57,11 @@ ALLOWED: dict[str, str] = {
     "ssl.keystore.location": "this client's certificate and key as PKCS#12",
     "ssl.keystore.password": "of the keystore; write a reference",
     "ssl.crl.location": "revoked certificates",
+    "ssl.cipher.suites": "cipher suites that the client is willing to use, up to TLS 1.2",
     "ssl.curves.list": "curves that the client is willing to use",
     "ssl.sigalgs.list": "signature algorithms that the client is willing to use",
-    "ssl.endpoint.identification.algorithm": "`https` only: the broker's name must be in its certificate",
-    "enable.ssl.certificate.verification": "`true` only: the broker's certificate is verified",
+    "ssl.endpoint.identification.algorithm": "`https` by default: the broker's name must be in its certificate; `none` is warned of",
+    "enable.ssl.certificate.verification": "`true` by default: the broker's certificate is verified; `false` is warned of",
     "https.ca.location": "authorities for the token endpoint",
     "https.ca.pem": "the same as text",
     "client.id": "`shipper` by default; brokers' quotas and logs go by it",
@@ -91,107 +91,28 @@ ALLOWED: dict[str, str] = {
     "enable.metrics.push": "whether the brokers may ask for this client's metrics",
 }
 
-#: May be set in `unsafe_properties` only, which validate and the report show.
-UNSAFE: dict[str, str] = {
-    "ssl.cipher.suites": "some suites encrypt nothing or verify nobody",
-    "ssl.ca.certificate.stores": "for Windows",
-    "sasl.oauthbearer.config": "for tokens that nobody signed",
-    "enable.sasl.oauthbearer.unsecure.jwt": "tokens that nobody signed",
-    "sasl.oauthbearer.metadata.authentication.type": "asks the machine's own metadata service for a token: that of whoever runs shipper",
-    "socket.max.fails": "at 0 a connection stays after a request without an answer, and the two ends may lose step",
-    "socket.blocking.max.ms": "no longer used",
-    "reconnect.backoff.jitter.ms": "no longer used",
-    "topic.metadata.refresh.fast.cnt": "no longer used",
-    "produce.offset.report": "no longer used",
-    "debug": "floods the log, with parts of records and requests",
-    "log.thread.name": "changes librdkafka's log, in which shipper hears that a connection broke",
-    "topic.blacklist": "hides topics, the ledger too",
-    "receive.message.max.bytes": "a low one makes the ledger unreadable",
-    "message.copy.max.bytes": "measured as it is",
-    "api.version.request": "off: a client from before transactions",
-    "api.version.fallback.ms": "a client from before transactions",
-    "broker.version.fallback": "a client from before transactions",
-    "request.timeout.ms": "how long the leader waits for its followers",
-    "queue.buffering.backpressure.threshold": "when lanes send",
-    "builtin.features": "what librdkafka was built with",
-    "enable.random.seed": "lets several clients choose the same random numbers",
-}
-
-
-@dataclass(frozen=True)
-class _Limit:
-    holds: Callable[[str], bool]
-    unsafe: bool
-    """Whether another value may stand in `unsafe_properties`."""
-
-
-def _is(word: str) -> _Limit:
-    return _Limit(lambda value: value.lower() == word, unsafe=True)
-
-
-_NO_SHELL = _Limit(lambda value: re.fullmatch(r"[\w./@:-]+", value, re.ASCII) is not None, unsafe=False)
-_LIMITS: dict[str, _Limit] = {
-    "ssl.endpoint.identification.algorithm": _is("https"),
-    "enable.ssl.certificate.verification": _is("true"),
+_HARMLESS_TO_A_SHELL = re.compile(r"[\w./@:-]+", re.ASCII)
+#: Properties whose value counts as well; the reason in `ALLOWED` says which are taken.
+_VALUES: dict[str, Callable[[str], bool]] = {
     # librdkafka closes an idle connection also while a request waits there for its answer, and says so to nobody. A request waits for
     # `socket.timeout.ms` at most, which is 300,000 at most; up to 2 s are taken off for jitter.
-    "connections.max.idle.ms": _Limit(lambda value: value.isdecimal() and not 0 < int(value) < 310_000, unsafe=True),
-    "sasl.kerberos.service.name": _NO_SHELL,
-    "sasl.kerberos.principal": _NO_SHELL,
-    "sasl.kerberos.keytab": _NO_SHELL,
+    "connections.max.idle.ms": lambda value: value.isdecimal() and not 0 < int(value) < 310_000,
+    **dict.fromkeys(
+        ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab"),
+        lambda value: _HARMLESS_TO_A_SHELL.fullmatch(value) is not None,
+    ),
 }
 
 
 def property_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
-    """What cannot stand in `properties`, at the name or at its value. A value that is not known yet is None."""
+    """Yield what cannot stand in `properties`, at the name or at its value. A value that is not known yet is None."""
     for name, value in properties.items():
-        if name in UNSAFE:
-            why = f"{UNSAFE[name]}; if you need it all the same, put it into `unsafe_properties`"
-            yield (name, THE_KEY), f"not among the properties that leave the guarantees alone: {why}"
-        elif name not in ALLOWED:
-            yield (name, THE_KEY), _never(name)
-        elif not _within(name, value):
-            otherwise = (
-                "; if you need another value all the same, put it into `unsafe_properties`" if _LIMITS[name].unsafe else ""
-            )
-            yield (name,), f"{ALLOWED[name]}{otherwise}"
-
-
-def unsafe_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
-    """As :func:`property_faults`, for `unsafe_properties`."""
-    for name, value in properties.items():
-        if name in ALLOWED and name in _LIMITS and not _LIMITS[name].unsafe and not _within(name, value):
+        if name not in ALLOWED:
+            meant = difflib.get_close_matches(name, ALLOWED, n=1)
+            guess = f"did you mean {meant[0]!r}?" if meant else "shipper sets the others itself, since exactly-once rests on them"
+            yield (name, THE_KEY), f"no property that a cluster file may set; {guess}"
+        elif name in _VALUES and value is not None and not _VALUES[name](str(value)):
             yield (name,), ALLOWED[name]
-        elif name in ALLOWED and (name not in _LIMITS or not _LIMITS[name].unsafe):
-            yield (name, THE_KEY), "it is safe; put it into `properties`"
-        elif name not in ALLOWED and name not in UNSAFE:
-            yield (name, THE_KEY), _never(name)
-
-
-def otherwise_unsafe() -> list[str]:
-    """Names of `properties` that `unsafe_properties` takes with a value that `properties` does not."""
-    return [name for name, limit in _LIMITS.items() if limit.unsafe]
-
-
-def why_unsafe(name: str) -> str:
-    """What may go wrong with ``name``, which is one that `unsafe_properties` takes."""
-    return UNSAFE.get(name) or ALLOWED[name]
-
-
-def _within(name: str, value: Any) -> bool:
-    if name not in _LIMITS or value is None:
-        return True
-    return _LIMITS[name].holds(str(value).lower() if isinstance(value, bool) else str(value))
-
-
-def _never(name: str) -> str:
-    meant = difflib.get_close_matches(name, [*ALLOWED, *UNSAFE], n=1)
-    if meant:
-        return f"no property that a cluster file may set; did you mean {meant[0]!r}?"
-    return (
-        "no property that a cluster file may set: shipper sets the others itself, since exactly-once rests on them. `bootstrap`, and `delivery` "
-        "in the pipeline, have options for addresses, batches, compression and timeouts"
-    )
 
 
 _CUT = "it decides where files are cut"

@@ -16,16 +16,15 @@ from pydantic.json_schema import GenerateJsonSchema, NoDefault
 from pydantic_core import core_schema
 
 from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
+from shipper.config.pipeline import SHORTHANDS, Pipeline
 from shipper.config.platform import Platform
-from shipper.config.properties import ALLOWED, PINNED_SPARK_SETTINGS, UNSAFE
-from shipper.config.units import DURATION, MOMENT, RATE, SIZE, Unit
+from shipper.config.properties import ALLOWED, PINNED_SPARK_SETTINGS
+from shipper.config.units import DURATION, MOMENT, RATE, SIZE, Unit, written
 
 Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{.+\}"}
-_SHORTHANDS = {"schedule": "cron", "source": "path"}
 _UNITS = {unit.pattern: unit for unit in (DURATION, SIZE, RATE, MOMENT)}
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most", "exclusiveMaximum": "less than"}
 #: pydantic's own names for the bounds of what it does not know as a number.
@@ -80,7 +79,7 @@ def pipeline_schema() -> Schema:
     """Schema of ``config/pipelines/*.yaml``."""
     schema = _published(_described(Pipeline))
     keys = schema["properties"]
-    for name, stands_for in _SHORTHANDS.items():
+    for name, stands_for in SHORTHANDS.items():
         section = keys[name]
         text = {key: value for key, value in section["properties"][stands_for].items() if key != "description"}
         keys[name] = {"description": section.pop("description"), "anyOf": [text, section]}
@@ -220,7 +219,6 @@ def reference() -> str:
         f"## Cluster: `config/clusters/NAME.yaml`\n\n{_table(cluster)}",
         *_sections(cluster),
         f"### What `properties` may hold\n\n{_table_of_reasons('Kafka property', ALLOWED, 'What for')}",
-        f"### What `unsafe_properties` may hold\n\n{_table_of_reasons('Kafka property', UNSAFE)}",
         "All other Kafka properties are refused: shipper sets them itself, since exactly-once rests on them.",
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -252,7 +250,7 @@ def _pipeline_table(schema: Schema) -> str:
             rows.append(_row("topic", topic, "this or `routes`", "Short for `routes` with this one topic."))
             rows.append(_row(key, _value(found), "this or `topic`", found["description"]))
         else:
-            text = "text or " if key in _SHORTHANDS else "list of names, or " if key == "clusters" else ""
+            text = "text or " if key in SHORTHANDS else "list of names, or " if key == "clusters" else ""
             rows.append(_row(key, text + _value(found), _default(schema, key), found["description"]))
     return "\n".join(rows)
 
@@ -289,28 +287,19 @@ def _default(schema: Schema, key: str) -> str:
             for entry in default
         ]
         return f"`[{', '.join(entries)}]`"
-    text = _text(default, _unit(found))
+    text = written(default, _unit(found))
     return f'`"{text}"`' if text.startswith(("*", "{")) else f"`{text}`"  # YAML would not read these as text
 
 
 def _value(schema: Schema) -> str:
     unit = _unit(schema)
-    bounds = [f"{words} {_text(schema[name], unit)}" for name, words in _BOUNDS.items() if name in schema]
+    bounds = [f"{words} {written(schema[name], unit)}" for name, words in _BOUNDS.items() if name in schema]
     return ", ".join([unit.name if unit else _kind(schema), *bounds])
-
-
-def _text(value: Any, unit: Unit | None) -> str:
-    """``value`` as a user writes it in YAML: ``10m``, ``8MB``, ``true``."""
-    if unit is not None:
-        return unit.write(value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _kind(schema: Schema) -> str:
     if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return ", ".join(f"`{_text(word, None)}`" for word in words)
+        return ", ".join(f"`{written(word)}`" for word in words)
     if "anyOf" in schema:
         return " or ".join(_kind(variant) for variant in schema["anyOf"])
     if "properties" in schema:

@@ -113,3 +113,12 @@ Seconds = Annotated[float, BeforeValidator(parse_duration), DURATION]
 Bytes = Annotated[int, BeforeValidator(parse_size), SIZE]
 BytesPerSecond = Annotated[int, BeforeValidator(parse_rate), RATE]
 Moment = Annotated[dt.datetime, MOMENT]
+
+
+def written(value: Any, unit: Unit | None = None) -> str:
+    """Return ``value`` as a user writes it in YAML: ``10m``, ``8MB``, ``true``, ``0.5``."""
+    if unit is not None:
+        return unit.write(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

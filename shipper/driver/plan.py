@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -352,9 +352,7 @@ class AskedCluster:
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
         self._recognises = is_wanted(self._context)
-        self._chunks = Chunks(pipeline.key)
         self._ledger: LedgerLog | None = None
-        self._sort_again: Callable[..., Pending] = lambda **_: Pending()
         self.pending: Pending | None = None
         """Also of what was found looking back."""
         self.doubtful: dict[FileId, str] = {}
@@ -366,7 +364,7 @@ class AskedCluster:
 
     def _ask(self) -> Pending:
         context, pipeline, cluster = self._context, self._context.pipeline, self._context.clusters[self.name]
-        self._found.unsafe_properties, self._found.in_the_clear = list(cluster.unsafe_properties), cluster.in_the_clear
+        self._found.in_the_clear = cluster.in_the_clear
         self._connections = connections = context.connections(self.name)
         folder = context.ledger_folder(cluster.name)
         ledger = LedgerLog(connections.client, cluster, pipeline.key, folder)
@@ -376,7 +374,8 @@ class AskedCluster:
         there = ledger.exists_by(known)
         self._refuse_unknown_former(there=there)
         late = self._back.for_cluster(self.name) if self._back else []
-        splits_of = context.splits_of(self._plan.files) | {file: context.split_starts(file) for file in late}
+        self._late = set(late)
+        splits_of = self._splits_of = context.splits_of(self._plan.files) | {file: context.split_starts(file) for file in late}
         chunks, invalidated = Chunks(pipeline.key), dict[FileId, Invalidated]()
         with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             identified = meanwhile.submit(LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there)
@@ -391,39 +390,31 @@ class AskedCluster:
             self._found.to_fence, self._found.generation = state.control.to_fence(), state.control.generation
             chunks, invalidated = state.chunks, state.invalidated
         reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
-        judged = [file for file in splits_of if not context.reship or file in reshipped]
-        topics = judge(connections.client, chunks, set(judged))
+        judged = {file for file in splits_of if not context.reship or file in reshipped}
+        topics = self._topics = judge(connections.client, chunks, judged)
         self._found.recreated = topics.named(resent=policy == "resend")
         self._found.notes += notes(self._found.recreated)
-        if policy == "fail" and topics.lost.files.keys() - set(late):
+        if policy == "fail" and topics.lost.files.keys() - self._late:
             raise recreated_error(self.name, pipeline.name, self._found.recreated)
-        etags = etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back}
-        self._chunks, self._ledger = topics.chunks, ledger if there else None
+        self._etags = etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back}
+        self._ledger, self._reshipped = ledger if there else None, reshipped
+        return self._sort(splits_of, None if self._recognises else pipeline.source.on_replaced)
 
-        def sort(
-            files: Mapping[FileId, Sequence[int]],
-            on_replaced: OnReplaced | None,
-            *,
-            renamed: Collection[FileId] = (),
-            grown: Collection[FileId] = (),
-        ) -> Pending:
-            found = pending(
-                files, topics.chunks, digest=self._found.transform_digest, reship=context.reship, on_replaced=on_replaced,
-                reshipped=reshipped, late=set(late), spark=self._context.engine.version, etags=etags, renamed=renamed, grown=grown,
-            )  # fmt: skip
-            refuse_late(found, topics.lost, set(late), policy)
-            return found
-
-        first = sort(splits_of, None if self._recognises else pipeline.source.on_replaced)
-
-        def sort_again(on_replaced: OnReplaced, *, renamed: Collection[FileId], grown: Collection[FileId]) -> Pending:
-            """Sort what may be sorted otherwise now. The rest is complete, or refused."""
-            undecided = {*first.left, *first.contested}
-            files = {file: starts for file, starts in splits_of.items() if file in undecided} if undecided else {}
-            return first.sorted_again(sort(files, on_replaced, renamed=renamed, grown=grown), undecided)
-
-        self._sort_again = sort_again
-        return first
+    def _sort(
+        self,
+        files: Mapping[FileId, Sequence[int]],
+        on_replaced: OnReplaced | None,
+        *,
+        renamed: Collection[FileId] = (),
+        grown: Collection[FileId] = (),
+    ) -> Pending:
+        context = self._context
+        found = pending(
+            files, self._topics.chunks, digest=self._found.transform_digest, reship=context.reship, on_replaced=on_replaced,
+            reshipped=self._reshipped, late=self._late, spark=context.engine.version, etags=self._etags, renamed=renamed, grown=grown,
+        )  # fmt: skip
+        refuse_late(found, self._topics.lost, self._late, context.pipeline.delivery.on_recreated)
+        return found
 
     def _refuse_unknown_former(self, *, there: bool) -> None:
         """``there``: whether the ledger is. A name that is wrong would begin an empty ledger. Raises SourceError."""
@@ -442,14 +433,14 @@ class AskedCluster:
         """Find out by their ``beginnings`` which files were shipped under another name, and sort those that are left anew."""
         if self.pending is None or not self._recognises or self._connections is None:
             return
-        context, left = self._context, set(self.pending.left)
+        context, first, left = self._context, self.pending, set(self.pending.left)
         files = [file for file in self._plan.files_for(self.name) if file_id(file) in left]
         listed = {file_id(file) for file in self._plan.files}
         try:
             found = Recognition(chunks_end=0)
             if self._ledger is not None:
                 to = self._connections
-                found = recognise(context, to.cluster, to.client, self._ledger, self._chunks, files, listed, beginnings)
+                found = recognise(context, to.cluster, to.client, self._ledger, self._topics.chunks, files, listed, beginnings)
             policy, of_id = context.pipeline.source.on_replaced, {file_id(file): file for file in files}
             grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
             taken = [one for one in found.recognised if one.id not in grown]
@@ -458,8 +449,12 @@ class AskedCluster:
                 for key, value in moved_records(
                     context, one, of_id[one.id], found.states[one.original.id], generation, context.folder.run_id
                 ):
-                    self._chunks.add(key, value)
-            self.pending, self.doubtful = self._sort_again(policy, renamed=found.renamed, grown=grown), found.left_out
+                    self._topics.chunks.add(key, value)
+            # What may be sorted otherwise now. The rest is complete, or refused.
+            undecided = {*first.left, *first.contested}
+            again = {file: starts for file, starts in self._splits_of.items() if file in undecided}
+            sorted_anew = self._sort(again, policy, renamed=found.renamed, grown=grown)
+            self.pending, self.doubtful = first.sorted_again(sorted_anew, undecided), found.left_out
         except ShipperError as error:
             self.pending, self._found.problem = None, error.message
             return
@@ -514,7 +509,7 @@ class AskedCluster:
         """What the run neither reads nor ships: nobody else would tell when a run that left no result had committed it."""
         files = [(file.id, back.window_of(file)) for file in back.files.values() if file.id in complete]
         newest = {*sorted({tick for _, tick in files}, key=lambda tick: tick.start)[-_TICKS_TOLD:]}
-        return last_commits(self._chunks, {file: str(tick) for file, tick in files if tick in newest})
+        return last_commits(self._topics.chunks, {file: str(tick) for file, tick in files if tick in newest})
 
     def _compare_topics(self) -> None:
         """Notes where topics contradict what the pipeline makes of lines."""

@@ -27,11 +27,9 @@ from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, Reco
 from shipper.types import FileId, SplitId
 from shipper.worker.order import Part
 
-#: Of each candidate, if records depend on the file's path: each costs a read of the candidate. Otherwise one read compares all of them.
-_NEAREST_ORIGINALS = 3
-#: Of each candidate, whose paths are looked at: many files may begin alike, as those of CSV do. Of a log that is rotated for years the ledger has
-#: many at a few paths, which are compared in one read.
-_MOST_LOOKED_FOR, _MOST_AT_THESE_PATHS = 16, 256
+#: Originals of a candidate that are compared: many files may begin alike, as those of CSV do. If records depend on the file's path, each costs a
+#: read of the candidate; else one read compares all, and of a log that is rotated for years the ledger has many at a few paths.
+_MOST_PATHS, _MOST_ORIGINALS = 16, 256
 _PACKED = (".gz", ".zst", ".lz4", ".snappy", ".deflate", ".bz2")
 #: Columns of a record that are others if the file is cut otherwise.
 _OF_THE_CUT = frozenset({"record_number", "split_start"})
@@ -103,9 +101,6 @@ def recognise(
             "it the other name again, or ship it whole with --reship"
         )
     candidates = _candidates(context, ledger, client, heads, new, listed)
-    _prove(context, cluster, candidates)
-    for candidate in candidates:
-        candidate.add_others(context)
     _prove(context, cluster, candidates)
     found.states = {original.id: original.states for candidate in candidates for original in candidate.originals}
     elsewhere = set(heads.elsewhere)
@@ -250,36 +245,17 @@ class _Original:
     def records(self) -> int:
         return sum(state.lines for state in self.states.values())
 
-    @property
-    def is_read(self) -> bool:
-        """True if the candidate was read to its end to be compared with this file."""
-        proof = self.proof
-        return proof is not None and not proof.problem and all(sums.ended for sums in proof.splits.values())
 
-    def verdict(self, context: RunContext) -> _Verdict:
-        return _judge(self, context.split_starts(self.id), whole_file=context.pipeline.source.format == "whole_file")
-
-
-@dataclass
-class _Candidate:
+class _Candidate(NamedTuple):
     """A file that may have been delivered as another one."""
 
     file: PlannedFile
     originals: list[_Original]
-    others: list[_Original] = field(default_factory=list)
-    """Originals that are compared only if the nearest ones do not say what the file is, since each costs a read."""
+    """The nearest first."""
 
     @property
     def has_own_path(self) -> bool:
         return any(one.id.path == self.file.path for one in self.originals)
-
-    def add_others(self, context: RunContext) -> None:
-        """Compare the other originals, too, if the nearest ones do not say what the file is. Of one that goes on behind an original, a longer one
-        may be delivered as well."""
-        proven = [one for one in self.originals if one.is_read and one.verdict(context).same]
-        if not any(one.verdict(context).whole for one in proven):
-            longest = max((one.records for one in proven), default=0)
-            self.originals += [one for one in self.others if one.records > longest]
 
 
 def _candidates(
@@ -302,8 +278,8 @@ def _candidates(
         ]
         nearest = sorted(may_be, key=lambda one: _distance(one, file))
         if nearest:
-            paths = {*[*dict.fromkeys(one.path for one in nearest)][:_MOST_LOOKED_FOR]}
-            chosen = nearest[:_MOST_LOOKED_FOR] if apart else [one for one in nearest if one.path in paths][:_MOST_AT_THESE_PATHS]
+            paths = {*[*dict.fromkeys(one.path for one in nearest)][:_MOST_PATHS]}
+            chosen = nearest[:_MOST_PATHS] if apart else [one for one in nearest if one.path in paths][:_MOST_ORIGINALS]
             alike[file] = {one: delivered_from[one] for one in chosen}
     if not alike:
         return []
@@ -326,12 +302,8 @@ def _candidates(
                     original.place, original.whole = places(context, one, new[file], states[one], whole=True), True
                 original.why_not = _why_not(context, original, chunks)
                 originals.append(original)
-        # Of the names that one file had, the one under which most of it was delivered. The size of a packed file does not tell which that is.
-        compared = 3 if new[file].format == PLAIN else 2
-        originals.sort(key=lambda one: (_distance(one.id, file)[:compared], -one.records))
-        first = _NEAREST_ORIGINALS if apart else len(originals)
         if originals:
-            found.append(_Candidate(new[file], originals[:first], originals[first:]))
+            found.append(_Candidate(new[file], originals))
     return found
 
 
@@ -402,12 +374,7 @@ def places(
 
 
 def _prove(context: RunContext, cluster: Cluster, candidates: Sequence[_Candidate]) -> None:
-    pairs = [
-        (one.file, original)
-        for one in candidates
-        for original in one.originals
-        if not original.why_not and original.proof is None
-    ]
+    pairs = [(one.file, original) for one in candidates for original in one.originals if not original.why_not]
     if not pairs:
         return
     wanted, apart = list[ToProve](), _depends_on_path(context)
@@ -516,12 +483,12 @@ def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, el
     proven: list[tuple[_Original, _Verdict]] = []
     doubts = [(original, original.why_not) for original in candidate.originals if original.why_not]
     for original in candidate.originals:
-        if original.proof is None:
+        if (proof := original.proof) is None:
             continue
-        if not original.is_read:
-            file.problem, file.passing = original.proof.problem or "it could not be read to its end", original.proof.passing
+        if proof.problem or not all(sums.ended for sums in proof.splits.values()):
+            file.problem, file.passing = proof.problem or "it could not be read to its end", proof.passing
             return
-        verdict = original.verdict(context)
+        verdict = _judge(original, context.split_starts(original.id), whole_file=source.format == "whole_file")
         if verdict.same:
             proven.append((original, verdict))
         elif verdict.doubt:

@@ -62,7 +62,7 @@ def call(operation: Any, *arguments: Any) -> Any:
         raise (fault_of(fatal.args[0]) if isinstance(fatal, KafkaException) else KafkaFault("_FATAL", str(error))) from error
 
 
-#: What goes to a log rests on these; librdkafka's defaults, and nobody else's to set. See also :func:`heard`.
+#: What goes to a log rests on these; librdkafka's defaults, and nobody else's to set. See also ``HEARD_ALWAYS``.
 _HEARD = {"log_level": 6, "log.connection.close": True, "log.queue": False}
 
 
@@ -87,7 +87,7 @@ def made(
 ) -> Client:
     """A client with ``settings`` as :func:`connection` gives them, and ``ours``, which hold whatever those say. Raises WrongProperties."""
     ours = {**_HEARD, **ours}
-    logger = logger or ClientLog(debug="debug" in settings)
+    logger = logger or ClientLog()
     try:
         # Ours are set last: librdkafka has several names for some settings, and the last one counts.
         theirs = {name: value for name, value in revealed(settings).items() if name not in ours}
@@ -98,15 +98,11 @@ def made(
         raise refused(cluster, settings, fault.str() if isinstance(fault, KafkaError) else str(fault)) from None
 
 
-def heard(connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that let an :class:`LogListener` hear every connection that breaks, whatever ``connection`` says of logging.
-
-    librdkafka (2.16, rdkafka_broker.c, `rd_kafka_broker_set_error`): the FAIL line of the log is left out below `log_level`, without
-    `log.connection.close`, for a connection that librdkafka closes itself (the coordinator moved), and when a broker's last error was the same
-    and not 30 s ago. Its twin for `debug=broker` is written always. Such a producer writes some two lines more per request.
-    """
-    contexts = {context.strip() for context in str(connection.get("debug") or "").split(",")} - {""}
-    return {"debug": ",".join(sorted(contexts | {"broker"})), "log_level": 7}
+#: Settings that let an :class:`LogListener` hear every connection that breaks.
+#: librdkafka (2.16, rdkafka_broker.c, `rd_kafka_broker_set_error`): the FAIL line of the log is left out below `log_level`, without
+#: `log.connection.close`, for a connection that librdkafka closes itself (the coordinator moved), and when a broker's last error was the same
+#: and not 30 s ago. Its twin for `debug=broker` is written always. Such a producer writes some two lines more per request.
+HEARD_ALWAYS = {"debug": "broker", "log_level": 7}
 
 
 class LogListener(ClientLog):
@@ -114,8 +110,8 @@ class LogListener(ClientLog):
 
     _LOST = ("FAIL", "REQTMOUT")
 
-    def __init__(self, *, debug: bool) -> None:
-        super().__init__(debug=debug)
+    def __init__(self) -> None:
+        super().__init__()
         self.lost = False
 
     def log(self, level: int, text: str, *arguments: Any) -> None:
@@ -142,8 +138,6 @@ class ClientErrors(Complaints):
 _NOBODY = "127.0.0.1:1"
 _SILENT = logging.getLogger("shipper.kafka.offline")
 _SILENT.disabled = True
-#: With one of these a client would ask a server for a token, and not the one that `token.endpoint.url` names.
-_ASKS_ELSEWHERE = "sasl.oauthbearer.metadata.authentication.type"
 _OWN_CERTIFICATE = ("ssl.key.", "ssl.certificate.", "ssl.keystore.")
 
 
@@ -154,8 +148,6 @@ def refusal(cluster: Cluster) -> str | None:
     `kinit`. Of references that are not known here nothing is checked.
     """
     settings = {**_without_unknown(connection(cluster)), "bootstrap.servers": _NOBODY}
-    if _ASKS_ELSEWHERE in settings:
-        return None
     if "sasl.oauthbearer.token.endpoint.url" in settings:
         settings["sasl.oauthbearer.token.endpoint.url"] = f"http://{_NOBODY}/"
     settings["sasl.kerberos.min.time.before.relogin"] = 0  # librdkafka then leaves Kerberos tickets to others

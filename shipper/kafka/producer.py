@@ -17,6 +17,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
 from shipper.kafka.connection import (
+    HEARD_ALWAYS,
     SLICE_SECONDS,
     ClientErrors,
     KafkaFault,
@@ -24,7 +25,6 @@ from shipper.kafka.connection import (
     Until,
     call,
     fault_of,
-    heard,
     made,
     slice_of,
 )
@@ -103,7 +103,7 @@ class LaneProducer:
         """Raises KafkaException for settings that librdkafka does not take."""
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
-        self._log_listener = LogListener(debug="debug" in settings.connection)
+        self._log_listener = LogListener()
         self._client_errors = ClientErrors(self._serve)
         self._throttled = Throttled()
         self._muted_until = 0.0
@@ -139,7 +139,7 @@ class LaneProducer:
                 "stats_cb": self._keep_statistics,
                 "error_cb": self._client_errors.hear,
                 "throttle_cb": self._hear_throttling,
-                **(heard(settings.connection) if settings.transactional else {}),
+                **(HEARD_ALWAYS if settings.transactional else {}),
             },
             self._log_listener,
         )

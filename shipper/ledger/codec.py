@@ -14,7 +14,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ from shipper.ledger.records import (
     MovedValue,
     NamedSnapshot,
 )
-from shipper.types import EncodedRecord, FileId, LogRecord, SplitId
+from shipper.types import EncodedRecord, FileId, LogRecord, PartitionOffset, SplitId
 
 #: Also the largest checksum.
 MOST = (1 << 64) - 1
@@ -387,6 +387,40 @@ def decode(pipeline: str, record: LogRecord) -> Decoded | None:
         return _decoded(kind, rest, value)
     except Unsound as why:
         raise LedgerDamaged.at(pipeline, _KINDS[kind].partition, record.offset, str(why)) from why
+
+
+class Damage(NamedTuple):
+    """A record that shipper did not write, or that cannot be right, and behind which no sound record of its key came."""
+
+    partition: int
+    record: LogRecord
+    why: str
+
+    @property
+    def place(self) -> PartitionOffset:
+        return PartitionOffset(self.partition, self.record.offset)
+
+
+class DecodedRecord(NamedTuple):
+    """A record, and what it says."""
+
+    record: LogRecord
+    entry: Decoded | None
+    """As :func:`decode` returns it."""
+
+
+def decode_sound(
+    pipeline: str, partition: int, records: Iterable[LogRecord], damaged: dict[bytes, Damage]
+) -> Iterator[DecodedRecord]:
+    """Yield each sound record of ``partition``, decoded. Keep in ``damaged``, by key, those that are not, until a sound one of the key comes."""
+    for record in records:
+        try:
+            entry = decode(pipeline, record)
+        except LedgerDamaged as error:
+            damaged[record.key] = Damage(partition, record, error.why)
+            continue
+        damaged.pop(record.key, None)
+        yield DecodedRecord(record, entry)
 
 
 def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:

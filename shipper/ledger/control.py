@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shipper.errors import LedgerDamaged
-from shipper.ledger.codec import decode
+from shipper.ledger.codec import Damage, decode_sound
 from shipper.ledger.records import (
     CONTROL,
     MOST_LEASE_SECONDS,
@@ -55,14 +54,6 @@ class Claim(NamedTuple):
     """Time of the last renewal."""
 
 
-class PartitionDamage(NamedTuple):
-    """A record that shipper did not write, or that cannot be right."""
-
-    partition: int
-    offset: int
-    why: str
-
-
 @dataclass
 class Control:
     """State of the control partition. Feed records in offset order; a later one of the same key replaces the earlier one.
@@ -80,7 +71,7 @@ class Control:
     """Attempts that send nothing more."""
     identity: Identity | None = None
     """Set if a person began this ledger in place of another one."""
-    damaged: dict[bytes, PartitionDamage] = field(default_factory=dict)
+    damaged: dict[bytes, Damage] = field(default_factory=dict)
     """Key → damaged record behind which no sound record of the key came."""
     _keys: dict[int, GenerationKey] = field(default_factory=dict)
     """Offset of a generation → its key."""
@@ -91,13 +82,7 @@ class Control:
 
     def feed(self, records: Iterable[LogRecord]) -> Control:
         """Never raises: what is damaged stands in ``damaged``."""
-        for record in records:
-            try:
-                entry = decode(self.pipeline, record)
-            except LedgerDamaged as damage:
-                self.damaged[record.key] = PartitionDamage(CONTROL, record.offset, damage.why)
-                continue
-            self.damaged.pop(record.key, None)
+        for record, entry in decode_sound(self.pipeline, CONTROL, records, self.damaged):
             match entry:
                 case (GenerationKey() as key, None):
                     self._forget(key)

@@ -22,10 +22,10 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 from shipper.errors import LedgerDamaged
-from shipper.ledger.codec import decode, peek_key
-from shipper.ledger.control import Control, PartitionDamage
+from shipper.ledger.codec import Damage, DecodedRecord, decode, peek_key
+from shipper.ledger.control import Control
 from shipper.ledger.intervals import Interval, decode_ordinals
-from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Decoded, Invalidation, InvalidationKey, MovedKey, MovedValue
+from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Invalidation, InvalidationKey, MovedKey, MovedValue
 from shipper.ledger.roots import Roots, moved
 from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
 
@@ -267,7 +267,7 @@ class FileRecords:
     """The latest record that names the archive."""
     count: int = 0
     """Records fed, those of other files and pipelines included."""
-    damaged: dict[bytes, PartitionDamage] = field(default_factory=dict)
+    damaged: dict[bytes, Damage] = field(default_factory=dict)
     """Key → damaged record behind which no sound record of the key came."""
     other: str | None = None
     """Some path that was met and not asked for."""
@@ -299,18 +299,11 @@ class FileRecords:
         return self
 
     def _note_damage(self, record: LogRecord, partition: int | None, why: str) -> None:
-        self.damaged[record.key] = PartitionDamage(-1 if partition is None else partition, record.offset, why)
+        self.damaged[record.key] = Damage(-1 if partition is None else partition, record, why)
 
     def archived(self) -> Archive | None:
         entry = decode(self.pipeline, self.archive) if self.archive else None
         return entry[1] if entry and isinstance(entry[1], Archive) else None
-
-
-class DecodedRecord(NamedTuple):
-    """A record that counts, and what it says."""
-
-    record: LogRecord
-    entry: Decoded
 
 
 @dataclass
@@ -357,7 +350,7 @@ class LedgerRecords:
             yield sorted(found, key=lambda each: each.record.offset)
 
 
-@dataclass
+@dataclass(frozen=True)
 class LedgerState:
     """What is known of some files, and who may ship."""
 

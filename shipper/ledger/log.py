@@ -30,8 +30,16 @@ from shipper.errors import ArchiveMissing, ClusterError, ClusterRefuses, LedgerD
 from shipper.kafka.admin import LogFacts, TopicFacts
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.outcomes import GRANT_SECONDS
-from shipper.ledger.codec import FORMER_FORMAT, decode, encode_archive_key, encode_named_snapshot, names_snapshot
-from shipper.ledger.control import Control, PartitionDamage
+from shipper.ledger.codec import (
+    FORMER_FORMAT,
+    Damage,
+    decode,
+    decode_sound,
+    encode_archive_key,
+    encode_named_snapshot,
+    names_snapshot,
+)
+from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
 from shipper.ledger.heads import Heads
 from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, ChunkKey, ChunkValue, NamedSnapshot
@@ -261,14 +269,14 @@ class LedgerLog:
         except LedgerOutdated as found:
             raise LedgerOutdated.of(self.pipeline, cluster=self._cluster.name, topic=self.topic) from found
 
-    def _refuse(self, damaged: Mapping[bytes, PartitionDamage], control: Control | None = None) -> None:
+    def _refuse(self, damaged: Mapping[bytes, Damage], control: Control | None = None) -> None:
         """Raises LedgerDamaged for the first record that nobody has mended. A later sound record of the same key, or a tombstone, mends it.
         Raises LedgerOutdated if a development version wrote the whole ledger: no run of this format has begun."""
-        for partition, offset, why in damaged.values():
-            if PartitionOffset(partition, offset) not in self._ignored:
-                if control is not None and control.generation < 0 and why == FORMER_FORMAT:
+        for one in damaged.values():
+            if one.place not in self._ignored:
+                if control is not None and control.generation < 0 and one.why == FORMER_FORMAT:
                     raise LedgerOutdated.of(self.pipeline)
-                raise LedgerDamaged.at(self.pipeline, partition, offset, why)
+                raise LedgerDamaged.at(self.pipeline, *one.place, one.why)
 
     # Asking.
 
@@ -631,14 +639,8 @@ class LedgerLog:
         return records
 
     def _committed_since(self, start: int, wait_seconds: float | None) -> list[Committed]:
-        records, damaged, found = self._tail(start, wait_seconds), dict[bytes, PartitionDamage](), list[Committed]()
-        for record in records:
-            try:
-                entry = decode(self.pipeline, record)
-            except LedgerDamaged as damage:
-                damaged[record.key] = PartitionDamage(CHUNKS, record.offset, damage.why)
-                continue
-            damaged.pop(record.key, None)
+        damaged, found = dict[bytes, Damage](), list[Committed]()
+        for record, entry in decode_sound(self.pipeline, CHUNKS, self._tail(start, wait_seconds), damaged):
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
                     found.append(Committed(key, value, record.offset, record.timestamp_ms))

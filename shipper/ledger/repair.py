@@ -14,7 +14,7 @@ from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.kafka.connection import KafkaFault
-from shipper.ledger.codec import Subject, decode, peek_key
+from shipper.ledger.codec import Damage, Subject, decode_sound, peek_key
 from shipper.ledger.log import AskFiles, AskPartition, LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL
 from shipper.ledger.takeover import sole_run, transactional_id
@@ -29,19 +29,6 @@ _WHAT_IS_LOST = {
     "invalidation": "chunks that were shipped anew would count again",
     "archive": "all that was archived would count as not shipped, and be sent again",
 }
-
-
-@dataclass(frozen=True)
-class Damage:
-    """One damaged record behind which no sound record of its key came."""
-
-    partition: int
-    record: LogRecord
-    why: str
-
-    @property
-    def place(self) -> PartitionOffset:
-        return PartitionOffset(self.partition, self.record.offset)
 
 
 @dataclass(frozen=True)
@@ -64,17 +51,11 @@ def damage(ledger: LedgerLog) -> list[Damage]:
 
 def _damaged(pipeline: str, partition: int, records: Iterable[LogRecord]) -> list[Damage]:
     found: dict[bytes, Damage] = {}
-    for record in records:
-        found.pop(record.key, None)
-        try:
-            about = peek_key(pipeline, record)
-            decode(pipeline, record)
-        except LedgerDamaged as error:
-            found[record.key] = Damage(partition, record, error.why)
-            continue
+    for record, _ in decode_sound(pipeline, partition, records, found):
+        about = peek_key(pipeline, record)
         if about is not None and about.partition != partition and record.value is not None:
             found[record.key] = Damage(partition, record, f"a record of kind {about.kind} does not belong there")
-    return list(found.values())
+    return sorted(found.values(), key=lambda one: one.place)
 
 
 def repair(
@@ -92,14 +73,15 @@ def repair(
             f"cluster {cluster.name}: {ledger.topic} has no damaged record at {where}; damaged are: {listed}. Nothing was changed."
         )
     mended = ledger.ignoring(one.place for one in all_damage)
-    if (lost := _lost(mended, chosen)) and not forget:
+    about = _about(ledger.pipeline, chosen)
+    if not forget and about and about.kind in _WHAT_IS_LOST and _latest(mended, chosen, about) is None:
         raise UsageError(
-            f"cluster {cluster.name}: {ledger.topic} {where} is a record of kind {lost.kind} ({lost.path or 'of the pipeline'}), and what its key "
-            f"said before cannot be found any more. Without it, {_WHAT_IS_LOST[lost.kind]}. Nothing was changed. Say --forget if that is right."
+            f"cluster {cluster.name}: {ledger.topic} {where} is a record of kind {about.kind} ({about.path or 'of the pipeline'}), and what its key "
+            f"said before cannot be found any more. Without it, {_WHAT_IS_LOST[about.kind]}. Nothing was changed. Say --forget if that is right."
         )
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(mended, settings, cluster, pipeline, run_id, say) as generation:
-        latest = _latest(mended, chosen)  # now that nobody else can write
+        latest = _latest(mended, chosen, about) if about else None  # now that nobody else can write
         behind = "a tombstone" if latest is None else f"what its key said before, at offset {latest.offset}"
         entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
         if chosen.partition == CHUNKS:
@@ -113,35 +95,20 @@ def repair(
     return Repair(where, chosen.why, behind, generation)
 
 
-def _about(ledger: LedgerLog, damage: Damage) -> Subject | None:
+def _about(pipeline: str, damage: Damage) -> Subject | None:
     """Return what the key is about; None for a key that is not shipper's, or lies where it hides nothing of its kind."""
     try:
-        about = peek_key(ledger.pipeline, damage.record)
+        about = peek_key(pipeline, damage.record)
     except LedgerDamaged:
         return None
     return about if about and about.partition == damage.partition else None
 
 
-def _is_sound(pipeline: str, record: LogRecord) -> bool:
-    try:
-        decode(pipeline, record)
-    except LedgerDamaged:
-        return False
-    return True
-
-
-def _lost(ledger: LedgerLog, damage: Damage) -> Subject | None:
-    about = _about(ledger, damage)
-    return about if about and about.kind in _WHAT_IS_LOST and _latest(ledger, damage) is None else None
-
-
-def _latest(ledger: LedgerLog, damage: Damage) -> LogRecord | None:
+def _latest(ledger: LedgerLog, damage: Damage, about: Subject) -> LogRecord | None:
     """Return the latest of the sound records with the same key: in the topic or, where the broker has removed it, in the snapshot or the archive."""
-    about, key = _about(ledger, damage), damage.record.key
-    if about is None:
-        return None
+    key = damage.record.key
     of_key = [record for record in ledger.decide(AskPartition(damage.partition)).answer if record.key == key]
-    found = [record for record in of_key if _is_sound(ledger.pipeline, record)]
+    found = [record for record, _ in decode_sound(ledger.pipeline, damage.partition, of_key, {})]
     if not found and about.path:
         read = ledger.decide(AskFiles([about.path])).answer
         found = [record for of_path in read.by_path() for record, _ in of_path if record.key == key]

@@ -49,12 +49,12 @@ from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
 from shipper.ledger.codec import encode_attempt, encode_generation
 from shipper.ledger.control import Control, LaneCounts, ToFence, cover
-from shipper.ledger.fold import Chunks, Invalidated
+from shipper.ledger.fold import LedgerState
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, Committed, LedgerLog
 from shipper.ledger.records import Generation, GenerationKey
 from shipper.ledger.rights import transactional_prefix
-from shipper.types import EncodedRecord, FileId
+from shipper.types import EncodedRecord
 
 log = logging.getLogger("shipper.takeover")
 
@@ -71,16 +71,10 @@ def transactional_id(pipeline: str, cluster: str, task: int, lane: int) -> str:
 
 
 @dataclass(frozen=True)
-class Takeover:
-    """What the new run knows once nobody else can write."""
+class Takeover(LedgerState):
+    """What the new run knows of its files once nobody else can write."""
 
-    generation: int
-    control: Control
-    invalidated: dict[FileId, Invalidated]
-    chunks: Chunks
-    """Chunks of the run's files; ``invalidated`` covers those files, too."""
-    chunks_end: int
-    """Offset up to which the chunk partition is read."""
+    generation: int = -1
     since: list[Committed] = field(default_factory=list)
     """Chunks that were committed after the takeover, as far as they were read."""
 
@@ -306,4 +300,4 @@ def take_over(
     with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
         state = ledger.decide(AskState(paths)).answer
-    return Takeover(fenced.generation, state.control, state.invalidated, state.chunks, state.chunks_end)
+    return Takeover(**vars(state), generation=fenced.generation)

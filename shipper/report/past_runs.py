@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import fsspec
 from pydantic import BaseModel, ValidationError
 
 from shipper.report.coverage import begun_again, lacking
-from shipper.report.plan_result import PlanResult
-from shipper.report.results import Coverage, PastRun
-from shipper.report.run_folder import RunFolder
+from shipper.report.plan_result import PlanResult, RecreatedTopic
+from shipper.report.results import Coverage, DeliveryGateResult, GateResult, PastRun
+from shipper.report.run_folder import RunFolder, StepResult
 from shipper.report.standing import contains
 from shipper.windows.window import Window, parse_window
 
@@ -29,46 +29,21 @@ _LOOKED_AT_PER_RUN = 5
 """Of windows that have no run to show, this many are passed over for each that is wanted; a pipeline that has failed for weeks
 should not have all of its reports read by each run."""
 
-S = TypeVar("S", bound="_LeftResult | PlanResult")
+S = TypeVar("S", bound="_LeftResult | StepResult")
 T = TypeVar("T")
 
 log = logging.getLogger("shipper.history")
 
 
-class _LeftCheck(BaseModel):
-    severity: str
-    passed: bool
-
-
 class _LeftResult(BaseModel):
-    """What is needed of a result. Everything else is ignored, so that results of other versions of shipper count too."""
+    """Fields of a result that may be large. Everything else in it is passed over."""
 
     run_id: str
     status: str
 
 
-class _LeftRecreated(BaseModel):
-    topic: str
-    now: str | None = None
-    records: int = 0
-    resent: bool = False
-
-
-class Deleted(Protocol):
-    """A topic that was deleted with records in it."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def now(self) -> str | None: ...
-
-    @property
-    def records(self) -> int: ...
-
-
 class _LeftShip(_LeftResult):
-    recreated: list[_LeftRecreated] = []
+    recreated: list[RecreatedTopic] = []
     final: bool = False
     read: int = 0
     unread: int = 0
@@ -84,19 +59,6 @@ class _LeftPlannedFile(BaseModel):
 class _LeftPlan(_LeftResult):
     started_at: dt.datetime
     files: list[_LeftPlannedFile] = []
-
-
-class _LeftAsked(BaseModel):
-    other_clusters: list[str] = []
-
-
-class _LeftGate(_LeftResult):
-    started_at: dt.datetime | None = None
-    finished_at: dt.datetime | None = None
-    recreated: list[_LeftRecreated] = []
-    checks: list[_LeftCheck] = []
-    coverage: Coverage | None = None
-    asked: _LeftAsked | None = None
 
 
 class _LeftReport(_LeftResult):
@@ -319,16 +281,16 @@ def _listed(fs: Any, path: str) -> Sequence[str]:
 
 
 def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collection[str]) -> WindowRun:
-    source = _find(fs, f"{folder}/gate_source.json", run_id, _LeftGate)
+    source = _find(fs, f"{folder}/gate_source.json", run_id, GateResult)
     closed = None
     if source and (source.status != "failed" or source.checks):
         closed = any(check.severity == "block" and not check.passed for check in source.checks)
     covered = {}
     for cluster in clusters:
-        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
+        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, DeliveryGateResult)
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
-            if source and source.started_at and gate.finished_at and source.started_at > gate.finished_at:
+            if source and source.started_at > gate.finished_at:
                 covered[cluster] = begun_again(covered[cluster], _find(fs, f"{folder}/plan.json", run_id, PlanResult), cluster)
     others = frozenset(source.asked.other_clusters if source and source.asked else ())
     # The plan names every file, so it is read only where it tells more than the gates.
@@ -344,14 +306,14 @@ def _recreated(fs: Any, folder: str, run_id: str, plan: PlanResult | None, clust
     recreated = {}
     for cluster in clusters:
         ship = _find(fs, f"{folder}/ship.{cluster}.json", run_id, _LeftShip)
-        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, _LeftGate)
+        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, DeliveryGateResult)
         planned = [one for each in (plan.clusters if plan else ()) if each.cluster == cluster for one in each.recreated]
         if lost := (gate and gate.recreated) or (ship and ship.recreated) or planned:
             recreated[cluster] = deleted_in_words(lost)
     return recreated
 
 
-def deleted_in_words(lost: Sequence[Deleted]) -> str:
+def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
     """Return what a run found of topics that do not hold what was delivered; empty if there are none."""
     if not lost:
         return ""
@@ -361,7 +323,7 @@ def deleted_in_words(lost: Sequence[Deleted]) -> str:
 
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
-    if kind is _LeftGate:
+    if issubclass(kind, GateResult):
         return _once(path, kind, lambda: _parsed(fs, path, run_id, kind))
     return _parsed(fs, path, run_id, kind)
 

@@ -129,8 +129,6 @@ class ClusterPlan(Result):
     missing_topics: list[str] = []
     recreated: list[RecreatedTopic] = []
     """Topics that do not hold what the ledger says, since they were deleted after it was delivered."""
-    unsafe_properties: list[str] = []
-    """Names of `unsafe_properties` that the cluster's file sets."""
     in_the_clear: str = ""
     """That records, or passwords too, can be read on their way there; empty if they cannot, or never leave this machine."""
     warnings: list[str] = []

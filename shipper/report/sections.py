@@ -129,7 +129,6 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
         own = [f"When planning: {account.plan.problem}"] if account.plan and account.plan.problem else []
         own += account.plan.warnings if account.plan else []
         own += [_late(account.ship)] if account.ship and account.ship.late_files else []
-        own += [unsafe_note(account.plan.unsafe_properties)] if account.plan and account.plan.unsafe_properties else []
         own += (
             [f"{account.plan.in_the_clear[:1].upper()}{account.plan.in_the_clear[1:]}."]
             if account.plan and account.plan.in_the_clear
@@ -164,7 +163,3 @@ def _asked(asked: Asked) -> Iterator[str]:
 def _late(ship: ShipResult) -> str:
     files, windows = plural(ship.late_files, "file"), plural(ship.late_windows, "earlier window")
     return f"{files} of {windows} came late, or were left by an earlier run: {plural(ship.late_records, 'record')} of them were shipped."
-
-
-def unsafe_note(names: Sequence[str]) -> str:
-    return f"Set by `unsafe_properties`, with which nobody has shown that shipper's guarantees hold: {', '.join(names)}."

@@ -125,7 +125,7 @@ class ReadBack:
         """A client. What is ours holds whatever the user sets: it judges. Raises WrongProperties."""
         try:
             ours = {"error_cb": self._complaints.hear, **(ours or {})}
-            return kind({**revealed(self._connection), **ours}, logger=ClientLog(debug="debug" in self._connection))
+            return kind({**revealed(self._connection), **ours}, logger=ClientLog())
         except (KafkaException, TypeError, ValueError) as error:
             fault = error.args[0] if error.args else error
             # The original holds values, and a traceback would show it.

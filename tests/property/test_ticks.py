@@ -28,10 +28,11 @@ from shipper.driver import plan as plan_step
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Engine, Listed
 from shipper.driver.files import ListedFile
-from shipper.driver.pending import Pending, pending
+from shipper.driver.pending import Pending
 from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Sample
 from shipper.driver.recognise import Recognition
+from shipper.driver.recreated import Incarnations
 from shipper.errors import ClusterError, SourceError
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import Entries, Entry, Inventory
@@ -247,16 +248,10 @@ class AskedLedger(plan_step.AskedCluster):
         for file, one in self.place.ledgers[self.name].items():
             for key, value in one.values(file):
                 chunks.add(key, value)
-        self._chunks, self._ledger, self._connections = chunks, self.name, SimpleNamespace(cluster=None, client=None)  # type: ignore[assignment]
-
-        def sort(on_replaced: Any, *, renamed: Any = (), grown: Any = ()) -> Pending:
-            splits_of = {file: [0] for file in files}
-            return pending(
-                splits_of, chunks, digest="d", reship=False, on_replaced=on_replaced, late=set(late), renamed=renamed, grown=grown
-            )
-
-        self._sort_again = sort
-        return sort(None if self._recognises else self._context.pipeline.source.on_replaced)
+        self._ledger, self._connections = self.name, SimpleNamespace(cluster=None, client=None)  # type: ignore[assignment]
+        self._splits_of, self._late, self._topics = {file: [0] for file in files}, set(late), Incarnations(chunks)
+        self._reshipped, self._etags, self._found.transform_digest = [], {}, "d"
+        return self._sort(self._splits_of, None if self._recognises else self._context.pipeline.source.on_replaced)
 
 
 def recognised(place: Place, cluster: str, files: Sequence[PlannedFile]) -> Recognition:

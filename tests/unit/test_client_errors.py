@@ -67,7 +67,7 @@ def test_librdkafkas_lines_are_for_those_who_ask_and_a_repeated_one_is_counted(
     monkeypatch.setenv("SHIPPER_LOG", "info") if verbose else monkeypatch.delenv("SHIPPER_LOG", raising=False)
     monkeypatch.setattr(complaints, "_repeats", complaints._Repeats())
     caplog.set_level(logging.INFO)
-    lanes = [LogListener(debug=False) for _ in range(20)]
+    lanes = [LogListener() for _ in range(20)]
 
     def complain(number: int) -> None:
         for client, lane in enumerate(lanes):

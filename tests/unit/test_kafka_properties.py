@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from shipper.complaints import Complaints
 from shipper.config.cluster import Cluster
-from shipper.config.properties import ALLOWED, UNSAFE, otherwise_unsafe
+from shipper.config.properties import ALLOWED
 from shipper.errors import ClusterError, WrongProperties
 from shipper.kafka import admin, client, producer, topics
 from shipper.kafka.client import ClusterClient
@@ -79,18 +79,17 @@ SAMPLES: dict[str, Any] = {
 }
 
 
-def cluster(bootstrap: str = "127.0.0.1:1", unsafe: dict[str, Any] | None = None, **properties: Any) -> Cluster:
-    data = {"cluster": "far", "bootstrap": bootstrap, "properties": properties, "unsafe_properties": unsafe or {}}
-    return Cluster.model_validate(data)
+def cluster(bootstrap: str = "127.0.0.1:1", **properties: Any) -> Cluster:
+    return Cluster.model_validate({"cluster": "far", "bootstrap": bootstrap, "properties": properties})
 
 
-def why_not(section: str, name: str, value: Any = "x") -> str:
+def why_not(name: str, value: Any = "x") -> str:
     with pytest.raises(ValidationError) as found:
-        Cluster.model_validate({"cluster": "a", "bootstrap": "b:1", section: {name: value}})
+        cluster(**{name: value})
     return str(found.value.errors()[0]["msg"])
 
 
-# --- The tables
+# --- The list
 
 
 def test_each_property_that_may_be_set_is_one_of_the_installed_librdkafka(tmp_path: Path) -> None:
@@ -108,53 +107,41 @@ def test_each_property_that_may_be_set_is_one_of_the_installed_librdkafka(tmp_pa
     rows = [line.split("|")[0].strip() for line in (tmp_path / "shown").read_text().splitlines() if "|" in line]
     known = {name for name in rows if name and not name.startswith(("Property", "---"))}
     assert len(known) > 150
-    assert {*ALLOWED, *UNSAFE} - known == set()
-    assert ALLOWED.keys() & UNSAFE.keys() == set()
+    assert ALLOWED.keys() - known == set()
     assert set(SAMPLES) <= set(ALLOWED)
 
 
-@pytest.mark.parametrize("section", ["properties", "unsafe_properties"])
 @pytest.mark.parametrize(
-    "name", [*OWNED, "plugin.library.paths", "sasl.kerberos.kinit.cmd", "group.id", "ssl.engine.location", "dr_cb"]
+    "name",
+    [*OWNED, "plugin.library.paths", "sasl.kerberos.kinit.cmd", "group.id", "ssl.engine.location", "dr_cb", "debug"],
 )
-def test_what_shipper_owns_and_what_loads_code_is_refused_in_both_sections(section: str, name: str) -> None:
-    assert "no property that a cluster file may set" in why_not(section, name)
-
-
-@pytest.mark.parametrize("name", UNSAFE)
-def test_the_rest_is_taken_as_unsafe_and_warned_of(name: str) -> None:
-    assert "`unsafe_properties`" in why_not("properties", name)
-    [(place, why)] = cluster(unsafe={name: "hunter2"}).warnings()
-    assert place == ("unsafe_properties", name)
-    assert why.startswith("unsafe: ")
-    assert "hunter2" not in why
+def test_what_shipper_owns_and_what_loads_code_is_refused(name: str) -> None:
+    assert "no property that a cluster file may set" in why_not(name)
 
 
 def test_a_misspelt_name_is_refused_with_what_was_meant() -> None:
-    assert "did you mean 'sasl.mechanisms'?" in why_not("properties", "sasl.mechanizms")
-    assert "did you mean" in why_not("unsafe_properties", "debugg")
-    assert why_not("unsafe_properties", "client.id") == "it is safe; put it into `properties`"
+    assert "did you mean 'sasl.mechanisms'?" in why_not("sasl.mechanizms")
+
+
+def test_a_connection_may_not_be_closed_while_a_request_waits_for_its_answer() -> None:
+    assert why_not("connections.max.idle.ms", 60_000) == ALLOWED["connections.max.idle.ms"]
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("ssl.endpoint.identification.algorithm", "none"),
-        ("enable.ssl.certificate.verification", False),
-        ("connections.max.idle.ms", 60_000),
-    ],
+    ("name", "value"), [("ssl.endpoint.identification.algorithm", "none"), ("enable.ssl.certificate.verification", False)]
 )
-def test_a_value_that_weakens_is_unsafe(name: str, value: Any) -> None:
-    assert "unsafe_properties" in why_not("properties", name, value)
-    assert [place[1] for place, _ in cluster(unsafe={name: value}).warnings()] == [name]
-    assert name in otherwise_unsafe()
+def test_a_broker_that_is_not_verified_is_warned_of_unless_it_is_on_this_machine(name: str, value: Any) -> None:
+    tls: dict[str, Any] = {"security.protocol": "ssl", name: value}
+    assert [place for place, _ in cluster("kafka.example:9092", **tls).warnings()] == [("properties", name)]
+    assert name in cluster("kafka.example:9092", **tls).in_the_clear
+    assert not cluster("127.0.0.1:9092", **tls).in_the_clear
+    assert not cluster("kafka.example:9092", **tls | {name: SAMPLES[name]}).in_the_clear
 
 
-@pytest.mark.parametrize("section", ["properties", "unsafe_properties"])
-def test_no_shell_command_hides_in_a_kerberos_name(section: str) -> None:
+def test_no_shell_command_hides_in_a_kerberos_name() -> None:
     """librdkafka puts these into `kinit …` and gives that to a shell."""
     for name in ("sasl.kerberos.principal", "sasl.kerberos.keytab", "sasl.kerberos.service.name"):
-        assert why_not(section, name, 'x"; touch /tmp/owned; "')
+        assert why_not(name, 'x"; touch /tmp/owned; "')
         assert cluster(**{name: "shipper/host.example@EXAMPLE.COM"})
 
 
@@ -209,7 +196,7 @@ def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
         return {f"{index} {kind}": settings for index, (kind, settings) in enumerate(given)}
 
     everything = {name: SAMPLES.get(name, "x") for name in ALLOWED}
-    plain, full = make_all(cluster()), make_all(cluster(unsafe=dict.fromkeys(UNSAFE, "x"), **everything))
+    plain, full = make_all(cluster()), make_all(cluster(**everything))
     for kind, settings in plain.items():
         owned = {name: value for name, value in settings.items() if name in OWNED and not callable(value)}
         assert {name: full[kind].get(name) for name in owned} == owned, kind
@@ -217,7 +204,7 @@ def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
         assert everything.items() <= full[kind].items(), kind
     lane = full["0 lane"]
     assert (lane["acks"], lane["transactional.id"], lane["log_level"], lane["log.connection.close"]) == ("all", "lane", 7, True)
-    assert "broker" in lane["debug"].split(",")
+    assert lane["debug"] == "broker"
 
 
 # --- A lost connection is heard
@@ -296,7 +283,7 @@ def test_checking_properties_asks_no_server_and_needs_no_secret() -> None:
             server.accept()
 
 
-def test_validate_says_where_a_property_is_wrong_and_warns_of_unsafe_ones(
+def test_validate_says_where_a_property_is_wrong_and_warns_of_the_risky_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipper: Command
 ) -> None:
     """As a user meets it: file, line, column; no value that may be a secret."""
@@ -309,8 +296,9 @@ def test_validate_says_where_a_property_is_wrong_and_warns_of_unsafe_ones(
         "misspelt": "bootstrap: 127.0.0.1:1\nproperties:\n  security.protocl: ssl\n",
         "wrong": "bootstrap: 127.0.0.1:1\nproperties:\n  client.id: x\n  security.protocol: tls\n",
         "no-ca": "bootstrap: 127.0.0.1:1\nproperties: {security.protocol: ssl, ssl.ca.location: /nowhere.pem}\n",
-        "code": "bootstrap: 127.0.0.1:1\nunsafe_properties:\n  plugin.library.paths: /x.so\n",
-        "clear": "bootstrap: kafka.example:9092\nunsafe_properties:\n  debug: all\nproperties: {sasl.password: hunter2}\n",
+        "code": "bootstrap: 127.0.0.1:1\nproperties:\n  plugin.library.paths: /x.so\n",
+        "clear": "bootstrap: kafka.example:9092\n"
+        "properties:\n  security.protocol: ssl\n  ssl.endpoint.identification.algorithm: none\n  sasl.password: hunter2\n",
         "absent": "bootstrap: 127.0.0.1:1\nproperties:\n  sasl.password: ${SHIPPER_NOWHERE}\n",
     }
     for name, text in clusters.items():
@@ -333,8 +321,7 @@ def test_validate_says_where_a_property_is_wrong_and_warns_of_unsafe_ones(
     assert "SHIPPER_NOWHERE is not set" in found["config/clusters/absent.yaml:4:18"]
     assert len(found) == 5
     assert [warning.partition(": ")[0] for warning in said["warnings"]] == [
-        "config/clusters/clear.yaml:2:12",
-        "config/clusters/clear.yaml:4:10",
+        "config/clusters/clear.yaml:5:42",
     ]
     assert len(validate("--no-secrets")["faults"]) == 4
 

@@ -137,14 +137,6 @@ def test_partial_retry_names_what_was_not_read() -> None:
     assert "Took over the lease" in page.text("#notes")
 
 
-def test_properties_that_nobody_vouches_for_are_named() -> None:
-    report = samples.partly_there()
-    assert report.plan is not None
-    report.plan.clusters[0].unsafe_properties = ["debug", "socket.max.fails"]
-    assert "Set by unsafe_properties" in Page(report).text("#notes")
-    assert "debug, socket.max.fails" in Page(report).text("#notes")
-
-
 def test_records_that_travel_in_the_clear_are_told() -> None:
     report = samples.partly_there()
     assert report.plan is not None
