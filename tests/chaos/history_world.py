@@ -21,10 +21,10 @@ from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.process import send
 from shipper_tools.faultproxy.proxy import FaultProxy
-from shipper_tools.testing.kafka_cluster import BROKERS
 
 from tests.chaos.history_model import Place, record_of
 from tests.chaos.history_run import RunSpec
+from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.world import site
 
 TOPICS = ("history.first", "history.second", "history.quarantine")

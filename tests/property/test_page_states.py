@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from shipper_tools.samples.shipments import START, World, at, seconds
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
@@ -25,6 +24,7 @@ from shipper.shipments.app import respond
 from shipper.shipments.feed import begin, feed
 from shipper.shipments.server import Everything
 from shipper.windows.window import Window
+from tests.samples.shipments import START, World, at, seconds
 
 TICKS, LOOKBACK, WITHIN = 5, 3, dt.timedelta(minutes=50)
 MINUTE = dt.timedelta(minutes=1)
