@@ -17,7 +17,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.process import send
 from shipper_tools.faultproxy.proxy import FaultProxy
