@@ -82,7 +82,7 @@ values = (
 )
 
 
-@settings(max_examples=8 * settings().max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(keys, values)
 def test_any_bytes_are_a_record_or_damage(key, value):
     found = None

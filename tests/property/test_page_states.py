@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from shipper.config import load_pipeline
@@ -322,6 +322,7 @@ def do(history: History, step: Any) -> None:
             history.replay(tick)
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.sampled_from([1, 3, 5]), st.lists(steps, min_size=8, max_size=18))
 def test_the_page_shows_what_the_ledgers_commits_and_the_schedule_say(hours: int, story: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as root:
