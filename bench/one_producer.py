@@ -5,7 +5,6 @@ import itertools
 import os
 import sys
 import time
-from pathlib import Path
 
 from confluent_kafka import Producer
 
@@ -14,11 +13,9 @@ parser.add_argument("--brokers", required=True)
 parser.add_argument("--topic", required=True)
 parser.add_argument("--records", type=int, required=True)
 parser.add_argument("--size", type=int, default=1000, help="bytes per record, random")
-parser.add_argument("--lines", type=Path, help="send the lines of this file instead")
-parser.add_argument("--compression", default="none")
 arguments = parser.parse_args()
 
-values = arguments.lines.read_bytes().splitlines() if arguments.lines else [os.urandom(arguments.size) for _ in range(1000)]
+values = [os.urandom(arguments.size) for _ in range(1000)]
 failed = []
 producer = Producer(
     {
@@ -27,7 +24,6 @@ producer = Producer(
         "batch.size": 1_000_000,
         "batch.num.messages": 1_000_000,
         "linger.ms": 100,
-        "compression.type": arguments.compression,
         "queue.buffering.max.kbytes": 131_072,
         "delivery.report.only.error": True,
         "on_delivery": lambda error, message: failed.append(error),

@@ -50,6 +50,11 @@ class Terminal(Console):
         """A paragraph; the terminal wraps it."""
         self.print(text, style=style, soft_wrap=True)
 
+    def say_more(self, total: int, shown: int, advice: str) -> None:
+        """Say how many are not shown, if any."""
+        if total > shown:
+            self.say(f"… and {total - shown:,} more; {advice}.")
+
     def show(self, rows: Table) -> None:
         """The table if it fits; without its frame if that fits; else each row as a paragraph. Nothing is cut."""
         if self._fits(rows):
@@ -68,6 +73,17 @@ class Terminal(Console):
     def _fits(self, rows: Table) -> bool:
         wide = self.options.update(max_width=100_000)
         return Measurement.get(self, wide, rows).maximum <= self.width
+
+
+out, err = Terminal(), Terminal(stderr=True)
+"""Standard output, for results, and standard error, for progress and problems."""
+
+
+def new_app(name: str, about: str = "") -> typer.Typer:
+    """Return the Typer of a command or, if it is told what it is ``about``, of a group of commands."""
+    return typer.Typer(
+        name=name, help=about or None, no_args_is_help=bool(about), add_completion=False, rich_markup_mode="markdown"
+    )
 
 
 def table(*names: str) -> Table:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shipper.cli.console import Config, Json, Terminal, print_json
+from shipper.cli.console import Config, Json, Terminal, new_app, out, print_json
 from shipper.config import load_all, load_pipeline
 from shipper.config.environment import OF_AIRFLOW
 from shipper.config.pipeline import Pipeline
@@ -18,8 +18,7 @@ from shipper.driver.doctor import LIMIT_SECONDS, CheckList, Examined, Finding, e
 from shipper.driver.doctor_cluster import examined
 from shipper.errors import ShipperError
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-out = Terminal()
+app = new_app("doctor")
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "dim")}
 _WIDEST = 120

@@ -22,11 +22,10 @@ from typing import Annotated
 
 import typer
 
-from shipper.cli.console import Json, Terminal, print_json
+from shipper.cli.console import Json, new_app, out, print_json
 from shipper.errors import ShipperError, UsageError
 
-app = typer.Typer(name="environment", help="What Spark's executors need of shipper.", no_args_is_help=True, add_completion=False)
-out = Terminal()
+app = new_app("environment", "What Spark's executors need of shipper.")
 
 _OURS = ("shipper", "spark_jobs")
 #: Beside what shipper itself depends on.
@@ -36,7 +35,7 @@ _LEVEL = 3
 """Of gzip: half of the time of level 6, and 5 % more bytes."""
 #: Parts of packages and of Python that no task imports.
 _LEFT_OUT = {"test", "tests", "include", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data"}
-_LEFT_OUT |= {"site-packages", "dist-packages", "__pycache__"}
+_LEFT_OUT |= {"site-packages", "dist-packages"}
 _SOURCES = (".pxd", ".pyx", ".pxi", ".h", ".hpp", ".a", ".pyi")
 #: Not a link to an interpreter elsewhere, as a virtual environment has it: that one need not be on the executors' machines.
 _LAUNCHER = """#!/bin/sh
@@ -88,53 +87,52 @@ def pack(
 
 def _write(made: Path) -> None:
     python = f"python{_version()}"
-    with tarfile.open(made, "w:gz", compresslevel=_LEVEL) as archive:
-        _add_text(archive, "bin/python", _LAUNCHER.format(packages=_PACKAGES, python=python), mode=0o755)
-        for place, path in _interpreter(python):
-            archive.add(path.resolve(), str(place), recursive=False)
-        seen: set[PurePosixPath] = set()
-        for place, path in _packages():
-            if place not in seen:
-                seen.add(place)
-                archive.add(path.resolve(), str(_PACKAGES / place), recursive=False)
+    with tarfile.open(made, "w:gz", compresslevel=_LEVEL, dereference=True) as archive:
+        launcher = _LAUNCHER.format(packages=_PACKAGES, python=python).encode()
+        entry = tarfile.TarInfo("bin/python")
+        entry.size, entry.mode = len(launcher), 0o755
+        archive.addfile(entry, BytesIO(launcher))
+        for place, path in (_interpreter(python) | _packages()).items():
+            archive.add(path, place, filter=_without_what_nobody_imports)
 
 
-def _add_text(archive: tarfile.TarFile, name: str, text: str, mode: int) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(text.encode()), mode
-    archive.addfile(entry, BytesIO(text.encode()))
+def _without_what_nobody_imports(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    parts = PurePosixPath(entry.name).parts
+    needless = (
+        not _LEFT_OUT.isdisjoint(parts) or any(part.startswith("config-") for part in parts) or entry.name.endswith(_SOURCES)
+    )
+    return None if needless else entry
 
 
 def _version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def _interpreter(python: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Place in the archive, and file: as they lie below Python's own prefix, where it finds its library by the place that it is started from."""
-    yield PurePosixPath("bin", python), Path(getattr(sys, "_base_executable", sys.executable))
+def _interpreter(python: str) -> dict[str, Path]:
+    """Return place in the archive → file or folder, as they lie below Python's own prefix, where it finds its library by the place that it is
+    started from."""
+    found = {f"bin/{python}": Path(getattr(sys, "_base_executable", sys.executable))}
     library = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
     if library.is_file() and ".so" in library.name:
-        yield PurePosixPath("lib", library.name), library
-    for folder in dict.fromkeys(Path(sysconfig.get_path(name, vars=_BASE)) for name in ("stdlib", "platstdlib")):
-        for place, path in _below(folder):
-            yield PurePosixPath(folder.relative_to(sys.base_prefix)) / place, path
+        found[f"lib/{library.name}"] = library
+    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
+    for folder in (Path(sysconfig.get_path(name, vars=base)) for name in ("stdlib", "platstdlib")):
+        found[str(folder.relative_to(sys.base_prefix))] = folder
+    return found
 
 
-_BASE = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
-
-
-def _packages() -> Iterator[tuple[PurePosixPath, Path]]:
+def _packages() -> dict[str, Path]:
+    """Return place in the archive → folder or module of shipper and of what it depends on. Raises UsageError."""
+    found = {}
     for name in _OURS:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             raise UsageError(f"{name} is not installed in {sys.prefix}")
-        for place, path in _below(Path(spec.origin).parent):
-            yield PurePosixPath(name) / place, path
+        found[name] = Path(spec.origin).parent
     for package in _needed(_OF_TASKS):
-        for file in package.files or ():
-            path = Path(str(package.locate_file(file)))
-            if ".." not in file.parts and _is_needed(PurePosixPath(file)) and path.is_file():
-                yield from _with_compiled(PurePosixPath(file), path)
+        for name in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
+            found[name] = Path(str(package.locate_file(name)))
+    return {f"{_PACKAGES}/{name}": path for name, path in found.items() if path.exists()}
 
 
 def _needed(also: Iterable[str]) -> Iterator[Distribution]:
@@ -154,28 +152,6 @@ def _needed(also: Iterable[str]) -> Iterator[Distribution]:
         left += [re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0] for each in found.requires or () if "extra ==" not in each]
         if name != "shipper":
             yield found
-
-
-def _below(folder: Path) -> Iterator[tuple[PurePosixPath, Path]]:
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and not name.startswith("config-"))
-        for name in sorted(files):
-            path = Path(parent, name)
-            if not name.endswith((*_SOURCES, ".pyc")) and path.is_file():
-                yield from _with_compiled(PurePosixPath(path.relative_to(folder)), path)
-
-
-def _is_needed(place: PurePosixPath) -> bool:
-    return not _LEFT_OUT.intersection(place.parts) and place.suffix not in (*_SOURCES, ".pyc")
-
-
-def _with_compiled(place: PurePosixPath, path: Path) -> Iterator[tuple[PurePosixPath, Path]]:
-    """With what Python has made of it, if that is there: every executor would do it again."""
-    yield place, path
-    if place.suffix == ".py":
-        compiled = Path(importlib.util.cache_from_source(str(path)))
-        if compiled.is_file():
-            yield place.parent / "__pycache__" / compiled.name, compiled
 
 
 def _check(made: Path, folder: Path) -> None:

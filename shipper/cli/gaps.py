@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json, table
+from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json, table
 from shipper.cli.open_ledger import moment_or_age, open_ledgers
 from shipper.cli.run_options import MetricsPath
 from shipper.cli.show import say_killed
@@ -36,8 +36,7 @@ from shipper.windows.window import Window, parse_window
 
 EPILOG = "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json` · in a crontab `shipper gaps web_access --alert`"
 
-app = typer.Typer(name="gaps", add_completion=False, rich_markup_mode="markdown")
-out, err = Terminal(), Terminal(stderr=True)
+app = new_app("gaps")
 
 
 @app.command(epilog=EPILOG)

@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from shipper.cli.console import Config, Json, Terminal, print_json
+from shipper.cli.console import Config, Json, err, new_app, out, print_json
 from shipper.cli.open_ledger import moment_or_age
 from shipper.report.markup import plural
 from shipper.shipments.feed import index_path, rebuild
 
 _SHOWN = 5
 
-app = typer.Typer(name="index", add_completion=False, rich_markup_mode="markdown")
-out, err = Terminal(), Terminal(stderr=True)
+app = new_app("index")
 
 
 @app.command(epilog="Example: `shipper index` · `shipper index --since 30d` · `shipper index --anew`")
@@ -39,8 +38,7 @@ def index(
     else:
         for problem in done.problems[:_SHOWN]:
             err.say(problem, "red")
-        if len(done.problems) > _SHOWN:
-            err.say(f"… and {len(done.problems) - _SHOWN:,} more; --json lists all.", "red")
+        err.say_more(len(done.problems), _SHOWN, "--json lists all")
         what = (
             f"{plural(done.pipelines, 'pipeline')}, {plural(done.runs, 'report')} read, {plural(done.there, 'run')} known before"
         )

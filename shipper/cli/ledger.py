@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal, TextIO
 import typer
 
 from shipper.cli import expired
-from shipper.cli.console import ClusterName, Config, Json, OneCluster, PipelineName, Terminal, print_json, table
-from shipper.cli.open_ledger import OpenLedger, moment_or_age, open_ledgers, open_one, open_to_change
+from shipper.cli.console import ClusterName, Config, Json, OneCluster, PipelineName, err, new_app, out, print_json, table
+from shipper.cli.open_ledger import OpenLedger, moment_or_age, moment_text, open_ledgers, open_one, open_to_change
 from shipper.cli.topic_state import PresentEntries
 from shipper.config import resolve_uri
 from shipper.config.units import format_bytes
@@ -36,15 +36,7 @@ from shipper.terminal import visible
 from shipper.types import PartitionOffset
 from shipper.windows.window import parse_window
 
-app = typer.Typer(
-    name="ledger",
-    help="What a cluster holds of a pipeline, by its ledger: look, check, copy, tidy up.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-)
-out = Terminal()
-err = Terminal(stderr=True)
+app = new_app("ledger", "What a cluster holds of a pipeline, by its ledger: look, check, copy, tidy up.")
 
 _SHOWN = 40
 
@@ -97,7 +89,7 @@ def _document(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, 
         "topic": ledger.log.topic,
         "generation": control.generation,
         "run_id": latest.run_id if latest else None,
-        "leases": [{**dataclasses.asdict(each.lease), "renewed_at": _moment(each.renewed_ms)} for each in control.claims()],
+        "leases": [{**dataclasses.asdict(each.lease), "renewed_at": moment_text(each.renewed_ms)} for each in control.claims()],
         "identity": dataclasses.asdict(control.identity) if control.identity else None,
         "archive": dataclasses.asdict(archived) if archived else None,
         "snapshot": {"records": snapshot.records, "chunks_end": snapshot.chunks_end} if snapshot else None,
@@ -124,10 +116,6 @@ def _tally(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _moment(timestamp_ms: int) -> str:
-    return f"{dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> None:
     control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
     out.say(f"{ledger.pipeline.name} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
@@ -139,7 +127,7 @@ def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Invento
     for renewed_ms, lease, _ in control.claims():
         verb = "holds the lease" if lease.held else "waits for the lease"
         who = f"run {lease.run_id} on {lease.host} (process {lease.pid})"
-        out.say(f"{who} {verb}; renewed {_moment(renewed_ms)}, lapses after {lease.seconds:g} s")
+        out.say(f"{who} {verb}; renewed {moment_text(renewed_ms)}, lapses after {lease.seconds:g} s")
     tail = f"snapshot of {snapshot.records:,} records" if snapshot else "no snapshot"
     held = f", {archived.entries:,} in the archive (windows until {archived.before})" if archived else ""
     out.print(f"{tail}{held}")
@@ -155,8 +143,7 @@ def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Invento
         of_window = [] if files else [f"{tally.files:,}", f"{tally.complete:,}"]
         shown.add_row(name, *of_window, *counts, tally.run_id, *(["yes" if tally.complete else "no"] if files else []))
     out.show(shown)
-    if len(rows) > _SHOWN:
-        out.print(f"… and {len(rows) - _SHOWN:,} more; --window chooses, --json lists all.")
+    out.say_more(len(rows), _SHOWN, "--window chooses, --json lists all")
 
 
 @app.command(epilog="Example: `shipper ledger verify web_access` · in a script: `shipper ledger verify web_access --json | jq .`")
@@ -230,8 +217,7 @@ def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
     for finding in [*wrong, *unfinished, *gone][:_SHOWN]:
         style = {"wrong": "red", "unfinished": "yellow"}.get(finding.severity)
         err.say(f"{finding.severity}  {finding.where}: {finding.text}", style)
-    if len(found) > _SHOWN:
-        err.print(f"… and {len(found) - _SHOWN:,} more; --json lists all.")
+    err.say_more(len(found), _SHOWN, "--json lists all")
     snapshot = "" if ledger.log.snapshot() else "; there is no snapshot to compare with"
     mark, style = ("✗", "red") if wrong else ("✓", "green")
     counts = f"{len(wrong)} wrong, {len(unfinished)} unfinished{snapshot}"
@@ -320,7 +306,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "invalidated": entry.invalidated,
         "archived": entry.archived,
         "offset": entry.offset,
-        "written_at": _moment(entry.timestamp_ms),
+        "written_at": moment_text(entry.timestamp_ms),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from shipper.cli.console import Config, Json, Terminal, print_json, table
+from shipper.cli.console import Config, Json, err, new_app, out, print_json, table
 from shipper.config import load_all, resolve_uri
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
@@ -18,8 +18,7 @@ from shipper.report.markup import plural
 
 EPILOG = "Example: `shipper list` · `shipper list --json`"
 
-app = typer.Typer(name="list", add_completion=False, rich_markup_mode="markdown")
-out, err = Terminal(), Terminal(stderr=True)
+app = new_app("list")
 
 
 @app.command(epilog=EPILOG)

@@ -27,7 +27,7 @@ from typer.rich_utils import rich_format_error
 
 from shipper import runner
 from shipper.asked import steps_of
-from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
+from shipper.cli.console import Config, Json, PipelineName, err, out, print_json
 from shipper.cli.lazy import LazyGroup
 from shipper.cli.lint import check_notifiers
 from shipper.cli.run_options import (
@@ -58,10 +58,6 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import write_anything
-
-out = Terminal()
-err = Terminal(stderr=True)
-
 
 #: For those who work on shipper, or try it out: in a checkout, or where the package shipper-tools is installed.
 _TOOLS = {

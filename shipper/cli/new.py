@@ -6,20 +6,21 @@ import json
 import re
 import shlex
 import sys
+from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from jinja2 import Environment
 
-from shipper.cli.console import Config, Terminal
+from shipper.cli.console import Config, new_app, out
 from shipper.cli.sample_file import SampleFile, look_at
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.rules import NAME_PATTERN
 from shipper.errors import UsageError
 
-out = Terminal()
-app = typer.Typer(rich_markup_mode="markdown")
+app = new_app("new")
 
 
 @app.command(
@@ -51,7 +52,8 @@ def new(
         _asked("--topic", topic, "Topic"),
         _asked("--cluster", cluster, "Kafka cluster, by the name that its file is to have"),
     )
-    text = pipeline_text(name, source, topic, cluster, None if schedule == "none" else schedule, found, sample)
+    cron = None if schedule == "none" else schedule
+    text = _pipeline_text(found, sample, name=name, source=source, topic=topic, cluster=cluster, schedule=cron)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     try:
@@ -67,9 +69,10 @@ def new(
         )
     if not (there := config / "clusters" / f"{cluster}.yaml").exists():
         out.say(f"It ships to a cluster that is not described yet. {there}:\n\ncluster: {cluster}\nbootstrap: HOST:9092\n")
-    seen = f"shipper preview {name} --file {shlex.quote(str(sample))}, which shows what its lines become" if sample else ""
-    then = f"; {seen}" if seen else f"; then shipper plan {name} --window START/END, which sends nothing"
-    out.say(f"Next: shipper validate {name}{then}.")
+    then = f"then shipper plan {name} --window START/END, which sends nothing"
+    if sample:
+        then = f"shipper preview {name} --file {shlex.quote(str(sample))}, which shows what its lines become"
+    out.say(f"Next: shipper validate {name}; {then}.")
 
 
 def _asked(flag: str, given: str | None, question: str) -> str:
@@ -82,98 +85,23 @@ def _asked(flag: str, given: str | None, question: str) -> str:
 
 
 def _in_words(found: SampleFile) -> str:
-    kind = "text" if found.format == "text" else "JSON objects" if found.format == "jsonl" else f"rows of {found.format}"
+    kind = {"text": "text", "jsonl": "JSON objects"}.get(found.format, f"rows of {found.format}")
     if found.json and found.format == "text":
         kind = "JSON objects, nearly all of them"
-    several = "several lines that begin with a date" if found.starts_with else kind
+    if found.starts_with:
+        kind = "several lines that begin with a date"
     packed = "" if found.packed == "plain" else f", packed with {found.packed}"
     time = f"their time is {found.time.shown}" if found.time else "no time was found in them"
-    return f"the sample's records are {several}{packed}; {time}"
+    return f"the sample's records are {kind}{packed}; {time}"
 
 
-def pipeline_text(
-    name: str, source: str, topic: str, cluster: str, schedule: str | None, found: SampleFile | None, sample: Path | None
-) -> str:
-    """YAML. Scalars of others are quoted as JSON is, which is YAML."""
-    parts = [
-        "# yaml-language-server: $schema=../schema/pipeline.json\n"
-        "# Every key is explained in ../schema/REFERENCE.md; an editor with a YAML language server shows the same as you type.\n"
-        f"pipeline: {name}\n"
-        "owner: unknown                      # who is asked when it fails\n",
-        _schedule(schedule),
-        "source:\n"
-        "  # The folders of a window. {window_start:%Y/%m/%d/%H} is filled in for each hour that the window touches.\n"
-        f"  path: {json.dumps(source)}\n"
-        '  # include: "*.log*"               # by default every file; compressed ones are known by their first bytes\n'
-        f"{_format(found)}"
-        "  settle: 10m                       # younger files are still being written: a later run takes them\n",
-        _records(found, sample),
-        f"topic: {json.dumps(topic)}{' ' * max(1, 27 - len(topic))}# must be there: shipper creates no topic but its ledger\n"
-        f"clusters: [{json.dumps(cluster)}]\n",
-        _gates(found),
-        "# What cannot be shipped (a line that is too large, say) fails the run, unless it may go to a topic of its own:\n"
-        f"# quarantine: {{topic: {json.dumps(f'quarantine.{topic}')}, max_rate: 0.001}}\n",
-    ]
-    return "\n".join(parts)
-
-
-def _schedule(cron: str | None) -> str:
-    if cron is None:
-        return '# schedule: "0 * * * *"           # none: it is run by hand, with a window\n'
-    return (
-        "# In Airflow each interval between two ticks is a window. With `start:` in place of the short form, earlier ones are run too.\n"
-        f"schedule: {json.dumps(cron)}\n"
+def _pipeline_text(found: SampleFile | None, sample: Path | None, **asked: str | None) -> str:
+    """Return the pipeline's file. Scalars of others are quoted as JSON is, which is YAML."""
+    environment = Environment(trim_blocks=True, keep_trailing_newline=True)
+    environment.filters["json"] = json.dumps
+    template = environment.from_string(resources.files(__package__).joinpath("new.yaml.j2").read_text(encoding="utf-8"))
+    rows = found is not None and found.format not in ("text", "jsonl")
+    time, starts_with = (found.time, found.starts_with) if found else (None, "")
+    return template.render(
+        found=found, rows=rows, time=time, starts_with=starts_with, sample=sample.name if sample else "", **asked
     )
-
-
-def _format(found: SampleFile | None) -> str:
-    if found is None or found.format == "text":
-        return ""
-    about = {
-        "jsonl": "a line that is no object cannot be parsed",
-        "csv": "the first row names the fields; a row becomes a JSON object",
-    }
-    said = about.get(found.format, "a row becomes a JSON object")
-    dialect = f"  csv: {{delimiter: {json.dumps(found.delimiter)}}}\n" if found.format == "csv" and found.delimiter != "," else ""
-    return f"  format: {found.format}{' ' * max(1, 26 - len(found.format))}# {said}\n{dialect}"
-
-
-def _starts_with(found: SampleFile | None) -> str:
-    return (
-        f"  starts_with: {json.dumps(found.starts_with)}   # lines after it belong to it, a stack trace's say\n"
-        if found and found.starts_with
-        else ""
-    )
-
-
-def _records(found: SampleFile | None, sample: Path | None) -> str:
-    made = found and found.format not in ("text", "jsonl")
-    about = f"# Spark SQL. `value` is {'the row as a JSON object' if made else 'the line; it is shipped byte for byte'}.\n"
-    if found and sample and found.lines:
-        about += f"# By {found.lines} {'rows' if made else 'lines'} of {json.dumps(sample.name)}.\n"
-    several = _starts_with(found)
-    if found is None or found.time is None:
-        column = "get_json_object(value, '$.time')" if found and found.json else "regexp_extract(value, '^([^ ]+)', 1)"
-        return (
-            f"{about}{'' if several else '# '}records:\n{several}"
-            f"#   columns:\n#     time: try_to_timestamp({column})   # no time was found; name where it stands\n"
-            "#   timestamp: time                 # else records have the moment at which they are sent\n#   key: …\n"
-        )
-    return (
-        f"{about}records:\n{several}  columns:\n"
-        f"    # {json.dumps(found.time.shown)}; null where a line has none. Without a zone it is taken for UTC.\n"
-        f"    time: {json.dumps(found.time.sql)}\n"
-        "  timestamp: time                   # of the record; where it is null, the moment at which it is sent. The topic deletes by it:\n"
-        "                                    # a record older than its retention.ms is not sent. Leave it out to ship old lines\n"
-        "  # key: …                          # records with the same key go to one partition\n"
-    )
-
-
-def _gates(found: SampleFile | None) -> str:
-    lines = ["# Before the first byte leaves. `block` closes the gate, `warn` only says so.\n", "gates:\n  source:\n"]
-    checks = ["{check: files, min: 1}", "{check: rows, min: 1}"]
-    if found and found.json and found.format in ("text", "jsonl"):
-        checks.append("{check: json, min_rate: 0.99, severity: warn}")
-    if found and found.time:
-        checks.append("{check: not_null, column: time, min_rate: 0.99, severity: warn}")
-    return "".join([*lines, *(f"    - {check}\n" for check in checks)])

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
 
+from shipper.cli.named import check_clusters
 from shipper.config import load_cluster, load_pipeline, resolve_uri
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
@@ -46,8 +47,7 @@ class OpenLedger:
 def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
     """Raises UsageError, ConfigError, ClusterError."""
     pipeline = load_pipeline(config, name)
-    if cluster_name is not None and cluster_name not in pipeline.clusters:
-        raise UsageError(f"pipeline {name} does not ship to cluster {cluster_name!r}; it has {', '.join(pipeline.clusters)}")
+    check_clusters(pipeline, [cluster_name] if cluster_name else [])
     found = []
     for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
         cluster = load_cluster(config, chosen)
@@ -76,6 +76,11 @@ def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLed
     found = open_one(config, name, cluster_name)
     found.check_identity()
     return found
+
+
+def moment_text(timestamp_ms: int) -> str:
+    """Return a record's time in UTC, to the second."""
+    return f"{dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def moment_or_age(text: str, option: str) -> dt.datetime:

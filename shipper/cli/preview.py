@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from shipper import runner
-from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
-from shipper.cli.named_files import named_files
+from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
+from shipper.cli.named import check_clusters, named_files
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError, UsageError
@@ -30,8 +30,7 @@ EPILOG = "Example: `shipper preview web_access --last` · `shipper preview web_a
 _MOST_LINES = 1_000
 _COLOURS = {"shipped": "green", "dropped": "dim", "quarantined": "yellow", "fails": "red"}
 
-app = typer.Typer(name="preview", add_completion=False, rich_markup_mode="markdown")
-out, err = Terminal(), Terminal(stderr=True)
+app = new_app("preview")
 
 
 @app.command(epilog=EPILOG)
@@ -55,8 +54,7 @@ def preview(
     They are read and decided as a run does it. Asks no cluster and sends nothing, so what is too large for its topic does not show.
     """
     spec = load_pipeline(config, pipeline)
-    if cluster is not None and cluster not in spec.clusters:
-        raise UsageError(f"pipeline {pipeline} does not ship to cluster {cluster!r}; it has {', '.join(spec.clusters)}")
+    check_clusters(spec, [cluster] if cluster else [])
     about = _window(spec, window, last=last, named=bool(file))
     with tempfile.TemporaryDirectory(prefix="shipper-preview-") as folder:
         job = runner.Job(

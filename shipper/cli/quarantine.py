@@ -18,8 +18,8 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shipper import runner
-from shipper.cli.console import ClusterName, Config, Json, PipelineName, Terminal, print_json
-from shipper.cli.open_ledger import OpenLedger, open_ledgers, open_to_change
+from shipper.cli.console import ClusterName, Config, Json, PipelineName, err, new_app, out, print_json
+from shipper.cli.open_ledger import OpenLedger, moment_text, open_ledgers, open_to_change
 from shipper.config.pipeline import Pipeline
 from shipper.driver.repaired import judges_lines
 from shipper.driver.replay import InQuarantine, KeptValues, RecordPosition, Repaired, in_quarantine
@@ -34,15 +34,7 @@ from shipper.terminal import visible
 from shipper.types import HeadedRecord
 from shipper.windows.window import Window
 
-app = typer.Typer(
-    name="quarantine",
-    help="Records that could not be shipped: list, look, send repaired ones.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-)
-out = Terminal()
-err = Terminal(stderr=True)
+app = new_app("quarantine", "Records that could not be shipped: list, look, send repaired ones.")
 
 _SHOWN = 40
 
@@ -143,8 +135,7 @@ def _print_rows(ledger: OpenLedger, rows: list[QuarantineRow]) -> None:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in row.reasons.items())
         after = f" ({row.replayed:,} replayed)" if row.replayed else ""
         out.say(f"  {reasons}{after}: {row.file}, run {row.run}, in {', '.join(row.topics)}")
-    if len(rows) > _SHOWN:
-        out.print(f"… and {len(rows) - _SHOWN:,} more; --run, --file and --reason choose, --json lists all.")
+    out.say_more(len(rows), _SHOWN, "--run, --file and --reason choose, --json lists all")
 
 
 @app.command(
@@ -209,7 +200,7 @@ def _as_shown(
         record=place.record,
         reason=headers.reason,
         run=headers.run,
-        at=f"{dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
+        at=moment_text(record.timestamp_ms),
         replayed=replay.run_id if replay else None,
         cut=headers.cut,
         topic=headers.topic,

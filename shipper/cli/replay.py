@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from shipper import runner
-from shipper.cli.console import Config, Json, PipelineName, Terminal, print_json
-from shipper.cli.named_files import named_files
+from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
+from shipper.cli.named import check_clusters, named_files
 from shipper.cli.show import show_cause, show_run
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
@@ -29,8 +29,7 @@ EPILOG = (
     "Example: `shipper replay web_access --from 2026-11-01T06:20 --to 2026-11-01T06:40 --topic-prefix again. --rate 5MB/s "
     "--reason 'consumer lost its state'`; one that did not end: `shipper replay web_access --id ID`"
 )
-app = typer.Typer(name="replay", add_completion=False, rich_markup_mode="markdown")
-out, err = Terminal(), Terminal(stderr=True)
+app = new_app("replay")
 
 
 @app.command(epilog=EPILOG)
@@ -113,9 +112,7 @@ def _asked(
     """Raises UsageError."""
     if not reason:
         raise UsageError("--reason is missing: why is it replayed? The records' headers and the report will say so")
-    for name in clusters or ():
-        if name not in spec.clusters:
-            raise UsageError(f"pipeline {spec.name} does not ship to cluster {name!r}; it has {', '.join(spec.clusters)}")
+    check_clusters(spec, clusters or ())
     about = _window(times, window, files)
     asked: dict[str, Any] = {
         "id": id or runner.new_run_id().lower(),

@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
-from shipper.cli.console import Config, Terminal
+from shipper.cli.console import Config, err, new_app
 from shipper.errors import UsageError, why_system
 from shipper.shipments.feed import index_path, rebuild
 from shipper.shipments.server import Server
 from shipper.stopping import Stopped
 
-app = typer.Typer(name="ui", add_completion=False, rich_markup_mode="markdown")
-err = Terminal(stderr=True)
+app = new_app("ui")
 
 
 @app.command(epilog="Example: `shipper ui` · `shipper ui --port 8090`")

@@ -17,14 +17,15 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.process import send
 from shipper_tools.faultproxy.proxy import FaultProxy
-from shipper_tools.testing.kafka_cluster import BROKERS
 
 from tests.chaos.history_model import Place, record_of
 from tests.chaos.history_run import RunSpec
+from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.world import site
 
 TOPICS = ("history.first", "history.second", "history.quarantine")

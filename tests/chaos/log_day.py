@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport

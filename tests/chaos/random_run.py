@@ -19,8 +19,8 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
 from shipper_tools.dev.errors import DevServerError, ServerDied
-from shipper_tools.testing.kafka_cluster import BROKERS
 
+from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.world import END_TXN, Pipe, Ship, Site, site
 
 _FILES_PER_SHIP = 6

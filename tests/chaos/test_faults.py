@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaException, Producer
 from shipper_tools.faultproxy.proxy import FaultProxy
-from shipper_tools.testing.kafka_cluster import BROKERS
 
+from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.numbered import Kill
 from tests.chaos.world import END_TXN, Pipe, Ship
 

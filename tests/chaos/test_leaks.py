@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from shipper_tools.testing.kafka_cluster import BROKERS
 
 from shipper.errors import ShipperError
 from shipper.kafka.transaction import Transactions
 from tests.chaos import ship_numbered
+from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.world import Pipe
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800)]

@@ -6,11 +6,11 @@ import threading
 import time
 
 import pytest
-from shipper_tools.testing.kafka_cluster import BROKERS
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.types import EncodedRecord
+from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.world import Site
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

@@ -21,12 +21,12 @@ from typing import Any
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.ports import LOOPBACK
 from shipper_tools.faultproxy.proxy import FaultProxy
-from shipper_tools.testing.kafka_cluster import KafkaCluster
 
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.fold import Chunks
 from shipper.ledger.log import AskState, LedgerLog
 from shipper.ledger.takeover import transactional_id
+from tests.chaos.kafka_cluster import KafkaCluster
 from tests.chaos.numbered import Numbered, identity_of
 
 END_TXN = 26

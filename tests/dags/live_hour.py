@@ -35,7 +35,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from shipper_tools.dev.airflow import Airflow, AirflowError
 from shipper_tools.dev.console_consumer import read_topic
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
 from tests.dags.dag_world import DAGS, told

@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from shipper_tools.samples.shipments import World, at
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.shipments.feed import begin, feed
 from shipper.windows.window import Window
+from tests.samples.shipments import World, at
 
 pytestmark = pytest.mark.airflow
 

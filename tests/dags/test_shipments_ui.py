@@ -21,7 +21,6 @@ from dag_world import DAGS, Config, FakeSpark
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
-from shipper_tools.samples.shipments import run_report
 from test_scheduler import wait_for
 
 from shipper.config import load_pipeline
@@ -29,6 +28,7 @@ from shipper.config.environment import EVERYTHING
 from shipper.report.run_folder import RunFolder
 from shipper.shipments.feed import begin, feed
 from shipper.windows.window import Window
+from tests.samples.shipments import run_report
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)

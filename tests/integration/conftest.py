@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from shipper_tools.dev.hdfs import HdfsServer
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 
 from tests import warm
 from tests.integration.hdfs_world import HdfsFiles, hdfs_files

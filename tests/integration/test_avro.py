@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 from shipper_tools.dev.console_consumer import read_records
-from shipper_tools.testing.schema_registry import RegistryDouble
 
 from shipper.config.avro import Avro
 from spark_jobs.avro import AvroValues, schema_fault
+from tests.doubles.schema_registry import RegistryDouble
 
 from .source_world import spark_session
 from .world import WINDOW, World

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import signal
@@ -127,7 +128,8 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Pat
     assert known is not None
     assert len(known.processes) == 2
     assert json.loads(dev(home, "status", "--json").stdout)["hdfs"]["uri"] == known.addresses["uri"]
-    made = urllib.request.Request(f"{known.addresses['web']}/webhdfs/v1/kept/here?op=MKDIRS", method="PUT")
+    owner = f"user.name={getpass.getuser()}"
+    made = urllib.request.Request(f"{known.addresses['web']}/webhdfs/v1/kept/here?op=MKDIRS&{owner}", method="PUT")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     assert json.load(opener.open(made)) == {"boolean": True}
 
@@ -230,14 +232,15 @@ def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signature
 def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home: Path) -> None:
     up = dev(home, "up", "spark", "--port", "0", "--json")
     assert up.returncode == 0, up.stderr
-    told = json.loads(up.stdout)["spark"]
+    told, known = json.loads(up.stdout)["spark"], state.load(home, "spark")
+    assert known is not None
     with urllib.request.urlopen(f"{told['page']}/json/") as page:
         found = json.load(page)
     assert (found["url"], found["aliveworkers"], found["cores"]) == (told["master"], 2, 2)
     assert len(told["pids"]) == 3
     assert set(json.loads(dev(home, "status", "--json").stdout)) == {"spark"}, "kafka is not brought up with it"
     assert dev(home, "down", "spark").returncode == 0
-    assert not any(Path(f"/proc/{pid}").exists() for pid in told["pids"])
+    assert not any(process.alive() for process in known.processes)
 
 
 def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:

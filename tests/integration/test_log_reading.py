@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 
 from shipper.config.cluster import Cluster

@@ -26,7 +26,8 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
 from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicMissing

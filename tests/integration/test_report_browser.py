@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shipper_tools.samples import reports as samples
 
 from shipper.report.page import render
 from shipper.report.results import RunReport
+from tests.samples import reports as samples
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")

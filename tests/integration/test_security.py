@@ -18,7 +18,6 @@ import pytest
 from shipper_tools.dev.certificates import Authority
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.secured_kafka import LISTENERS, SecuredKafka
-from shipper_tools.testing.oidc_issuer import OidcIssuer
 
 from shipper.config import load_cluster
 from shipper.config.cluster import Cluster
@@ -30,6 +29,7 @@ from shipper.ledger.rights import Right, rights
 from shipper.report.results import ShipResult
 from shipper.types import Decided
 from shipper.worker.order import LaneOptions
+from tests.doubles.oidc_issuer import OidcIssuer
 
 from .committed import read_committed
 from .pool_world import Pool, chunk, wait_until

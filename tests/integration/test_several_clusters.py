@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 from shipper_tools.dev.console_consumer import read_topic
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
 from shipper_tools.faultproxy.proxy import FaultProxy

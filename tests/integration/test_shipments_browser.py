@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from shipper_tools.samples.shipments import World, fill, invented_index, large_index, seconds, under_way
 
 from shipper.shipments.server import Server
+from tests.samples.shipments import World, fill, invented_index, large_index, seconds, under_way
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -20,9 +21,11 @@ import psutil
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
+from shipper_tools.dev.process import send
 from shipper_tools.dev.secured_kafka import SecuredKafka
-from shipper_tools.dev.spark import SparkServer
+from shipper_tools.dev.spark import SparkServer as RealSpark
 
+from shipper.processes import ProcessId
 from shipper.report.results import RunReport
 
 from .test_kill import numbered_lines, small_steps, wait_until
@@ -48,6 +51,42 @@ _DYNAMIC = {
 }
 #: A paused executor counts as lost after so long.
 _LOST_AFTER = {"spark.network.timeout": "6s", "spark.network.timeoutInterval": "1s"}
+
+
+class SparkServer(RealSpark):
+    """A Spark whose executors can be hurt."""
+
+    def executors(self, worker: int) -> list[ProcessId]:
+        """Return the Java processes of jobs on a worker."""
+        found = []
+        for child in psutil.Process(self.worker(worker).id.pid).children():
+            with contextlib.suppress(psutil.Error, ProcessLookupError):  # gone, or what `spark-class` has left unreaped
+                if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in child.cmdline():
+                    found.append(ProcessId.of(child.pid))
+        return found
+
+    def kill_executor(self, worker: int) -> int:
+        """Kill a worker's executors, and return how many there were. The master has it start others; their Python processes see that they
+        are gone."""
+        found = self.executors(worker)
+        for executor in found:
+            send(executor, signal.SIGKILL)
+        return len(found)
+
+    @contextlib.contextmanager
+    def executors_paused(self, worker: int) -> Iterator[list[ProcessId]]:
+        """Stop a worker's executors and their Python processes for the ``with`` block; they hold all their connections."""
+        held: list[ProcessId] = []
+        for executor in self.executors(worker):
+            below = psutil.Process(executor.pid).children(recursive=True)
+            held += [executor, *(ProcessId.of(child.pid) for child in below)]
+        for process in held:
+            send(process, signal.SIGSTOP)
+        try:
+            yield held
+        finally:
+            for process in held:
+                send(process, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
@@ -27,6 +26,7 @@ from shipper.ledger.records import (
     Lease,
 )
 from shipper.types import FileId, LogRecord, SplitId
+from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 FILE = FileId("file:/logs/a", 10, 5)
@@ -82,7 +82,7 @@ values = (
 )
 
 
-@settings(max_examples=8 * settings().max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(keys, values)
 def test_any_bytes_are_a_record_or_damage(key, value):
     found = None

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.ledger import snapshot
@@ -37,6 +36,7 @@ from shipper.ledger.records import (
 )
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
+from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 PATHS = ["a/1", "a/2", "b\t\u00e4\n", "\u65e5\u672c", "z"]

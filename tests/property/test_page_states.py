@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from shipper_tools.samples.shipments import START, World, at, seconds
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
@@ -25,6 +24,7 @@ from shipper.shipments.app import respond
 from shipper.shipments.feed import begin, feed
 from shipper.shipments.server import Everything
 from shipper.windows.window import Window
+from tests.samples.shipments import START, World, at, seconds
 
 TICKS, LOOKBACK, WITHIN = 5, 3, dt.timedelta(minutes=50)
 MINUTE = dt.timedelta(minutes=1)
@@ -322,6 +322,7 @@ def do(history: History, step: Any) -> None:
             history.replay(tick)
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.sampled_from([1, 3, 5]), st.lists(steps, min_size=8, max_size=18))
 def test_the_page_shows_what_the_ledgers_commits_and_the_schedule_say(hours: int, story: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as root:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shipper.kafka.limits import TopicLimit, TopicLimits
@@ -108,6 +108,7 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
     return ran
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(data=st.data(), most_runs=st.sampled_from([2, 3, 20_000]))
 def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs(data: st.DataObject, most_runs: int) -> None:
     count = data.draw(st.integers(1, 40))

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
@@ -20,6 +19,7 @@ from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import source_root
+from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 OLD, NEW = "hdfs://nn1:8020/logs/web/", "hdfs://logs/web/"

@@ -565,7 +565,7 @@ def run_of(tick: int, gate: str = "opens", near: str = "passes", far: str = "pas
 @told(run_of(1), ("prune", 0), run_of(1, gate="never comes"))
 @told(run_of(2), by="day", there=("young", "other", "whole"))
 @told(("run", (0, TICKS, False), *run_of(0)[2:]), by="day", there=("young", "other", "whole"))
-@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], max_examples=settings().max_examples // 2)
 @given(
     by=st.sampled_from([*PATHS]), when_empty=st.sampled_from(["fail", "succeed"]), on_replaced=st.sampled_from(["fail", "reship"]),
     on_renamed=st.sampled_from(["recognise", "ship"]), max_files=st.sampled_from([2, 100, 100]),

@@ -6,10 +6,9 @@ import json
 import time
 from pathlib import Path
 
-from shipper_tools.samples.shipments import World, large_index
-
 from shipper.shipments.app import respond
 from shipper.shipments.server import Everything
+from tests.samples.shipments import World, large_index
 
 PIPELINES = 500
 #: Days that are shown, and how many days ago they end.

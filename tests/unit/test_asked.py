@@ -7,7 +7,6 @@ import datetime as dt
 from typing import Any
 
 import pytest
-from shipper_tools.samples import reports as samples
 
 from shipper.asked import as_asked, contradiction, for_results, not_wanted, skippable, steps_of
 from shipper.config.pipeline import Pipeline
@@ -17,6 +16,7 @@ from shipper.report.results import GateResult, RunReport
 from shipper.report.run_folder import Asked
 from shipper.report.verdict import verdict
 from shipper.runner import JobOptions
+from tests.samples import reports as samples
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown, Superseded
 from shipper.ledger import log as module
@@ -41,6 +40,7 @@ from shipper.ledger.records import (
 from shipper.ledger.writing import invalidate, right_of
 from shipper.types import EncodedRecord, FileId, SplitId
 from shipper.worker.task import TaskAttempt
+from tests.doubles.memory_log import MemoryLog
 
 FILE = FileId("a.log", 100, 5)
 VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=0, run_id="r", window="w")

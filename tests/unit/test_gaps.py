@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.samples.reports import shipped
 from typer.testing import CliRunner, Result
 
 from shipper.cli.gaps import LedgerHeld
@@ -27,6 +26,7 @@ from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Ga
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
+from tests.samples.reports import shipped
 
 DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 LONG = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from shipper_tools.testing.kafka_cluster import transaction_partition
+
+from tests.chaos.kafka_cluster import transaction_partition
 
 JAVA_SAYS = [
     ("web0.three.0.1", 3), ("web1.three.0.1", 44), ("web2.three.0.1", 15), ("web3.three.0.1", 22), ("web4.three.0.1", 37),

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 from in_process import Command
-from shipper_tools.samples.shipments import World, at
 
 from shipper.processes import ProcessId
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.runner import REPORT
+from tests.samples.shipments import World, at
 
 RUN = "20261101T010000-abcdef"
 

@@ -4,7 +4,6 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
@@ -35,6 +34,7 @@ from shipper.ledger.records import (
     Lease,
 )
 from shipper.types import FileId, LogRecord, SplitId
+from tests.doubles.memory_log import MemoryLog
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
 SPLIT = SplitId(FILE, 0)

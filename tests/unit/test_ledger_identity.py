@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, LedgerGone
@@ -12,6 +11,7 @@ from shipper.kafka.admin import TopicFacts
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
+from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ArchiveMissing
@@ -41,6 +40,7 @@ from shipper.ledger.records import (
 )
 from shipper.ledger.snapshot import SHARD_RECORDS, LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
+from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 # Thousands of chunks have the same value.

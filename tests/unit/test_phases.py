@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from shipper_tools.samples.reports import plan, step
-
 from shipper.report.page import render
 from shipper.report.phases import STARTING_PYTHON, Phases
 from shipper.report.results import GateResult, RunReport
+from tests.samples.reports import plan, step
 
 
 class Clock:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Delivery
 from shipper.driver import progress
@@ -28,6 +27,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
 from shipper.worker.order import LaneOptions, ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
+from tests.doubles.memory_log import MemoryLog
 
 CHUNK = ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t")
 VALUE = ChunkValue(last=10, end=False, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w")

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.cli.gaps import LedgerHeld
 from shipper.config.cluster import Cluster
@@ -28,6 +27,7 @@ from shipper.ledger.roots import Roots
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
 from shipper.report.results import LeftFile
 from shipper.types import FileId, LogRecord, SplitId
+from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
 OLD, NEW = FileId("/logs/app.log", 250, 7), FileId("/logs/app.log.1", 250, 7)

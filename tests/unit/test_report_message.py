@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from shipper_tools.samples import reports as samples
 
 from shipper.report.message import LONGEST, Message, message, one_sentence
+from tests.samples import reports as samples
 
 
 def test_closed_gate_is_told_by_its_check() -> None:

@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
-from shipper_tools.samples import reports as samples
 
 from shipper.report.message import message
 from shipper.report.page import render
@@ -17,6 +16,7 @@ from shipper.report.plan_result import RecreatedTopic
 from shipper.report.results import Count, GateResult, RunReport
 from shipper.report.throughput import MOST_STEPS, spans, ticks
 from shipper.report.verdict import verdict
+from tests.samples import reports as samples
 
 VOID = {"meta", "link", "br"}
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from shipper_tools.samples import reports as samples
 
 from shipper.report.results import RunReport
 from shipper.report.schema import report_schema
+from tests.samples import reports as samples
 
 #: `large` is more of the same.
 ALL = [pytest.param(sample, id=sample.__name__) for sample in samples.SAMPLES if sample is not samples.large]

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from shipper_tools.dev.certificates import Authority
-from shipper_tools.testing.schema_registry import RegistryDouble
 
 from shipper.cli.quarantine import Shown, _checked
 from shipper.config import load_all
@@ -25,6 +24,7 @@ from shipper.driver.schemas import schema_ids, schema_problem
 from shipper.errors import ClusterError, ClusterRefuses, WrongProperties
 from shipper.kafka import schema_registry
 from shipper.kafka.schema_registry import RegistryClient
+from tests.doubles.schema_registry import RegistryDouble
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 RECORDS = "records:\n  avro:\n    schema: {type: record, name: Order, fields: [{name: id, type: long}]}\n"

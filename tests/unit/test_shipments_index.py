@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.samples.shipments import START, World, at, run_report, seconds
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
@@ -25,6 +24,7 @@ from shipper.shipments.grid import _FINDING, DAY, grid
 from shipper.shipments.index import Index, IndexUnusable
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
+from tests.samples.shipments import START, World, at, run_report, seconds
 
 
 @pytest.fixture

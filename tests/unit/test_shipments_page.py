@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.samples.shipments import World, at, run_report, seconds, under_way
 from typer.testing import CliRunner
 
 from shipper.cli.main import app as cli
@@ -23,6 +22,7 @@ from shipper.shipments.app import respond
 from shipper.shipments.feed import feed
 from shipper.shipments.index import Index
 from shipper.shipments.server import Everything, Server
+from tests.samples.shipments import World, at, run_report, seconds, under_way
 
 WINDOW = "2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"
 FOLDER = "20261101T000000Z--20261101T010000Z"

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from shipper_tools.testing.memory_log import MemoryLog
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError
@@ -18,6 +17,7 @@ from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
+from tests.doubles.memory_log import MemoryLog
 
 
 class Coordinator:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from shipper.cli.named_files import named_files
+from shipper.cli.named import named_files
 from shipper.cli.replay import app as replay_app
 from shipper.config import load_all, load_pipeline
 from shipper.config.cluster import Cluster

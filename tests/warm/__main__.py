@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.processes import exclusive
 from tests.warm import keep

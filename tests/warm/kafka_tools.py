@@ -20,8 +20,8 @@ from pyspark.find_spark_home import _find_spark_home
 from shipper_tools.dev import console_consumer, kafka_tools
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import find_java
-from shipper_tools.dev.kafka import JARS, QUICK_JVM
+from shipper_tools.dev.java import QUICK_JVM, find_java
+from shipper_tools.dev.kafka import JARS
 from shipper_tools.dev.kafka_tools import ToolOutput, run_kafka_tool
 
 #: Those that end by returning when all is well, and only read.
@@ -97,7 +97,7 @@ class WarmTools:
             with kafka_tools._log_settings() as log:
                 port, secret, self._process = launch_gateway(
                     classpath=f"{resolve_jars(JARS)}/*:{py4j}",
-                    javaopts=[*QUICK_JVM, f"-Dlog4j2.configurationFile={log}"],
+                    javaopts=[*QUICK_JVM, "-Xmx512m", f"-Dlog4j2.configurationFile={log}"],
                     java_path=str(find_java().path),
                     die_on_exit=True,
                     enable_auth=True,

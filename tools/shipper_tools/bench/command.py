@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 from shipper.config.units import parse_duration
 from shipper.errors import UsageError
-from shipper_tools.bench.plan import SCENARIOS, Scenario, merged
+from shipper_tools.bench.plan import SCENARIOS, Scenario
 from shipper_tools.bench.results import BenchResult, Measurement, summarise
 from shipper_tools.dev.jars import Say
 
@@ -28,17 +28,17 @@ T = TypeVar("T")
 
 EPILOG = "Example: `shipper bench distance --peers ~/.cache/shipper-peers`"
 _SCENARIOS_HELP = "; ".join(f"`{name}`: {scenario.question}" for name, scenario in SCENARIOS.items())
-
-app = typer.Typer(name="bench", add_completion=False, rich_markup_mode="markdown")
 _WIDTH = 150
 """Of tables that nobody reads on a terminal."""
+
+app = typer.Typer(name="bench", add_completion=False, rich_markup_mode="markdown")
 
 
 @app.command(epilog=EPILOG)
 def bench(
     scenario: Annotated[str, typer.Argument(help=_SCENARIOS_HELP)],
     rtt: Annotated[str | None, typer.Option(metavar="LIST", help="Round trips: `0ms,140ms`.")] = None,
-    lanes: Annotated[str | None, typer.Option(metavar="LIST", help="Ours: `8,32`; end to end `auto`, too.")] = None,
+    lanes: Annotated[str | None, typer.Option(metavar="LIST", help="Ours: `8,32`; from files `auto`, too.")] = None,
     partitions: Annotated[str | None, typer.Option(metavar="LIST", help="`1,16`.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Besides a warm-up.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Bare: about how long a measurement sends.")] = None,
@@ -62,52 +62,45 @@ def bench(
         "rtt_ms": _list("--rtt", rtt, lambda text: parse_duration(text) * 1000),
         "lanes": _list("--lanes", lanes, lambda text: None if text == "auto" else int(text)),
         "partitions": _list("--partitions", partitions, int),
-        "lines": (lines,) if lines and SCENARIOS[scenario].axes.lines != (None,) else None,
+        "lines": (lines,) if lines else None,
+        "rounds": rounds,
+        "seconds": seconds,
     }
-    axes = replace(SCENARIOS[scenario].axes, **{field: value for field, value in given.items() if value is not None})
-    told = SCENARIOS[scenario].told(axes, rounds=rounds, seconds=seconds, lines=lines)
+    told = replace(SCENARIOS[scenario], **{name: value for name, value in given.items() if value is not None})
     pipeline = _pipeline(settings or [])
     err = Console(stderr=True, highlight=False)
 
     def say(line: str) -> None:
         err.print(line, markup=False, soft_wrap=True)
 
-    result = _run(told, lambda folder: _measured(told, folder, peers, pipeline, with_peers, say))
-    _leave(result, out, as_json, say)
+    _leave(_run(told, lambda folder: _measured(told, folder, peers, pipeline, with_peers, say), say), out, as_json, say)
 
 
 def _measured(
     told: Scenario, folder: Path, peers: Path | None, pipeline: dict[str, Any], with_peers: bool, say: Say
 ) -> Iterator[Measurement]:
-    """By the scenario's kind. What measures is slow to import, and no other command needs it."""
-    from shipper_tools.bench import bare, cold, end_to_end
+    """Measure by the scenario's kind. These modules are slow to import, and no other command needs them."""
+    from shipper_tools.bench import bare, cold, files
 
     if told.kind == "bare":
-        return bare.measure(told, folder / "kafka", peers, with_peers=with_peers, say=say)
-    measure = cold.measure if told.kind == "cold" else end_to_end.measure
-    return measure(told, folder, peers, end_to_end.shipments(told, pipeline), with_peers=with_peers, say=say)
+        return bare.measure(told, folder / "kafka", peers, with_peers=with_peers)
+    ours = files.shipments(told, pipeline)
+    if told.kind == "cold":
+        return cold.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
+    from shipper_tools.bench import end_to_end
+
+    return end_to_end.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
 
 
-def _leave(result: BenchResult, out: Path, as_json: bool, say: Say) -> None:
-    """Files, and the result on standard output. Ends the command: 1 if nothing was measured, or something of ours failed."""
-    from shipper_tools.bench.page import render
-
-    paths = result.write(out, render(result))
-    if as_json:
-        print(result.model_dump_json(indent=1, exclude_none=True))
-    else:
-        _show(result, Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH))
-    say(f"{paths[0]} and {paths[1].name}")
-    raise typer.Exit(1 if not result.summaries or any(m.error and m.contender.ours for m in result.measurements) else 0)
-
-
-def _run(scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]]) -> BenchResult:
+def _run(scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]], say: Say) -> BenchResult:
     from shipper_tools.bench.machine import describe
 
     machine, date, began = describe(), dt.datetime.now(dt.UTC), time.monotonic()
+    measurements = []
     with tempfile.TemporaryDirectory(prefix="shipper-bench-") as folder:
-        measurements = list(measured(Path(folder)))
-    summaries = summarise(measurements)
+        for measurement in measured(Path(folder)):
+            say(measurement.line)
+            measurements.append(measurement)
     failed = sum(1 for m in measurements if m.error)
     notes = [f"Failed measurements: {failed} of {len(measurements)}."] if failed else []
     if machine.load_before > machine.cores / 4:
@@ -117,18 +110,35 @@ def _run(scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]]) 
         question=scenario.question,
         date=date,
         took_seconds=round(time.monotonic() - began, 1),
-        arguments=_without_paths(sys.argv[2:]),
+        # What was told, without where things are on this machine.
+        arguments=[re.sub(r"(^|=)(?:/|~|\.{1,2}/).*", r"\1…", word) for word in sys.argv[2:]],
         machine=machine,
         notes=notes,
-        verdicts=[target.verdict(summaries) for target in scenario.targets],
-        summaries=summaries,
+        summaries=summarise(measurements),
         measurements=measurements,
     )
 
 
-def _without_paths(words: list[str]) -> list[str]:
-    """What was told, without where things are on this machine."""
-    return [re.sub(r"(^|=)(?:/|~|\.{1,2}/).*", r"\1…", word) for word in words]
+def _leave(result: BenchResult, out: Path, as_json: bool, say: Say) -> None:
+    """Write the files, print the result, and end the command: with 1 if nothing was measured, or something of ours failed."""
+    from shipper_tools.bench.page import COLUMNS, by_case, cells, render
+
+    paths = result.write(out, render(result))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    if as_json:
+        print(result.model_dump_json(indent=1, exclude_none=True))
+    else:
+        for case, summaries in by_case(result):
+            table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
+            for title in COLUMNS:
+                table.add_column(title, justify="left" if title == COLUMNS[0] else "right")
+            for summary in summaries:
+                table.add_row(*cells(summary))
+            console.print(table, "")
+        for note in result.notes:
+            console.print(note, style="yellow")
+    say(f"{paths[0]} and {paths[1].name}")
+    raise typer.Exit(1 if not result.summaries or any(m.error and m.contender.ours for m in result.measurements) else 0)
 
 
 def _list(option: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...] | None:
@@ -142,6 +152,8 @@ def _list(option: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, 
 
 def _pipeline(settings: list[str]) -> dict[str, Any]:
     """``["delivery.lanes=8"]`` → ``{"delivery": {"lanes": 8}}``"""
+    from shipper_tools.bench.files import merged
+
     result: dict[str, Any] = {}
     for setting in settings:
         path, equals, value = setting.partition("=")
@@ -152,24 +164,3 @@ def _pipeline(settings: list[str]) -> dict[str, Any]:
             changes = {key: changes}
         result = merged(result, changes)
     return result
-
-
-def _show(result: BenchResult, out: Console) -> None:
-    from shipper_tools.bench.page import COLUMNS, cells
-
-    for case in dict.fromkeys(summary.case for summary in result.summaries):
-        table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
-        for title in COLUMNS:
-            table.add_column(title, justify="left" if title == COLUMNS[0] else "right")
-        for summary in result.summaries:
-            if summary.case == case:
-                table.add_row(*cells(summary))
-        out.print(table)
-        out.print()
-    for verdict in result.verdicts:
-        mark = "[green]✓[/]" if verdict.reached else "[red]✗[/]"
-        out.print(
-            f"{mark} {verdict.question}: {'–' if verdict.found is None else f'{verdict.found:,g}'} (asked: {verdict.asked})"
-        )
-    for note in result.notes:
-        out.print(note, style="yellow")

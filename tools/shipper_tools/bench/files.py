@@ -1,16 +1,48 @@
-"""What end-to-end measurements read, and the configuration that ships it."""
+"""Log files that measurements from files read, and the pipelines that ship them."""
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from shipper.config import load_pipeline
-from shipper_tools.bench.plan import Shipment, merged
-from shipper_tools.bench.records import write_log_files
-from shipper_tools.bench.results import Case
+from shipper_tools.bench.plan import Scenario
+from shipper_tools.bench.results import Case, Contender
+from shipper_tools.samples.services import SERVICES
+
+#: One service per file, as in life. With these the average line has 139 bytes; the demo's own mix has 190.
+_SERVICES_OF_FILES = ("payments", "web", "payments", "system", "payments", "web", "payments", "search")
+_HOUR = datetime(2026, 11, 1, 6, tzinfo=UTC)
+_LINES_AT_A_TIME = 50_000
+_SEED = 4
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A contender of ours with its changes to the pipeline."""
+
+    contender: Contender
+    pipeline: Mapping[str, Any]
+
+
+def shipments(scenario: Scenario, pipeline: Mapping[str, Any]) -> list[Shipment]:
+    """Return a shipment for each number of lanes, on top of ``pipeline``."""
+    found = []
+    for lanes in scenario.lanes:
+        told = f"{lanes} lanes" if lanes else "sized by shipper"
+        settings = "; ".join(filter(None, ("exactly once", told, json.dumps(pipeline) if pipeline else "")))
+        contender = Contender(name=f"shipper, {told}" if lanes else "shipper", ours=True, settings=settings)
+        found.append(Shipment(contender, merged(pipeline, {"delivery": {"lanes": lanes}} if lanes else {})))
+    return found
 
 
 class Files:
@@ -26,14 +58,14 @@ class Files:
         self._windows = 0
 
     def folder(self, lines: int) -> Path:
-        """With ``lines`` lines in eight files."""
+        """Return the folder with ``lines`` lines in eight files."""
         path = self._folder / f"lines-{lines}"
         if lines not in self.size_bytes:
-            self.size_bytes[lines] = write_log_files(path, lines)
+            self.size_bytes[lines] = _write_log_files(path, lines)
         return path
 
     def window(self, lines: int) -> str:
-        """A new one, START/END, that holds them."""
+        """Return a new window, START/END, that holds them."""
         self._windows += 1
         day, hour = divmod(self._windows, 24)
         window = self._folder / "windows" / f"202601{day + 1:02d}{hour:02d}"
@@ -43,7 +75,7 @@ class Files:
         start = f"2026-01-{day + 1:02d}T{hour:02d}:00"
         return f"{start}/{start[:-2]}59"
 
-    def write_pipeline(self, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[str]) -> str:
+    def write_pipeline(self, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[Path]) -> str:
         """Write a pipeline with a cluster of its own, and return its name. ``jars``: for Spark."""
         name = f"p{len(self.pipelines)}"
         self._write("clusters", name, {"cluster": name, "bootstrap": bootstrap, "ledger": {"replication_factor": 1}})
@@ -53,7 +85,7 @@ class Files:
             "topic": topic,
             "clusters": [name],
             "delivery": {"compression": case.compression},
-            "runner": {"conf": {"spark.jars": ",".join(jars)} if jars else {}},
+            "runner": {"conf": {"spark.jars": ",".join(map(str, jars))} if jars else {}},
             "runs_uri": str(self._folder / "runs"),
         }
         self._write("pipelines", name, merged(given, shipment.pipeline))
@@ -65,3 +97,39 @@ class Files:
         path = self.config / kind / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1))  # JSON is YAML
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``changes`` on top of ``base``, mapping by mapping."""
+    result = copy.deepcopy(dict(base))
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else copy.deepcopy(value)
+    return result
+
+
+def _log_lines(file: int, count: int) -> Iterator[bytes]:
+    """Yield the lines of one file, in the order of their times within each portion; the same for the same arguments."""
+    name = _SERVICES_OF_FILES[file]
+    service = next(service for service in SERVICES if service.name == name)
+    maker = service.prepare(Random(f"{_SEED} {name}"))
+    rng = Random(f"{_SEED} {name} {file}")
+    for begun in range(0, count, _LINES_AT_A_TIME):
+        portion = maker(rng, service.hosts[file % len(service.hosts)], _HOUR, min(_LINES_AT_A_TIME, count - begun))
+        yield from (line.encode() for line in portion)
+
+
+def _write_log_files(folder: Path, lines: int) -> int:
+    """Write ``lines`` lines into eight files that settled long ago; return their bytes without line ends."""
+    folder.mkdir(parents=True)
+    files, size = len(_SERVICES_OF_FILES), 0
+    for file, service in enumerate(_SERVICES_OF_FILES):
+        path = folder / f"{file}-{service}.log"
+        with path.open("wb") as out:
+            stream = _log_lines(file, lines // files + (file < lines % files))
+            while portion := list(itertools.islice(stream, _LINES_AT_A_TIME)):
+                text = b"\n".join(portion) + b"\n"
+                out.write(text)
+                size += len(text) - len(portion)
+        os.utime(path, (time.time() - 3600, time.time() - 3600))
+    return size

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -13,33 +14,29 @@ from pydantic import BaseModel
 from shipper.config.cluster import Cluster
 from shipper.errors import DeliveryError
 from shipper.kafka.connection import connection
-from shipper.kafka.limits import RECORD_OVERHEAD_BYTES, TopicLimit, TopicLimits
+from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, RECORD_OVERHEAD_BYTES, TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.types import Decided
 from shipper.worker.chunk import Chunk
 from shipper.worker.order import LaneOptions
 from shipper.worker.pool import LanePool
-from shipper_tools.bench.records import log_lines, random_records
 
+LEDGER_TOPIC = "bench-ledger"
+BATCH_BYTES = 1_000_000
+"""Uncompressed bytes to a partition at a time."""
+BATCHES_PER_TRANSACTION = 7
 _DEADLINE_SECONDS = 120.0
 
 
 class LaneJob(BaseModel):
     bootstrap: str
     topic: str
-    ledger_topic: str
-    max_message_bytes: int
     lanes: int
-    batch_bytes: int
-    """Uncompressed bytes to a partition at a time."""
-    batches_per_transaction: int
-    compression: str
-    record_bytes: int | None
-    """None: log lines."""
+    record_bytes: int = 1000
     records: int
     """At least; rounded up to whole transactions, the same number for each lane."""
     least_transactions: int = 1
-    """Per lane. With one or two, the beginning and the end, when not all lanes are at work, are all that is measured."""
+    """Per lane. With one or two, the begin and the end, when not all lanes are at work, are all that is measured."""
 
 
 class LaneAnswer(BaseModel):
@@ -47,62 +44,40 @@ class LaneAnswer(BaseModel):
     bytes: int
     seconds: float
     opening_seconds: float
-    sending_cpu_seconds: float
-    """Of this process, without its start and the opening of lanes."""
-    reopened: int
-
-
-def _values(job: LaneJob) -> list[bytes]:
-    """One transaction's records, sent again and again. Random ones differ within a batch only: nothing compares batches."""
-    if job.record_bytes is not None:
-        per_batch = max(1, job.batch_bytes // (job.record_bytes + RECORD_OVERHEAD_BYTES))
-        return random_records(per_batch, job.record_bytes) * job.batches_per_transaction
-    size, values = 0, []
-    for line in log_lines(1, 10_000_000):
-        size += len(line) + RECORD_OVERHEAD_BYTES
-        if size > job.batch_bytes * job.batches_per_transaction:
-            break
-        values.append(line)
-    return values
 
 
 def measure(job: LaneJob) -> LaneAnswer:
-    """The only place of the bench that knows the pool: opens it, hands over transactions, waits for
-    the last commit. Raises what the pool raises, and DeliveryError if a record is missing in its account."""
-    values = _values(job)
-    size_bytes = sum(len(value) for value in values)
+    """Open the pool, hand over transactions, and wait for the last commit.
+
+    Raises what the pool raises, and DeliveryError if a record is missing in its account.
+    """
+    # One transaction's records, sent again and again. They differ within a batch only: nothing compares batches.
+    per_batch = max(1, BATCH_BYTES // (job.record_bytes + RECORD_OVERHEAD_BYTES))
+    values = [os.urandom(job.record_bytes) for _ in range(per_batch)] * BATCHES_PER_TRANSACTION
+    size_bytes = sum(map(len, values))
     transactions = max(job.least_transactions, -(-job.records // (len(values) * job.lanes))) * job.lanes
     settings = LaneSettings(
         connection=connection(Cluster.model_validate({"cluster": "bench", "bootstrap": job.bootstrap})),
-        batch_size_bytes=job.batch_bytes + job.batch_bytes // 8,
-        compression=job.compression,
+        batch_size_bytes=BATCH_BYTES + BATCH_BYTES // 8,
+        compression="none",
         transaction_timeout_ms=60_000,
     )
-    limits = TopicLimits({job.topic: TopicLimit(job.max_message_bytes)})
-    options = LaneOptions(settings, job.ledger_topic, 0, _DEADLINE_SECONDS, limits=limits, batch_bytes=job.batch_bytes)
+    limits = TopicLimits({job.topic: TopicLimit(DEFAULT_LIMIT_BYTES)})
+    options = LaneOptions(settings, LEDGER_TOPIC, 0, _DEADLINE_SECONDS, limits=limits, batch_bytes=BATCH_BYTES)
     with LanePool(options, [f"bench.{lane}" for lane in range(job.lanes)], settle=lambda: Decided(set())) as pool:
         began = time.monotonic()
         pool.open([job.topic])
-        opened, cpu_began = time.monotonic(), time.process_time()
+        opened = time.monotonic()
         for number in range(transactions):
-            key = b"%d" % number
-            pool.submit(
-                [Chunk(job.topic, values, size_bytes, key, lambda partition, topic_id: b"\0" * 200, f"transaction {number}")]
-            )
+            name = f"transaction {number}"
+            pool.submit([Chunk(job.topic, values, size_bytes, b"%d" % number, lambda partition, topic_id: b"\0" * 200, name)])
         pool.drain()
-        ended, cpu_ended = time.monotonic(), time.process_time()
+        ended = time.monotonic()
         delivery = pool.close(30)
-        reopened = pool.reopened
     if delivery.delivered != transactions:
         raise DeliveryError(f"{delivery.delivered} of {transactions} transactions were delivered: {delivery.failure}")
-    return LaneAnswer(
-        records=transactions * len(values),
-        bytes=transactions * size_bytes,
-        seconds=ended - opened,
-        opening_seconds=opened - began,
-        sending_cpu_seconds=cpu_ended - cpu_began,
-        reopened=reopened,
-    )
+    records, size = transactions * len(values), transactions * size_bytes
+    return LaneAnswer(records=records, bytes=size, seconds=ended - opened, opening_seconds=opened - began)
 
 
 if __name__ == "__main__":

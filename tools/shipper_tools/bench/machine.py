@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import resource
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -17,59 +18,36 @@ _PACKAGES = ("confluent-kafka", "pyspark", "pyarrow")
 
 
 def describe() -> Machine:
-    """Without anything that names the machine or its user."""
+    """Describe the machine without anything that names it or its user."""
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     models = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
+    versions = {"python": platform.python_version(), "java": find_java().version, "broker": JARS, "shipper": _commit()}
     return Machine(
         cpu=models[0] if models else platform.machine(),
         cores=len(psutil.Process().cpu_affinity() or ()),
         memory_gb=round(psutil.virtual_memory().total / 2**30, 1),
         system=f"{platform.system()} {platform.release().partition('-')[0]}",
         load_before=round(psutil.getloadavg()[0], 2),
-        versions=_versions(),
+        versions=versions | {package: metadata.version(package) for package in _PACKAGES},
     )
 
 
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "java": find_java().version, "broker": JARS}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    found["shipper"] = _commit() or metadata.version("shipper")
-    return found
+def _commit() -> str:
+    """Return the commit of this checkout; ``+`` if it was changed since."""
+    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or metadata.version("shipper")
 
 
-def _commit() -> str | None:
-    """Of the checkout that this file is in; ``+`` if it was changed since."""
-    root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
-        return None
-    words = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
-
-
-def process_seconds(process: psutil.Process, *, with_reaped_children: bool = False) -> float:
-    """User and system time of a process in seconds; 0 if it is gone."""
+def process_seconds(process: psutil.Process, *, with_reaped: bool = False) -> float:
+    """Return user and system time of a process in seconds; 0 if it is gone. ``with_reaped``: and of its children that have ended."""
     try:
         used = process.cpu_times()
     except psutil.NoSuchProcess:
         return 0.0
-    own: float = used.user + used.system
-    return own + used.children_user + used.children_system if with_reaped_children else own
+    return float(used.user + used.system + (used.children_user + used.children_system if with_reaped else 0.0))
 
 
-def command_of(process: psutil.Process) -> list[str]:
-    """Empty if it is gone, or a zombie."""
-    try:
-        words: list[str] = process.cmdline()
-    except psutil.Error:
-        return []
-    return words
-
-
-def is_python_worker(command: list[str]) -> bool:
-    """Of Spark's, or the daemon that it is forked from."""
-    return "pyspark.daemon" in command or "pyspark.worker" in command
+def ended_children_seconds() -> float:
+    """Return the CPU seconds of this process's children that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,4 +1,4 @@
-"""A benchmark's result as one table: on the terminal, and on one HTML page that needs nothing else, with a plot of each case."""
+"""A benchmark's result as one table and one plot for each case: on the terminal, and on one HTML page that loads nothing."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from markupsafe import Markup
 
 from shipper.config.units import format_duration
 from shipper.report.markup import number
-from shipper_tools.bench.results import BenchResult, Summary
+from shipper_tools.bench.results import BenchResult, Case, Summary
 
 COLUMNS = (
-    "contender",
-    "rec/s, median",
-    "lowest",
-    "highest",
-    "MB/s",
-    "client CPU s/M",
-    "broker CPU s/M",
-    "× best peer",
-    "peak MB",
+    *("contender", "rec/s, median", "lowest", "highest", "MB/s", "client CPU s/M", "broker CPU s/M", "× best peer", "peak MB"),
 )
 
 
+def by_case(result: BenchResult) -> list[tuple[Case, list[Summary]]]:
+    """Return the summaries of each case, the fastest first."""
+    ranked = sorted(result.summaries, key=lambda summary: -summary.records_per_second.median)
+    cases = dict.fromkeys(summary.case for summary in result.summaries)
+    return [(case, [summary for summary in ranked if summary.case == case]) for case in cases]
+
+
 def cells(summary: Summary) -> list[str]:
-    """Cells of a contender's row, by :data:`COLUMNS`."""
+    """Return the cells of a contender's row, by :data:`COLUMNS`."""
     rate, times, peak = summary.records_per_second, summary.times_best_peer, summary.peak_bytes
     broker = summary.cpu_seconds_per_million.get("broker", 0.0)
     return [
@@ -38,19 +37,13 @@ def cells(summary: Summary) -> list[str]:
 def render(result: BenchResult) -> str:
     """Return the page."""
     style = [(package, "style.css") for package in ("shipper.report", "shipper_tools.bench")]
-    cases = dict.fromkeys(summary.case for summary in result.summaries)
     template = Environment(autoescape=True, trim_blocks=True).from_string(_read("shipper_tools.bench", "page.html.j2"))
     page: str = template.render(
-        result=result, columns=COLUMNS, cells=cells, number=number, format_duration=format_duration,
+        result=result, columns=COLUMNS, cells=cells, number=number, format_duration=format_duration, cases=by_case(result),
         style=Markup("".join(_read(*place) for place in style)),
-        cases=[(case, sorted((s for s in result.summaries if s.case == case), key=_fastest_first)) for case in cases],
         failed=[measured for measured in result.measurements if measured.error],
     )  # fmt: skip
     return page
-
-
-def _fastest_first(summary: Summary) -> float:
-    return -summary.records_per_second.median
 
 
 def _read(package: str, name: str) -> str:

@@ -1,10 +1,10 @@
-"""What a benchmark leaves: every measurement, what they add up to, and on what machine. One JSON document."""
+"""Result of a benchmark as one JSON document: every measurement, a summary of each contender, and the machine."""
 
 from __future__ import annotations
 
 import datetime as dt
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,20 +17,20 @@ class _ResultModel(BaseModel):
 
 
 class Case(_ResultModel):
-    """What is asked of every contender alike."""
+    """Conditions that are the same for every contender."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rtt_ms: float = 0.0
     """Round trip to the broker; at 0 there is no proxy in between."""
     request_delay_ms: float = 0.0
-    """The broker takes so long for each request of a connection, one after the other."""
+    """Time that the broker takes for each request of a connection, one request after the other."""
     record_bytes: int | None = 1000
-    """Random bytes of this size; None: log lines."""
+    """Size of random records; None: log lines."""
     compression: str = "none"
     partitions: int = 1
     lines: int | None = None
-    """In the files; None: as many as the scenario has."""
+    """Lines in the files; None: records are not read from files."""
 
     @property
     def title(self) -> str:
@@ -45,15 +45,14 @@ class Case(_ResultModel):
 
 
 class Contender(_ResultModel):
-    """Who sends, and with which settings."""
+    """Sender of records, with its settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     ours: bool = False
-    lanes: int | None = None
     settings: str = ""
-    """The rest of what it was told, for people."""
+    """For people."""
 
 
 class Measurement(_ResultModel):
@@ -68,19 +67,23 @@ class Measurement(_ResultModel):
     bytes: int = 0
     """Of values, uncompressed."""
     seconds: float = 0.0
-    """From the first record handed over to the last one acknowledged or committed; end to end: the whole ship step."""
+    """From the first record handed over to the last one acknowledged or committed; end to end: the ship step; cold: the process."""
     opening_seconds: float | None = None
-    """Before that: connections, lanes."""
-    task_seconds: float | None = None
-    """End to end: from the first record that a Spark task got to the last commit."""
+    """Time before that: connections, lanes."""
     cpu_seconds: dict[str, float] = Field(default_factory=dict)
     """By kind of process: client (its start included), or driver, jvm and worker; broker; proxy."""
-    worker_peak_bytes: int | None = None
-    """Most resident memory of a Python worker until then."""
     peak_bytes: int | None = None
     """Cold: most memory of all processes of a contender at once (PSS)."""
-    note: str = ""
     error: str | None = None
+
+    @property
+    def line(self) -> str:
+        """Progress for people."""
+        what = f"round {self.round}  {self.case.title}  {self.contender.name}"
+        if self.error:
+            return f"{what}: FAILED: {self.error}"
+        cpu = ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in self.cpu_seconds.items() if seconds)
+        return f"{what}: {self.records / self.seconds:,.0f} rec/s ({self.seconds:.1f} s; CPU s: {cpu})"
 
 
 class Spread(_ResultModel):
@@ -94,7 +97,7 @@ class Spread(_ResultModel):
 
 
 class Summary(_ResultModel):
-    """The rounds of one contender in one case."""
+    """Rounds of one contender in one case."""
 
     case: Case
     contender: Contender
@@ -102,38 +105,27 @@ class Summary(_ResultModel):
     records_per_second: Spread
     megabytes_per_second: float
     """Median, of uncompressed values."""
-    task_records_per_second: Spread | None = None
     cpu_seconds_per_million: dict[str, float]
     """Median, by kind of process."""
     times_best_peer: float | None = None
-    """Ours only: by how much faster than the fastest peer of the same case."""
-    worker_peak_bytes: int | None = None
+    """Ours only: rate divided by that of the fastest peer of the same case."""
     peak_bytes: int | None = None
 
     @property
     def client_cpu_per_million(self) -> float:
-        """All that the sending side spends: neither broker nor proxy."""
+        """CPU seconds of the sending side: neither broker nor proxy."""
         return sum(seconds for kind, seconds in self.cpu_seconds_per_million.items() if kind not in ("broker", "proxy"))
 
 
-class TargetVerdict(_ResultModel):
-    """One thing that was asked for, and what came out."""
-
-    question: str
-    asked: str
-    found: float | None
-    reached: bool
-
-
 class Machine(_ResultModel):
-    """What it ran on: no names, no paths."""
+    """Machine of a benchmark, without names and paths."""
 
     cpu: str
     cores: int
     memory_gb: float
     system: str
     load_before: float
-    """Load average of a minute when it began: more than a fraction of the cores means that it was not alone."""
+    """Load average of one minute at the begin: more than a fraction of the cores means that the machine was busy."""
     versions: dict[str, str]
 
 
@@ -145,22 +137,20 @@ class BenchResult(_ResultModel):
     arguments: list[str]
     machine: Machine
     notes: list[str] = Field(default_factory=list)
-    verdicts: list[TargetVerdict] = Field(default_factory=list)
     summaries: list[Summary] = Field(default_factory=list)
     measurements: list[Measurement] = Field(default_factory=list)
 
     def write(self, folder: Path, page: str) -> tuple[Path, Path]:
-        """``DATE-NAME.json`` and ``.html`` in ``folder``, over those of the same day and name."""
+        """Write ``DATE-NAME.json`` and ``.html`` to ``folder``, over those of the same day and name."""
         folder.mkdir(parents=True, exist_ok=True)
-        base = folder / f"{self.date:%Y-%m-%d}-{self.name}"
-        paths = base.with_name(base.name + ".json"), base.with_name(base.name + ".html")
-        paths[0].write_text(self.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8")
-        paths[1].write_text(page, encoding="utf-8")
-        return paths
+        document, html = (folder / f"{self.date:%Y-%m-%d}-{self.name}.{end}" for end in ("json", "html"))
+        document.write_text(self.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8")
+        html.write_text(page, encoding="utf-8")
+        return document, html
 
 
 def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
-    """By case and contender, in the order of their first appearance; without warm-ups and failures."""
+    """Return summaries by case and contender, in the order of their first appearance, without warm-ups and failures."""
     groups: dict[tuple[Case, Contender], list[Measurement]] = {}
     for measurement in measurements:
         if measurement.round and measurement.error is None and measurement.seconds:
@@ -175,22 +165,13 @@ def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
 
 def _summary(case: Case, contender: Contender, rounds: Sequence[Measurement]) -> Summary:
     kinds = dict.fromkeys(kind for m in rounds for kind in m.cpu_seconds)
-    in_tasks = [m.records / m.task_seconds for m in rounds if m.task_seconds]
-    peaks = [m.worker_peak_bytes for m in rounds if m.worker_peak_bytes]
+    cpu = {kind: statistics.median(m.cpu_seconds.get(kind, 0.0) / m.records * 1e6 for m in rounds) for kind in kinds}
     return Summary(
         case=case,
         contender=contender,
         rounds=len(rounds),
         records_per_second=Spread.of([m.records / m.seconds for m in rounds]),
         megabytes_per_second=statistics.median(m.bytes / m.seconds / 1e6 for m in rounds),
-        task_records_per_second=Spread.of(in_tasks) if in_tasks else None,
-        cpu_seconds_per_million={
-            kind: round(statistics.median(_per_million(m.cpu_seconds, kind, m.records) for m in rounds), 3) for kind in kinds
-        },
-        worker_peak_bytes=max(peaks, default=None),
+        cpu_seconds_per_million={kind: round(seconds, 3) for kind, seconds in cpu.items()},
         peak_bytes=max((m.peak_bytes for m in rounds if m.peak_bytes), default=None),
     )
-
-
-def _per_million(cpu_seconds: Mapping[str, float], kind: str, records: int) -> float:
-    return cpu_seconds.get(kind, 0.0) / records * 1e6

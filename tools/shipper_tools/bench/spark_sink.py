@@ -1,27 +1,49 @@
 """Spark's own Kafka sink as a user runs it: one script, one fresh process. For ``shipper bench cold``::
 
-python bench_sink.py '{"input": "FOLDER", "options": {…}, "jars": […]}'
+python spark_sink.py '{"input": "FOLDER", "options": {…}, "jars": "…"}'
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+_PRODUCER = {"acks": "all", "linger.ms": "100", "batch.size": "1000000"}
+
+
+def producer_options(bootstrap: str, compression: str) -> dict[str, str]:
+    """Return the settings of Java's producer within the sinks of others."""
+    return _PRODUCER | {"bootstrap.servers": bootstrap, "compression.type": compression}
+
+
+def sink_options(bootstrap: str, compression: str, topic: str) -> dict[str, str]:
+    """Return the options of Spark's Kafka sink."""
+    return {f"kafka.{key}": value for key, value in producer_options(bootstrap, compression).items()} | {"topic": topic}
+
+
+def sink_jars(peers_folder: Path | None, say: Callable[[str], None]) -> list[Path]:
+    """Return the jars that the peers' build.sh left; none, and a word about it, if it did not."""
+    jars = sorted((peers_folder / "spark").glob("*.jar")) if peers_folder else []
+    if not jars:
+        say("without Spark's Kafka sink: name the folder of the peers' build.sh in --peers")
+    return jars
+
+
+def write(spark: SparkSession, source: str, options: dict[str, str]) -> None:
+    """Send the lines of the text files in a folder."""
+    spark.read.text(source).select(F.col("value")).write.format("kafka").options(**options).save()
+
 
 def main() -> None:
     told = json.loads(sys.argv[1])
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(told["jars"]))
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "2g")
-        .getOrCreate()
-    )
-    spark.read.text(told["input"]).select(F.col("value")).write.format("kafka").options(**told["options"]).save()
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", told["jars"])
+    spark = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "2g").getOrCreate()
+    write(spark, told["input"], told["options"])
     spark.stop()
 
 

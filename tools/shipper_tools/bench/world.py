@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -13,8 +14,8 @@ from confluent_kafka import Message
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.verify.readback import OffsetRange, ReadBack, Seen
-from shipper_tools.bench.machine import command_of, process_seconds
-from shipper_tools.bench.results import Case
+from shipper_tools.bench.machine import process_seconds
+from shipper_tools.bench.results import Case, Measurement
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
@@ -27,7 +28,7 @@ _TOPIC_SETTINGS = {"file.delete.delay.ms": "1000"}
 
 
 class World:
-    """One broker behind a link whose shape changes from case to case. It is reached without the link when there is no distance."""
+    """One broker behind a link whose shape changes from case to case. Clients pass the link only if a case has distance."""
 
     def __init__(self, folder: Path) -> None:
         self._server = KafkaServer(folder, far_port=free_port(), heap_mb=_HEAP_MB, die_with_parent=True)
@@ -46,11 +47,13 @@ class World:
         self._stack.close()
 
     def bootstrap(self, case: Case) -> str:
-        """Where clients begin in this case. :meth:`shape` makes the way there what the case wants."""
+        """Return where clients begin in this case. :meth:`measured` makes the way there what the case wants."""
         return self._server.far_bootstrap if case.rtt_ms or case.request_delay_ms else self._server.bootstrap
 
-    def shape(self, case: Case) -> None:
-        self._link.shape(rtt_ms=case.rtt_ms, request_delay_ms=case.request_delay_ms)
+    @property
+    def pids(self) -> tuple[int, int]:
+        """Processes of broker and proxy."""
+        return self._server.pid, self._link.pid
 
     @property
     def _described(self) -> Cluster:
@@ -66,34 +69,40 @@ class World:
         self.client.create_topics({name: case.partitions}, _TOPIC_SETTINGS, 1)
         return name
 
+    @contextmanager
+    def topic(self, case: Case) -> Iterator[str]:
+        """Create a topic for the ``with`` block, and delete it afterwards."""
+        name = self.create_topic(case)
+        yield name
+        arguments = ["--bootstrap-server", self._server.bootstrap, "--delete", "--if-exists", "--topic", name]
+        run_kafka_tool("org.apache.kafka.tools.TopicCommand", arguments)
+
+    @contextmanager
+    def measured(self, measured: Measurement) -> Iterator[None]:
+        """Shape the link as the case wants, and add the CPU seconds of broker and proxy in the ``with`` block to the measurement."""
+        case = measured.case
+        self._link.shape(rtt_ms=case.rtt_ms, request_delay_ms=case.request_delay_ms)
+        processes = dict(zip(("broker", "proxy"), map(psutil.Process, self.pids), strict=True))
+        before = {kind: process_seconds(process) for kind, process in processes.items()}
+        yield
+        used = {kind: process_seconds(process) - before[kind] for kind, process in processes.items()}
+        measured.cpu_seconds = {kind: round(seconds, 2) for kind, seconds in (measured.cpu_seconds | used).items()}
+
     def records_in(self, topic: str, partitions: int) -> int:
-        """By the end offsets, which also count the markers of transactions."""
+        """Return the sum of the end offsets, which also count the markers of transactions."""
         client = self.client
         return sum(client.end_offset(topic, partition) for partition in range(partitions))
 
     def committed_in(self, topic: str) -> int:
-        """Records that a ``read_committed`` consumer finds, read one by one: offsets also count markers and what was aborted.
+        """Count the records that a ``read_committed`` consumer reads: offsets also count markers and what was aborted.
 
-        Raises OutcomeUnknown when a transaction is still open there.
+        Raises OutcomeUnknown if a transaction is still open in the topic.
         """
         reader = ReadBack(self._described)
         ends = reader.ends(lambda name: name == topic)[topic]
         spans = {(topic, partition): OffsetRange(0, end) for partition, end in enumerate(ends)}
         return sum(seen.records for seen in reader.read(spans, lambda _: _count, _PATIENCE_SECONDS).values())
 
-    def delete_topic(self, name: str) -> None:
-        told = ["--bootstrap-server", self._server.bootstrap, "--delete", "--if-exists", "--topic", name]
-        run_kafka_tool("org.apache.kafka.tools.TopicCommand", told)
-
-    def cpu_seconds(self) -> dict[str, float]:
-        """Of broker and proxy, until now."""
-        return {"broker": sum(map(process_seconds, _brokers())), "proxy": process_seconds(psutil.Process(self._link.pid))}
-
 
 def _count(seen: Seen, messages: list[Message]) -> None:
     seen.records += len(messages)
-
-
-def _brokers() -> list[psutil.Process]:
-    """This process' brokers: those of its children whose main class is Kafka's."""
-    return [child for child in psutil.Process().children() if "kafka.Kafka" in command_of(child)]

@@ -33,7 +33,7 @@ from shipper.stopping import Stopped
 from shipper.windows.window import Window
 from shipper_tools.demo.config import BUCKET, CLUSTER, PIPELINE, SECRET_VARIABLE, TOPICS, write_config
 from shipper_tools.demo.watch import find_dag, follow, scheduled_run, wait_for
-from shipper_tools.dev.airflow import READY_WITHIN_SECONDS, Airflow
+from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.s3 import SECRET_KEY, S3Server
@@ -121,7 +121,7 @@ class _Demo:
         self._say(f"the pipeline, {config / 'pipelines' / PIPELINE}.yaml:")
         self._console.print(Syntax(text.partition("\n")[2], "yaml", background_color="default", word_wrap=True))
         with self._console.status("waiting for Airflow"):
-            self._airflow.wait_ready(READY_WITHIN_SECONDS)
+            self._airflow.wait_ready()
             wait_for("the DAG", lambda: find_dag(self._airflow, PIPELINE), within_seconds=60)
         self._say(f"Airflow is up at {self._airflow.url} and has made a DAG of it")
         self._airflow.call("PATCH", f"dags/{PIPELINE}", {"is_paused": False})

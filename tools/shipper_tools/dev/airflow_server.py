@@ -8,8 +8,7 @@ from pathlib import Path
 from shipper.errors import UsageError
 from shipper.jars import Say
 from shipper.processes import ProcessId
-from shipper_tools.dev.airflow import READY_WITHIN_SECONDS, Airflow
-from shipper_tools.dev.ports import free_port
+from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
 #: Between two looks at the pipelines' files; and what is stored of a DAG follows its file at once, not half a minute later.
@@ -23,64 +22,50 @@ SAVED_TO_DAG_SECONDS = 15
 _DAGS = Path(__file__).resolve().parents[3] / "dags"
 
 
-class AirflowServer:
+class AirflowServer(Airflow):
     """Its database is a PostgreSQL of its own where one can be started, else SQLite. Runs, connections and variables are there again after the
     next start.
 
     Args:
-        directory: `AIRFLOW_HOME`. Made if it is not there; the database is below it.
+        directory: `AIRFLOW_HOME`; the database is below it.
         port: of its page. None takes a free one.
         config: the configuration whose pipelines become DAGs.
         say: gets a line for people where there is no PostgreSQL.
     """
 
     def __init__(self, directory: Path, port: int | None, config: Path, say: Say) -> None:
-        self.directory = directory.absolute()
-        self._port = port or free_port()
         self._config = config.absolute()
-        self._say = say
+        super().__init__(directory, _DAGS, {"SHIPPER_CONFIG": str(self._config), **_PROMPT}, port=port, say=say)
         self._postgres: PostgresServer | None = None
-        self._airflow: Airflow | None = None
 
     @property
     def addresses(self) -> Mapping[str, str]:
-        """As the dev commands remember it: the page, and whose pipelines are in it."""
-        return {"airflow": self._airflow.url if self._airflow else "", "config": str(self._config)}
+        """The page, and whose pipelines are in it."""
+        return {"airflow": self.url, "config": str(self._config)}
 
     @property
     def processes(self) -> tuple[ProcessId, ...]:
         """The database's, if it is a server, and the one that leads Airflow's."""
-        return tuple(each for server in (self._postgres, self._airflow) if server for each in server.processes)
+        return (*(self._postgres.processes if self._postgres else ()), *super().processes)
 
-    def launch(self) -> None:
-        """The database is up; Airflow is starting.
+    def stop(self) -> None:
+        super().stop()
+        if self._postgres is not None:
+            self._postgres.stop()
+
+    def _launch(self) -> None:
+        """Start the database, and then Airflow.
 
         Raises:
             UsageError: there is no Airflow, no folder of DAGs, or no such configuration.
-            PortTaken: somebody else listens there.
             ServerDied: the database did not start.
         """
         if not (_DAGS / "shipper_dags.py").exists():
             raise UsageError(f"Airflow needs the project's dags folder, and there is none at {_DAGS}: run it in a clone.")
         if not self._config.is_dir():
             raise UsageError(f"There is no configuration at {self._config}; `--config DIR` names another.")
-        try:
-            environment = {"SHIPPER_CONFIG": str(self._config), **_PROMPT}
-            self._airflow = Airflow(self.directory, _DAGS, environment, port=self._port, database=self._database())
-            self._airflow.launch()
-        except BaseException:
-            self.stop()
-            raise
-
-    def wait_ready(self) -> None:
-        """Half a minute the first time. Raises AirflowError."""
-        assert self._airflow is not None
-        self._airflow.wait_ready(READY_WITHIN_SECONDS)
-
-    def stop(self) -> None:
-        for server in (self._airflow, self._postgres):
-            if server is not None:
-                server.stop()
+        self.database = self._database()
+        super()._launch()
 
     def _database(self) -> str | None:
         if why := why_no_postgres():

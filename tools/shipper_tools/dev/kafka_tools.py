@@ -12,8 +12,8 @@ from pathlib import Path
 from shipper_tools.dev.class_data import ClassData
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import find_java
-from shipper_tools.dev.kafka import JARS, QUICK_JVM
+from shipper_tools.dev.java import QUICK_JVM, find_java
+from shipper_tools.dev.kafka import JARS
 
 _LOG4J = """<Configuration status="ERROR">
   <Appenders>
@@ -45,7 +45,7 @@ def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: flo
     name = main_class.rpartition(".")[2]
     class_data = ClassData(jars, java, name)
     with _log_settings() as settings:
-        options = [*QUICK_JVM, *class_data.options(), f"-Dlog4j2.configurationFile={settings}", "-cp", f"{jars}/*"]
+        options = [*QUICK_JVM, "-Xmx512m", *class_data.options(), f"-Dlog4j2.configurationFile={settings}", "-cp", f"{jars}/*"]
         try:
             done = subprocess.run(
                 [str(java.path), *options, main_class, *args],

@@ -7,18 +7,15 @@ import pwd
 import secrets
 import shutil
 import subprocess
-import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 
-from shipper.processes import ProcessId
 from shipper_tools.dev.errors import ServerDied
-from shipper_tools.dev.ports import LOOPBACK, free_port
-from shipper_tools.dev.process import ServerProcess, spawn
+from shipper_tools.dev.ports import LOOPBACK
+from shipper_tools.dev.process import write_for_us_alone
+from shipper_tools.dev.server import Server
 
-READY_WITHIN_SECONDS = 60.0
-STOP_WITHIN_SECONDS = 20.0
 USER = "airflow"
 #: Where packages put what they do not put on the path, below /usr: Debian's, and those of postgresql.org for Red Hat.
 _FOLDERS = ("lib/postgresql/*/bin", "pgsql-*/bin")
@@ -60,83 +57,58 @@ def _version(folder: Path) -> float:
     return float(number) if number.replace(".", "", 1).isdigit() else 0.0
 
 
-class PostgresServer:
-    """A database that lives in ``directory``, behind a password, and is there again after the next start.
+class PostgresServer(Server):
+    """A database behind a password, up after some two seconds the first time, one later on.
 
     ::
 
         with PostgresServer(tmp_path / "postgres", die_with_parent=True) as postgres:
             Airflow(home, dags, {}, database=postgres.url)
-
-    Args:
-        directory: made if it is not there; one server at a time may use it.
-        die_with_parent: as of :class:`~shipper_tools.dev.kafka.KafkaServer`.
     """
 
-    def __init__(self, directory: Path, *, die_with_parent: bool = False) -> None:
-        self.directory = directory.absolute()
-        self.port = free_port()
-        self._die_with_parent = die_with_parent
-        self._process: ServerProcess | None = None
+    title = "PostgreSQL"
+    ready_within_seconds = 60.0
 
     @property
     def url(self) -> str:
         """For SQLAlchemy. Holds the password. Raises ServerDied before the first start."""
-        if not self._password_file.exists():
-            raise ServerDied(f"The PostgreSQL in {self.directory} was never started.")
-        password = self._password_file.read_text().strip()
-        return f"postgresql+psycopg2://{USER}:{password}@{LOOPBACK}:{self.port}/postgres"
+        return f"postgresql+psycopg2://{USER}:{self._password()}@{self.address}/postgres"
 
     @property
-    def processes(self) -> tuple[ProcessId, ...]:
-        return (self._process.id,) if self._process is not None else ()
+    def addresses(self) -> Mapping[str, str]:
+        """Without the password."""
+        return {"postgres": self.address}
 
-    @property
-    def log(self) -> Path:
-        return self.directory / "postgres.log"
-
-    def start(self) -> None:
-        """Some two seconds the first time, one later on.
-
-        Raises:
-            ServerDied: it cannot be started; the message ends with what it said.
-        """
+    def _launch(self) -> None:
         programs = _programs()
         if programs is None:
             raise ServerDied(f"PostgreSQL cannot be started: {why_no_postgres()}.")
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self._folders()
         if not (self._data / "PG_VERSION").exists():
             self._make(programs)
         settings = [argument for name, value in _SETTINGS.items() for argument in ("-c", f"{name}={value}")]
         command = [str(programs / "postgres"), "-D", str(self._data), "-h", LOOPBACK, "-p", str(self.port), *settings]
-        argv = [*_as_somebody(), *command]
-        self._process = spawn(argv, cwd=self.directory, output=self.log, die_with_parent=self._die_with_parent)
+        self._spawn("postgres", [*_as_somebody(), *command])
+
+    def _answers(self) -> bool:
+        """True if a connection with the password is made, since that is what Airflow needs."""
+        import psycopg2
+
         try:
-            self._wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """Does nothing if it does not run."""
-        if self._process is not None:
-            self._process.stop(STOP_WITHIN_SECONDS)
-            self._process = None
-
-    def __enter__(self) -> PostgresServer:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
+            psycopg2.connect(self.url.replace("+psycopg2", ""), connect_timeout=2).close()
+        except psycopg2.OperationalError:
+            return False
+        return True
 
     @property
     def _data(self) -> Path:
         return self.directory / "data"
 
-    @property
-    def _password_file(self) -> Path:
-        return self.directory / "password"
+    def _password(self) -> str:
+        file = self.directory / "password"
+        if not file.exists():
+            raise ServerDied(f"The PostgreSQL in {self.directory} was never started.")
+        return file.read_text().strip()
 
     def _make(self, programs: Path) -> None:
         shutil.rmtree(self._data, ignore_errors=True)  # half of one, of a start that was interrupted
@@ -144,43 +116,11 @@ class PostgresServer:
         if os.geteuid() == 0:
             user = _somebody()
             os.chown(self._data, user.pw_uid, user.pw_gid)
-        self._password_file.unlink(missing_ok=True)
-        self._password_file.touch(mode=0o600)
-        self._password_file.write_text(secrets.token_urlsafe(24) + "\n")
-        options = [
-            "--pgdata",
-            str(self._data),
-            "--username",
-            USER,
-            "--pwfile",
-            str(self._password_file),
-            "--auth",
-            "scram-sha-256",
-        ]
-        command = [str(programs / "initdb"), *options, "--encoding", "UTF8", "--locale", "C", "--no-sync"]
-        done = subprocess.run([*_as_somebody(), *command], cwd="/", capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ServerDied(
-                f"PostgreSQL's database cannot be made in {self._data}: {(done.stderr or done.stdout).strip()[-1000:]}"
-            )
-
-    def _wait_ready(self) -> None:
-        """A connection with the password, since that is what Airflow needs."""
-        import psycopg2
-
-        assert self._process is not None
-        deadline = time.monotonic() + READY_WITHIN_SECONDS
-        dsn = self.url.replace("+psycopg2", "")
-        while True:
-            try:
-                psycopg2.connect(dsn, connect_timeout=2).close()
-                return
-            except psycopg2.OperationalError as error:
-                why = str(error).strip()
-            if self._process.exit_code() is not None or time.monotonic() > deadline:
-                said = self.log.read_text(errors="replace").splitlines()[-8:]
-                raise ServerDied("\n".join([f"PostgreSQL did not start: {why}", *said, f"(all of it: {self.log})"]))
-            time.sleep(0.1)
+        password = self.directory / "password"
+        write_for_us_alone(password, secrets.token_urlsafe(24) + "\n")
+        options = f"--username {USER} --auth scram-sha-256 --encoding UTF8 --locale C --no-sync".split()
+        places = ["--pgdata", str(self._data), "--pwfile", str(password)]
+        self._make_data([*_as_somebody(), str(programs / "initdb"), *places, *options])
 
 
 def _as_somebody() -> list[str]:

@@ -125,6 +125,15 @@ def new_log(path: Path) -> BinaryIO:
     return path.open("wb")
 
 
+def write_for_us_alone(file: Path, text: str) -> None:
+    """Write a file that nobody else may read. A reader sees the old file or the new one, never half of one."""
+    partial = file.with_name(f"{file.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    partial.touch(mode=0o600)
+    partial.write_text(text)
+    partial.replace(file)
+
+
 def spawn(
     argv: list[str], *, cwd: Path, output: Path, die_with_parent: bool, environment: Mapping[str, str] | None = None
 ) -> ServerProcess:

@@ -48,7 +48,7 @@ _OPERATIONS = {
 
 
 class Issuer(Protocol):
-    """Of tokens; see :class:`shipper_tools.testing.oidc_issuer.OidcIssuer`."""
+    """Of tokens; see :class:`tests.doubles.oidc_issuer.OidcIssuer`."""
 
     audience: str
 

@@ -14,16 +14,15 @@ from shipper_tools.dev import state
 from shipper_tools.dev.airflow_server import AirflowServer
 from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.hdfs import HdfsServer
-from shipper_tools.dev.kafka import STOP_WITHIN_SECONDS, KafkaServer
+from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import LOOPBACK, why_unusable
 from shipper_tools.dev.s3 import S3Server
+from shipper_tools.dev.server import STOP_WITHIN_SECONDS, Server
 from shipper_tools.dev.spark import SparkServer
 from shipper_tools.dev.state import ServerState
 
 if TYPE_CHECKING:
     from shipper_tools.dev.secure import SecureKafka
-
-_Server = KafkaServer | S3Server | HdfsServer | SparkServer | AirflowServer
 
 
 class ServerName(StrEnum):
@@ -113,13 +112,11 @@ def _secured(home: Path, port: int | None, say: Say) -> SecureKafka:
     return SecureKafka(secure_folder(home), number, say)
 
 
-def _server(name: ServerName, home: Path, port: int | None, say: Say, config: Path) -> _Server:
-    if name == ServerName.SPARK:
-        return SparkServer(home / name, port)
+def _server(name: ServerName, home: Path, port: int | None, say: Say, config: Path) -> Server:
     if name == ServerName.AIRFLOW:
         return AirflowServer(home / name, port, config, say)
-    kinds: dict[ServerName, type[KafkaServer | S3Server | HdfsServer]] = {
-        ServerName.KAFKA: KafkaServer, ServerName.S3: S3Server, ServerName.HDFS: HdfsServer,
+    kinds: dict[ServerName, type[KafkaServer | S3Server | HdfsServer | SparkServer]] = {
+        ServerName.KAFKA: KafkaServer, ServerName.S3: S3Server, ServerName.HDFS: HdfsServer, ServerName.SPARK: SparkServer,
     }  # fmt: skip
     return kinds[name](home / name, port, say=say)
 

@@ -20,14 +20,15 @@ from types import TracebackType
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore[attr-defined]  # in its documentation, and not in __all__
-
-from shipper.config.cluster import Cluster
-from shipper.kafka.client import ClusterClient
 from shipper_tools.dev.errors import DevServerError, ServerDied
-from shipper_tools.dev.kafka import SHORT_LIVED, KafkaServer, new_cluster_id
+from shipper_tools.dev.java import SHORT_LIVED
+from shipper_tools.dev.kafka import KafkaServer, new_cluster_id
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import send
+
+from shipper.config.cluster import Cluster
+from shipper.kafka.client import ClusterClient
 
 BROKERS = (1, 2, 3)
 _CONTROLLER = 9

@@ -1,4 +1,4 @@
-"""Files that are named on the command line."""
+"""Files and clusters that are named on the command line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from shipper.config import resolve_uri
 from shipper.config.load import load_platform
+from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME, lies_below
 from shipper.errors import UsageError
 
@@ -26,3 +27,10 @@ def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
                     "one of these, or ask those who run the platform"
                 )
     return found
+
+
+def check_clusters(pipeline: Pipeline, names: Iterable[str]) -> None:
+    """Raises UsageError for a cluster that the pipeline does not ship to."""
+    for name in names:
+        if name not in pipeline.clusters:
+            raise UsageError(f"pipeline {pipeline.name} does not ship to cluster {name!r}; it has {', '.join(pipeline.clusters)}")

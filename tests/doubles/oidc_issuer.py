@@ -14,7 +14,6 @@ from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-
 from shipper_tools.dev.ports import LOOPBACK
 
 _KEY_ID = "of-the-test"

@@ -1,4 +1,4 @@
-"""The picture of the Shipments page in the README, of an invented week: ``python -m shipper_tools.samples.picture docs/shipments.png``."""
+"""The picture of the Shipments page in the README, of an invented week: ``python -m tests.samples.picture docs/shipments.png``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 from shipper.report.standing import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
 from shipper.shipments.server import Server
-from shipper_tools.samples.shipments import invented_index
+from tests.samples.shipments import invented_index
 
 _HOURS = 3 * 24
 _NAMES = (

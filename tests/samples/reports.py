@@ -1,4 +1,4 @@
-"""Made-up reports: for tests, and to look at the page in a browser with ``python -m shipper_tools.samples.reports FOLDER``."""
+"""Made-up reports: for tests, and to look at the page in a browser with ``python -m tests.samples.reports FOLDER``."""
 
 from __future__ import annotations
 

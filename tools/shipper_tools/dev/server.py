@@ -1,0 +1,182 @@
+"""The life of a dev server's processes, whatever the server is: started, asked until it answers, stopped, its last words kept."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from shipper.jars import Say
+from shipper.processes import ProcessId
+from shipper_tools.dev.errors import PortTaken, ServerDied
+from shipper_tools.dev.ports import LOOPBACK, free_port, why_unusable
+from shipper_tools.dev.process import ServerProcess, spawn, stop_family
+
+STOP_WITHIN_SECONDS = 20.0
+_LAST_LINES = 25
+
+
+class Server(ABC):
+    """A server whose data live in ``directory`` and are there again after the next start. One server at a time may use it.
+
+    ::
+
+        with KafkaServer(tmp_path, die_with_parent=True) as kafka:
+            ...
+
+    Args:
+        directory: made if it is not there. Logs are in ``logs`` below it.
+        port: where clients connect. None takes a free one at the first start and keeps it for the later ones.
+        die_with_parent: the server ends when this process does, even by kill -9. For tests. Without it the server
+            goes on until somebody stops it.
+        say: gets a line for people when jars have to be fetched.
+    """
+
+    title: ClassVar[str]
+    ready_within_seconds: ClassVar[float] = 90.0
+    stop_within_seconds: ClassVar[float] = STOP_WITHIN_SECONDS
+    poll_seconds: ClassVar[float] = 0.05
+
+    def __init__(
+        self, directory: Path, port: int | None = None, *, die_with_parent: bool = False, say: Say = lambda line: None
+    ) -> None:
+        self.directory = directory.absolute()
+        self.port = port
+        self._die_with_parent = die_with_parent
+        self._say = say
+        self._parts: dict[str, ServerProcess] = {}
+        """Processes by the names of their logs, in the order of their start."""
+
+    @property
+    def address(self) -> str:
+        """``127.0.0.1:PORT``. Raises ServerDied before the first start, if no port was given."""
+        if self.port is None:
+            raise ServerDied(f"{self.title} in {self.directory} has no port before its first start.")
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    @abstractmethod
+    def addresses(self) -> Mapping[str, str]:
+        """Addresses as the dev commands remember them; the first one is where clients connect."""
+
+    @property
+    def processes(self) -> tuple[ProcessId, ...]:
+        """Processes that were started, known by number and start, in the order of their start."""
+        return tuple(part.id for part in self._parts.values())
+
+    @property
+    def pid(self) -> int:
+        """Number of the first process. Raises ServerDied if there is none."""
+        if not self._parts:
+            raise ServerDied(f"{self.title} in {self.directory} is not running.")
+        return self.processes[0].pid
+
+    @property
+    def running(self) -> bool:
+        """True if all processes are there (they may be paused, or still starting)."""
+        return bool(self._parts) and all(process.alive() for process in self.processes)
+
+    def start(self) -> None:
+        """Start and wait until the server answers. Do nothing if it runs.
+
+        Raises:
+            PortTaken: somebody else listens on the port; nothing was started.
+            ServerDied: a process stopped or did not answer in time; the message ends with its last lines.
+            JavaMissing, JarsUnavailable: what the server needs is not there.
+        """
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """Carry out the first half of :meth:`start`: the processes are there, and do not answer yet."""
+        if self.running:
+            return
+        self.stop()
+        self.port = self.port or free_port()
+        if reason := why_unusable(self.port):
+            raise PortTaken(f"{self.title} cannot listen: port {self.port} on {LOOPBACK} {reason}.")
+        try:
+            self._launch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_ready(self, within_seconds: float | None = None) -> None:
+        """Carry out the second half of :meth:`start`. Stops the processes if they do not answer in time, or on Ctrl-C."""
+        self._wait(self._answers, within_seconds or self.ready_within_seconds)
+
+    def stop(self) -> None:
+        """End the processes, the last one first, with what they started: TERM, and KILL if that takes longer than
+        ``stop_within_seconds``. Do nothing if none runs."""
+        while self._parts:
+            _, part = self._parts.popitem()
+            stop_family(part.id, self.stop_within_seconds)
+            part.stop(0)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @abstractmethod
+    def _launch(self) -> None:
+        """Write settings and start the processes, by :meth:`_spawn`."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """True if the server does what it is for."""
+
+    def _logs(self) -> list[Path]:
+        """Files that may say why a process died."""
+        return [self._log_of(name) for name in self._parts]
+
+    def _log_of(self, name: str) -> Path:
+        return self.directory / "logs" / f"{name}.log"
+
+    def _folders(self, *names: str) -> None:
+        for name in ("logs", *names):
+            (self.directory / name).mkdir(parents=True, exist_ok=True)
+
+    def _spawn(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start a process in the server's folder; its output goes to ``logs/NAME.log``."""
+        self._parts[name] = spawn(
+            list(argv),
+            cwd=self.directory,
+            output=self._log_of(name),
+            die_with_parent=self._die_with_parent,
+            environment=environment,
+        )
+
+    def _make_data(self, argv: Sequence[str]) -> None:
+        """Run the command that makes the folder of data. Raises ServerDied."""
+        done = subprocess.run(argv, cwd=self.directory, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            said = (done.stdout + done.stderr).strip()[-3000:]
+            raise ServerDied(f"The data of {self.title} in {self.directory} cannot be made. It said:\n{said}")
+
+    def _wait(self, holds: Callable[[], object], within_seconds: float) -> None:
+        deadline = time.monotonic() + within_seconds
+        try:
+            while not holds():
+                if not self._parts:
+                    raise ServerDied(f"{self.title} in {self.directory} was not launched.")
+                for name, part in self._parts.items():
+                    if (code := part.exit_code()) is not None:
+                        raise ServerDied(f"{self.title} stopped while starting ({name}: exit code {code}).{self._last_words()}")
+                if time.monotonic() > deadline:
+                    raise ServerDied(f"{self.title} did not answer within {within_seconds:.0f} seconds.{self._last_words()}")
+                time.sleep(self.poll_seconds)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _last_words(self) -> str:
+        logs = [log for log in self._logs() if log.exists()]
+        words = [line for log in logs for line in log.read_text(errors="replace").splitlines()[-_LAST_LINES:]]
+        return "\n".join([" Its last words:", *words, f"(all of them: {self.directory / 'logs'})"])
