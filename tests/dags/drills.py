@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 from shipper_tools.dev.airflow import Airflow
 
+from tests.waiting import wait_until
 
-def wait_for(what: Callable[[], Any], within_seconds: float) -> Any:
-    """Return the first true value of ``what``. Raise AssertionError if there is none in time."""
-    deadline = time.monotonic() + within_seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {within_seconds:.0f} s: {what}"
-        time.sleep(0.5)
-    return found
+wait_for = partial(wait_until, every_seconds=0.5)
+"""Each question costs an answer of Airflow's."""
 
 
 def spark_sides(config: Path, step: str = "") -> list[psutil.Process]:

@@ -9,7 +9,6 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from statsd_receiver import EXAMPLE, StatsdReceived, statsd_receiver
 from shipper.report.gaps import beginnings
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.results import RunReport
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -82,13 +82,6 @@ def settled(received: StatsdReceived) -> dict[str, float]:
         client.sendto(mark.encode(), ("127.0.0.1", received.port))
     wait_until(lambda: mark in received.lines)
     return received.series()
-
-
-def wait_until(holds: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def name_of(series: str) -> str:

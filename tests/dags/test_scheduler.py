@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import pytest
 from dag_world import CLUSTER, DAGS, Config, FakeSpark, told
+from drills import wait_for
 from otlp import Received, receiver
 from rich.console import Console
 from shipper_tools.demo.watch import follow
@@ -52,14 +53,6 @@ def standalone(tmp_path: Path, config: Config, spark: FakeSpark, otlp: Received)
         if why_no_postgres() is None:
             database = stack.enter_context(PostgresServer(tmp_path / "postgres", die_with_parent=True)).url
         yield stack.enter_context(Airflow(tmp_path / "airflow", DAGS, environment, database=database))
-
-
-def wait_for(what: Callable[[], Any], within_seconds: float = 120.0) -> Any:
-    deadline = time.monotonic() + within_seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {within_seconds:.0f} s: {what}"
-        time.sleep(0.5)
-    return found
 
 
 def dag_runs(airflow: Airflow) -> list[dict[str, Any]]:

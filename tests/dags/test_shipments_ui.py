@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 from dag_world import DAGS, Config, FakeSpark
+from drills import wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
-from test_scheduler import wait_for
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING

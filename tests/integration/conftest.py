@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from shipper_tools.dev.hdfs import HdfsServer
@@ -9,7 +11,11 @@ from shipper_tools.dev.kafka import KafkaServer
 
 from tests import warm
 from tests.integration.hdfs_world import HdfsFiles, hdfs_files
+from tests.integration.world import World
 from tests.warm import kafka_tools, keep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.
 _LONGEST = ("test_kill", "test_spark_cluster", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
@@ -27,6 +33,21 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
         return
     with KafkaServer(tmp_path_factory.mktemp("kafka"), java_options=SHORT_LIVED, die_with_parent=True) as server:
         yield server
+
+
+@pytest.fixture
+def make_world(tmp_path: Path, kafka: KafkaServer) -> Callable[..., World]:
+    """Return what makes a world of the test's own, by options of :class:`World`."""
+    return lambda **options: World(tmp_path, kafka.bootstrap, **options)
+
+
+@pytest.fixture(scope="module")
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A Spark session of this process, for the tests of a file."""
+    from tests.integration.source_world import spark_session
+
+    with spark_session(request.module.__name__) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 from shipper_tools.dev.kafka import KafkaServer
@@ -71,10 +70,3 @@ def chunk(topic: str, name: str, records: int = 100, size: int = 20, sequence: i
 
 def values_of(*chunks: Chunk) -> Counter[bytes]:
     return Counter(value for chunk in chunks for value in chunk.values)
-
-
-def wait_until(holds, timeout: float = 60) -> None:
-    deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.05)

@@ -25,7 +25,6 @@ from shipper.config.avro import Avro
 from spark_jobs.avro import AvroValues, schema_fault
 from tests.doubles.schema_registry import RegistryDouble
 
-from .source_world import spark_session
 from .world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -66,12 +65,6 @@ TYPES: list[tuple[str, Any, str, Any]] = [
     ("any", ["null", "long", {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 5}, "string"], CENTS, Decimal(CENTS)),
     ("other", ["null", "long", "string"], '"x"', "x"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("avro") as session:
-        yield session
 
 
 def record(*fields: tuple[str, Any]) -> Schema:

@@ -9,14 +9,9 @@ from shipper_tools.dev.kafka_tools import run_kafka_tool
 
 from shipper.ledger.log import AskState, LedgerLog
 
-from .world import World, lines_of
+from .world import lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-@pytest.fixture
-def make_world(tmp_path, kafka):
-    return lambda **options: World(tmp_path, kafka.bootstrap, **options)
 
 
 def lines_in(records):

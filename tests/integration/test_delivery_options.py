@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from shipper_tools.dev.console_consumer import read_records
@@ -14,16 +13,11 @@ from shipper_tools.dev.console_consumer import read_records
 from shipper.errors import ClusterError
 from shipper.report.progress import ShipProgress
 
-from .world import World, lines_of
+from .world import lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 _QUICK = {"lease": "2s", "lease_wait": "30s", "metadata_wait": "60s", "transaction_timeout": "20s"}
-
-
-@pytest.fixture
-def make_world(tmp_path, kafka) -> Callable[..., World]:
-    return lambda **settings: World(tmp_path, kafka.bootstrap, **settings)
 
 
 def test_records_of_a_file_keep_their_order_in_one_partition(make_world):

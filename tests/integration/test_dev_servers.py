@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from shipper.config import load_cluster
 from shipper.errors import ClusterRefuses
 from shipper.kafka.client import ClusterClient
 from shipper.processes import ProcessId
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -291,7 +291,7 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         ) as up:
-            wait_for(lambda: (home / "kafka.json").exists())
+            wait_until(lambda: (home / "kafka.json").exists())
             _, process = kafka_of(home)
             up.send_signal(signal.SIGINT)
         if up.returncode != 0:
@@ -322,7 +322,7 @@ def test_topics_survive_a_restart_and_a_kill(tmp_path: Path) -> None:
         server.start()
         assert server.bootstrap == bootstrap
         os.kill(server.pid, signal.SIGKILL)
-        wait_for(lambda: not server.running)
+        wait_until(lambda: not server.running)
 
         server.start()
         assert Counter(read_topic(bootstrap, "kept")) == Counter(AWKWARD)
@@ -340,7 +340,7 @@ def test_a_broker_of_a_test_dies_with_the_test(tmp_path: Path) -> None:
         pid, started = test.stdout.readline().split()
         test.kill()
 
-    wait_for(lambda: not ProcessId(int(pid), started).alive())
+    wait_until(lambda: not ProcessId(int(pid), started).alive())
 
 
 def test_a_broker_that_dies_while_starting_says_its_last_words(tmp_path: Path) -> None:
@@ -450,11 +450,3 @@ def test_a_tool_leaves_its_classes_for_the_next_start_and_works_without_them(
     kept.unlink()
     kept.write_bytes(b"no classes")
     assert ask() == (b"classes:0:0\n", "")
-
-
-def wait_for(condition: object, seconds: float = 30) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)

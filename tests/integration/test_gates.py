@@ -18,18 +18,12 @@ from pyspark.sql import SparkSession
 from shipper.driver.gate import closed
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult
-from tests.integration.source_world import Logs, spark_session
+from tests.integration.source_world import Logs
 
 pytestmark = pytest.mark.spark
 
 SECRET = "hunter2"
 NULLIF = {"host": "nullif(split(value, ' ')[0], '-')", "size": "try_cast(split(value, ' ')[1] AS INT)"}
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("gates") as session:
-        yield session
 
 
 @pytest.fixture

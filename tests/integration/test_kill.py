@@ -20,6 +20,7 @@ import pytest
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
 from shipper.report.results import GateResult
+from tests.waiting import wait_until
 
 from .world import WINDOW, World, lines_of
 
@@ -232,13 +233,6 @@ def test_half_shipped_on_one_core_is_finished_on_four_with_another_chunk_size(tm
     assert account["delivered"] + account["before"] == expected.total()
     assert account["before"] >= half
     assert world.read() == expected
-
-
-def wait_until(holds, timeout: float = 300) -> None:
-    deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_zombie_that_wakes_up_after_a_takeover_sends_nothing_more(tmp_path, kafka):

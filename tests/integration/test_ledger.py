@@ -30,9 +30,9 @@ from shipper.ledger.writing import right_of, within
 from shipper.report.results import RunReport
 from shipper.types import FileId, SplitId
 from shipper.windows.window import parse_moment
+from tests.waiting import wait_until
 
 from .open_lane import OpenLane
-from .test_kill import wait_until
 from .world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka]

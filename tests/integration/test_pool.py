@@ -40,8 +40,9 @@ from shipper.worker.chunk import Chunk
 from shipper.worker.pool import LanePool
 from shipper.worker.rate import RateLimit
 from tests.integration.open_lane import OpenLane
+from tests.waiting import wait_until
 
-from .pool_world import LEDGER, Ledger, Pool, chunk, values_of, wait_until
+from .pool_world import LEDGER, Ledger, Pool, chunk, values_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

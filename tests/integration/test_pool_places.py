@@ -12,9 +12,10 @@ from shipper.driver.preflight import Sample, preflight
 from shipper.errors import NoSuchPartition, RecordTooLarge, TopicMissing
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.worker.chunk import Chunk
+from tests.waiting import wait_until
 
 from .committed import read_committed
-from .pool_world import Ledger, Pool, chunk, wait_until
+from .pool_world import Ledger, Pool, chunk
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 

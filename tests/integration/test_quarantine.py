@@ -16,18 +16,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from shipper_tools.dev.console_consumer import ReadRecord, read_records
 
-from .test_kill import Ship, prepare, wait_until
+from tests.waiting import wait_until
+
+from .test_kill import Ship, prepare
 from .world import World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 BOM = b"\xef\xbb\xbf"
 REGEX = r"^(?<service>[^ ]*) (?<status>\d{3}) "
-
-
-@pytest.fixture
-def make_world(tmp_path, kafka):
-    return lambda **options: World(tmp_path, kafka.bootstrap, **options)
 
 
 def parsed_and_routed(world: World, **changes: Any) -> None:

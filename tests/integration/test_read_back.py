@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 
 import pytest
@@ -16,16 +15,10 @@ from shipper.config.cluster import Cluster
 from shipper.errors import OutcomeUnknown
 from shipper.kafka.client import ClusterClient
 from shipper.verify.readback import OffsetRange, ReadBack, Seen, Taker, take_bundles, take_quarantined, take_records
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 _unique = itertools.count(1)
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def hashes(*values: bytes | None) -> int:

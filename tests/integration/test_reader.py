@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import random
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ from spark_jobs.listing import list_files
 from spark_jobs.reader import LineLimits, reading
 
 from .lz4_frames import linked_frame, of_others
-from .source_world import spark_session
 
 pytestmark = pytest.mark.spark
 
@@ -32,12 +30,6 @@ LINES = (FILES / "lines.log").read_bytes().split(b"\n")[:-1]
 SPLIT = 64 * 1024
 Row = tuple[bytes | None, int | None, int]
 """Value, mark, split."""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("reader") as session:
-        yield session
 
 
 def planned(path: Path) -> PlannedFile:

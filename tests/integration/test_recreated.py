@@ -17,8 +17,8 @@ from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
+from tests.waiting import wait_until
 
-from .test_kill import wait_until
 from .world import World
 
 pytestmark = [pytest.mark.kafka]

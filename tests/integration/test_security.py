@@ -30,9 +30,10 @@ from shipper.report.results import ShipResult
 from shipper.types import Decided
 from shipper.worker.order import LaneOptions
 from tests.doubles.oidc_issuer import OidcIssuer
+from tests.waiting import wait_until
 
 from .committed import read_committed
-from .pool_world import Pool, chunk, wait_until
+from .pool_world import Pool, chunk
 from .world import World, lines_of
 
 pytestmark = [pytest.mark.kafka]

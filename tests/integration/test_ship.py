@@ -8,14 +8,9 @@ from collections import Counter
 import pytest
 from shipper_tools.dev.console_consumer import read_records
 
-from .world import WINDOW, World, lines_of
+from .world import WINDOW, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-@pytest.fixture
-def make_world(tmp_path, kafka):
-    return lambda **options: World(tmp_path, kafka.bootstrap, **options)
 
 
 def test_every_byte_of_every_line_arrives_and_a_second_run_sends_nothing(make_world):

@@ -27,8 +27,9 @@ from shipper_tools.dev.spark import SparkServer as RealSpark
 
 from shipper.processes import ProcessId
 from shipper.report.results import RunReport
+from tests.waiting import wait_until
 
-from .test_kill import numbered_lines, small_steps, wait_until
+from .test_kill import numbered_lines, small_steps
 from .world import WINDOW, World, account_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.cold, pytest.mark.timeout(400)]

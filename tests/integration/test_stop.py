@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ import pytest
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.report.results import RunReport, ShipResult
 from shipper.runner import oom_kills
+from tests.waiting import wait_until
 
 from .world import WINDOW, World, lines_of
 
@@ -65,13 +66,6 @@ class SlowRun:
                 ):
                     found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:80])
         return found
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.fixture

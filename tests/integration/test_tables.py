@@ -10,7 +10,7 @@ import io
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, END, MARK, SWALLOWED, TOO_LONG
 from spark_jobs.reader import Framing, LineLimits, reading
 
-from .source_world import spark_session
 from .test_reader import Row, lines, planned, read
 
 pytestmark = pytest.mark.spark
@@ -38,12 +37,6 @@ HAVE_CHECKSUMS = ("a.parquet", "codec-snappy.avro")
 AVRO = Path(__file__).parents[1] / "data" / "tables"
 PACKED = Path(__file__).parents[1] / "data" / "formats"
 MOMENT = dt.datetime(2026, 11, 1, 6, 0, 0, 123456, tzinfo=dt.UTC)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("tables") as session:
-        yield session
 
 
 def table(path: Path, format: str = "") -> PlannedFile:

@@ -20,6 +20,7 @@ from shipper_tools.dev.process import spawn, stop, stop_family
 from shipper_tools.dev.state import ServerState
 
 from shipper.processes import ProcessId, exclusive
+from tests.waiting import wait_until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 DEAF = [
@@ -92,7 +93,7 @@ def test_a_paused_process_still_stops_in_an_orderly_way(sleeper: subprocess.Pope
 
 def test_a_process_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -> None:
     server = spawn(DEAF, cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
-    wait_for(lambda: "deaf" in (tmp_path / "out").read_text())
+    wait_until(lambda: "deaf" in (tmp_path / "out").read_text())
 
     server.stop(grace_seconds=0.2)
     server.stop(grace_seconds=0.2)
@@ -111,7 +112,7 @@ time.sleep(60)
 
 def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
     server = spawn([sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
-    wait_for(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
+    wait_until(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
     children = [ProcessId.of(int(pid)) for pid in (tmp_path / "out").read_text().split()]
 
     stop_family(server.id, grace_seconds=5)
@@ -121,7 +122,7 @@ def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
 
 def test_what_a_server_that_died_has_left_in_its_session_is_ended(tmp_path: Path) -> None:
     server = spawn([sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
-    wait_for(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
+    wait_until(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
     inside, apart = (ProcessId.of(int(pid)) for pid in (tmp_path / "out").read_text().split())
     stop(server.id, grace_seconds=5)
     server.stop(grace_seconds=0)
@@ -159,7 +160,7 @@ def test_a_killed_parent_takes_its_server_along_if_told_so(tmp_path: Path, die_w
             time.sleep(0.5)
             assert server.alive()
         else:
-            wait_for(lambda: not server.alive())
+            wait_until(lambda: not server.alive())
     finally:
         stop(server, grace_seconds=0)
 
@@ -228,14 +229,6 @@ def test_no_connection_of_a_client_can_take_a_free_port(monkeypatch: pytest.Monk
     assert max(free_port() for _ in range(200)) < min(near)
 
 
-def wait_for(condition: object, seconds: float = 20) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
 @pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="needs the number of a system call")
 def test_a_server_is_stopped_when_its_last_thread_lets_go_of_the_port() -> None:
     """Its first one may end before the others; the kernel calls the process a zombie from then on."""
@@ -251,7 +244,7 @@ ctypes.CDLL(None).syscall(60, 0)  # exit, of this thread alone
         known = ProcessId.of(server.pid)
         assert server.stdout is not None
         server.stdout.readline()
-        wait_for(lambda: not known.alive())
+        wait_until(lambda: not known.alive())
         assert why_unusable(port) == "is taken by another process"
         stop(known, grace_seconds=20)
         assert why_unusable(port) is None

@@ -11,6 +11,7 @@ import pytest
 from shipper.kafka import topic_ids as module
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.topic_ids import Looked, TopicIdWatch
+from tests.waiting import wait_until
 
 
 class Cluster:
@@ -153,8 +154,3 @@ def test_a_look_that_raises_harms_no_lane(cluster: Cluster) -> None:
     watch = TopicIdWatch(broken, {"t": "A"}, patience_seconds=0.2)
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
     watch.close()
-
-
-def wait_until(holds) -> None:  # type: ignore[no-untyped-def]
-    while not holds():
-        time.sleep(0.005)

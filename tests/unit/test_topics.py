@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from shipper.kafka import topics as module
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit, TopicLimits
 from shipper.kafka.topics import Topics, TopicState
+from tests.waiting import wait_until
 
 ALL = (0, 1, 2, 3)
 
@@ -38,13 +39,6 @@ class Cluster:
             yield topics
         finally:
             topics.stop(5)
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def look_again(cluster: Cluster, topics: Topics) -> None:
